@@ -20,6 +20,8 @@ class Alignment(NamedTuple):
 
     Every word has at least one subword, and no subword belongs to two words:
     - A subword that covers parts of two words belongs to the first of them.
+    - A subword without other characters than spaces (a bare '▁' or 'Ġ') belongs to the word that
+      starts after it.
     - If this leaves a word without subwords ('gon' + 'na' as one subword), the text is split before
       this word and tokenized in two parts.
     - A word that the tokenizer drops (control characters, for example) is one unknown token.
@@ -79,7 +81,7 @@ def align(tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]) -> 
     splits: set[int] = set()
     while True:
         ids, offsets = _encode(tokenizer, text, sorted(splits))
-        owners = _owners(offsets, words_W2)
+        owners = _owners(text, offsets, words_W2)
         missing = np.setdiff1d(np.arange(len(words_W2)), owners)
         merged = _merged_with_previous(missing, offsets, words_W2)
         new_splits = {int(words_W2[word - 1, 1]) for word in merged} - splits
@@ -158,13 +160,21 @@ def _encode(tokenizer: Tokenizer, text: str, splits: list[int]) -> tuple[np.ndar
     return np.concatenate(encoded.ids), np.concatenate(offsets).astype(np.int32)
 
 
-def _owners(offsets: np.ndarray, words_W2: np.ndarray) -> np.ndarray:
-    """The first word that each subword overlaps, −1 if there is none: int32 [N]."""
+def _owners(text: str, offsets: np.ndarray, words_W2: np.ndarray) -> np.ndarray:
+    """The word of each subword, −1 if there is none: int32 [N].
+
+    It is the first word that the subword overlaps or, if the subword is blank, the word that starts
+    at its end.
+    """
     if not len(words_W2):
         return np.full(len(offsets), -1, np.int32)
     word = np.searchsorted(words_W2[:, 1], offsets[:, 0], side='right')
     starts = np.append(words_W2[:, 0], np.iinfo(np.int64).max)
-    return np.where(starts[word] < offsets[:, 1], word, -1).astype(np.int32)
+    is_blank = np.array([not text[start:end].strip() for start, end in offsets], bool)
+    next_word = np.searchsorted(words_W2[:, 1], offsets[:, 1], side='right')
+    is_before_word = is_blank & (starts[next_word] <= offsets[:, 1])
+    owners = np.where(starts[word] < offsets[:, 1], word, np.where(is_before_word, next_word, -1))
+    return owners.astype(np.int32)
 
 
 def _merged_with_previous(

@@ -51,7 +51,7 @@ def check(tokenizer, text, words):
     np.testing.assert_array_equal(np.flatnonzero(found.words >= 0), owned)
     for (start, end), first in zip(words, found.first, strict=True):
         assert found.offsets[first, 0] < end
-        assert found.offsets[first, 1] > start
+        assert found.offsets[first, 1] >= start  # equal for a blank subword before the word
     if not found.num_splits and not found.num_dropped:
         (expected,) = tokenizer.encode_batch([text], special=True).ids
         np.testing.assert_array_equal(found.ids, expected)

@@ -4,9 +4,11 @@ import dataclasses
 
 import pytest
 
+from bert_jax.data import tokenizers
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading
 from bert_jax.page import contents
+from tests.inference import small_runs
 from tests.inference.small_runs import KINDS, save_run, tokenizer
 from tests.page import pages
 from tests.page.pages import needs_node
@@ -65,6 +67,18 @@ def test_tags_and_entities(changes, words, tmp_path):
         for own, wanted in zip(found[name], record[name], strict=True):
             assert own.pop('probability') == pytest.approx(wanted.pop('probability'), abs=1e-4)
             assert own == wanted
+
+
+@needs_node
+def test_tags_of_words_whose_first_subword_is_a_space(tmp_path, monkeypatch):
+    made = tokenizers.train('bytebpe:270', ['the ship near the moon ' * 9], lowercase=False)
+    monkeypatch.setattr(small_runs, 'tokenizer', lambda: made)
+    text = 'the ① ship, zq ½ moon'
+    assert 'Ġ' in {made.vocab[index] for index in made.encode_batch([text]).ids[0]}
+    predictor, found = both(tmp_path, 'tagging', 'tag', text, words='punctuation')
+    (record,) = predictor.tag([text])
+    shares = [word['probability'] for word in record['words']]
+    assert [word['probability'] for word in found['words']] == pytest.approx(shares, abs=1e-4)
 
 
 @needs_node

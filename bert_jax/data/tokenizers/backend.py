@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import charsmap
+from bert_jax.data.tokenizers import byte_bpe, charsmap
 
 
 class Backend:
@@ -27,7 +28,11 @@ class Backend:
         Args:
             literal: Whether special tokens in a text are ordinary text.
         """
-        self.library = read(settings, literal)
+        # No special tokens are added, and `_trim_spaces` trims offsets.
+        self._trims = _trims_spaces(settings.get('post_processor'))
+        self.library = read(settings | {'post_processor': None}, literal)
+        vocab = self.library.get_vocab() if self._trims else {}
+        self._space_ids = [i for token, i in vocab.items() if not token.strip(byte_bpe.SPACE)]
         self._steps = charsmap.steps(settings['normalizer'])
         self.has_rules = bool(self._steps)
         if not self.has_rules:
@@ -53,8 +58,20 @@ class Backend:
         custom.normalizer = charsmap.as_normalizer(self._steps)
         return custom
 
-    def encode_batch(self, texts: list[str]) -> list[tokenizers.Encoding]:
-        """Encode texts with offsets."""
+    def encode_with_offsets(self, texts: list[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Encode texts: ids, int32 [N], and offsets, int32 [N, 2], of each text."""
+        encoded = [
+            (np.array(e.ids, np.int32), np.array(e.offsets, np.int32).reshape(-1, 2))
+            for e in self._encode_batch(texts)
+        ]
+        if self._trims:
+            for (ids, offsets), text in zip(encoded, texts, strict=True):
+                _trim_spaces(offsets, text)
+                is_space = np.isin(ids, self._space_ids)  # perhaps inserted before a character
+                offsets[is_space, 1] = offsets[is_space, 0]
+        return encoded
+
+    def _encode_batch(self, texts: list[str]) -> list[tokenizers.Encoding]:
         if not self.has_rules:
             return self.library.encode_batch(texts, add_special_tokens=False)
         normalize = self.library.normalizer.normalize_str
@@ -82,7 +99,7 @@ class Backend:
         )
         if all(is_plain):
             return plain
-        return _merge(is_plain, plain, self.encode_batch(_choose(texts, is_plain, False)))
+        return _merge(is_plain, plain, self._encode_batch(_choose(texts, is_plain, False)))
 
     def _normalize(self, texts: list[str]) -> list[str]:
         for step in self._steps:
@@ -98,6 +115,30 @@ def read(settings: dict[str, Any], literal: bool = False) -> tokenizers.Tokenize
         raise errors.UserError(f'the tokenizers library cannot read it: {error}') from error
     tokenizer.encode_special_tokens = literal
     return tokenizer
+
+
+def _trims_spaces(post_processor: dict[str, Any] | None) -> bool:
+    """Whether a post-processor of byte-level BPE removes spaces from the offsets."""
+    step = post_processor or {}
+    if 'processors' in step:
+        return any(map(_trims_spaces, step['processors']))
+    return step.get('type') in ('ByteLevel', 'RobertaProcessing') and step['trim_offsets']
+
+
+def _trim_spaces(offsets: np.ndarray, text: str) -> None:
+    """Remove the spaces around tokens from their offsets [N, 2], in place.
+
+    The library counts the Ġ of a token instead, even those that do not stand for a space of the
+    text, because the pre-tokenizer removed the space and inserted the Ġ.
+    """
+    is_space = np.frombuffer(text.encode('utf-32-le'), np.uint32) == ord(' ')
+    place = np.arange(len(text) + 1)
+    next_start = np.append(np.where(is_space, len(text), place[:-1]), len(text))
+    next_start = np.minimum.accumulate(next_start[::-1])[::-1]
+    last_end = np.maximum.accumulate(np.append(0, np.where(is_space, 0, place[1:])))
+    start, end = offsets.T
+    offsets[:, 0] = np.minimum(next_start[start], end)
+    offsets[:, 1] = np.maximum(last_end[end], offsets[:, 0])
 
 
 def _any_of(contents: list[str]) -> re.Pattern[str]:

@@ -127,11 +127,8 @@ class Tokenizer:
                 so that a corpus cannot contain special tokens.
         """
         chosen = self._special if special else self._plain
-        encoded = chosen.encode_batch([encodable(text) for text in texts])
-        return Encodings(
-            ids=[np.array(e.ids, np.int32) for e in encoded],
-            offsets=[np.array(e.offsets, np.int32).reshape(-1, 2) for e in encoded],
-        )
+        encoded = chosen.encode_with_offsets([encodable(text) for text in texts])
+        return Encodings([ids for ids, _ in encoded], [offsets for _, offsets in encoded])
 
     def encode_ids(
         self, texts: Sequence[str], special: bool = False

@@ -121,9 +121,15 @@ function joinWords(tokenizer, text, words, unspaced) {
   return joined;
 }
 
+/** The first word that a token overlaps; for a blank token, the word that starts at its end. */
+function ownerOf(token, text, words) {
+  const owner = words.findIndex(([start, end]) => start < token.end && token.start < end);
+  if (owner >= 0 || text.slice(token.start, token.end).trim()) return owner;
+  return words.findIndex(([start, end]) => start <= token.end && token.end < end);
+}
+
 /**
- * Tokens of a text, each with its `owner`, the first of the words that it overlaps, or −1. The
- * text is tokenized in parts if a word would have no separate token (data/alignment.py).
+ * Tokens of a text, each with its `owner`, a word or −1. The text is tokenized in parts if a word would have no separate token (data/alignment.py).
  */
 function alignWords(tokenizer, text, words) {
   const splits = new Set();
@@ -133,9 +139,7 @@ function alignWords(tokenizer, text, words) {
       text,
       [...splits].sort((a, b) => a - b),
     );
-    for (const token of tokens) {
-      token.owner = words.findIndex(([start, end]) => start < token.end && token.start < end);
-    }
+    for (const token of tokens) token.owner = ownerOf(token, text, words);
     const owners = new Set(tokens.map((token) => token.owner));
     const missing = words.flatMap((_, word) => (owners.has(word) ? [] : [word]));
     const isShared = ([start]) => tokens.some((token) => token.start < start && token.end > start);
