@@ -13,6 +13,7 @@ from bert_jax.errors import exit_cleanly, writing_to
 from bert_jax.storage import paths
 from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep, unused_keys
 from bert_jax.training import loop, multihost, runtime, workdir
+from bert_jax.training.run import check as check_run
 from bert_jax.types import Config
 
 
@@ -55,6 +56,7 @@ def run(
                 configs = list(sweep.runs(config).values())
                 print(f'a sweep of {len(configs)} runs; the first of them:', flush=True)
                 config = configs[0]
+            check_run(config)
             for text in loop.dry_run(make_task(config, user_keys), config):
                 print(text, flush=True)
             return None
@@ -68,6 +70,7 @@ def run(
 
 def train(config: Config, user_keys: Collection[str] = ()) -> dict[str, Any]:
     """Train the task of a config and report on it; results.json is the last file written."""
+    check_run(config)
     task = make_task(config, user_keys)
     params, results = loop.train(task, config)
     task.report(params, results)

@@ -15,7 +15,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, files, progress, recipes
-from bert_jax.data import corpus, corpus_builder, distributed, languages, source_files
+from bert_jax.data import (
+    corpus,
+    corpus_builder,
+    distributed,
+    languages,
+    source_files,
+    tokenizers,
+)
 from bert_jax.data.corpus_writer import SHARD_TOKENS
 from bert_jax.data.engines import ENGINES, Engine
 from bert_jax.data.manifest import versions
@@ -109,6 +116,7 @@ def prepare(
     replaces = overwrite and (output / 'manifest.json').exists()
     if not replaces and (existing := _open_existing(output, made_from)):
         return existing
+    _check_tokenizer(tokenizer, lowercase)
     start = time.monotonic()
     try:
         is_taken = output.exists() and (not output.is_dir() or any(output.iterdir()))
@@ -148,6 +156,15 @@ def prepare(
     _print_summary(manifest, opened, unfinished.progress, time.monotonic() - start)
     progress.say(f'prepared {output}')
     return corpus.Corpus.open(output)
+
+
+def _check_tokenizer(spec: str, lowercase: bool) -> None:
+    """Raise UserError, before any text is read, for a tokenizer that no text can give."""
+    prefix, _, kind_and_size = spec.partition(':')
+    if prefix == 'train':
+        tokenizers.check_trainable(kind_and_size)
+    else:
+        tokenizers.load(spec, lowercase)
 
 
 def _open_existing(output: pathlib.Path, made_from: dict[str, Any]) -> corpus.Corpus | None:

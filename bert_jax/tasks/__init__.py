@@ -25,8 +25,11 @@ def make_task(config: ConfigDict, user_keys: Collection[str] = ()) -> 'Task':
     if config.task == 'pretraining':
         if 'objectives' not in config:
             raise _other_task(config, 'base.py')
+        from bert_jax.tasks import pretraining_data, rehearsal
         from bert_jax.tasks.pretraining import Pretraining
 
+        if pretraining_data.is_missing(config.data):
+            rehearsal.check(config)
         return Pretraining(config)
     from bert_jax.tasks.finetuning import FineTuning
     from bert_jax.tasks.problems import PROBLEMS

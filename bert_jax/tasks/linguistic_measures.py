@@ -35,6 +35,23 @@ TEXT_ROWS = 64  # held-out rows of which isotropy is measured
 _TEST_EVERY = 3  # every third sentence of the treebank tests the probe
 
 
+def check(config: Config, model: PretrainingModel) -> None:
+    """Raise UserError if the files of `evaluation.linguistic` or the objectives cannot be used."""
+    if config.pairs:
+        _check_predictor(model)
+        minimal_pairs.read(config.pairs)
+    if config.treebank:
+        _read_tagged(config.treebank)
+
+
+def _check_predictor(model: PretrainingModel) -> None:
+    if model.token_predictor() is None:
+        raise UserError(
+            'evaluation.linguistic.pairs needs an objective with which the encoder predicts '
+            'tokens: mlm without rtd, or clm'
+        )
+
+
 class RowBatches:
     """Batches of one shape from arrays of rows; `blank_rows` fill up the last batch."""
 
@@ -106,11 +123,7 @@ class Pairs:
     def __init__(self, setting: SharedInputs, budget: float) -> None:
         """Make the rows of as many pairs of each paradigm as `budget` operations allow."""
         config, tokenizer = setting.config, setting.corpus.tokenizer
-        if setting.model.token_predictor() is None:
-            raise UserError(
-                'evaluation.linguistic.pairs needs an objective with which the encoder predicts '
-                'tokens: mlm without rtd, or clm'
-            )
+        _check_predictor(setting.model)
         maker = RowMaker.of(tokenizer, is_causal=setting.model.is_causal())
         every = minimal_pairs.read(config.pairs)
         for number in range(config.pairs_per_paradigm, 0, -1):

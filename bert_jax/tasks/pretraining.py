@@ -37,13 +37,18 @@ HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
 
 class Pretraining:
-    """A `Task` (training/task.py) that pretrains an encoder.
+    """A `Task` (training/task.py) that pretrains an encoder."""
 
-    Raises:
-        UserError: For a config that cannot be trained.
-    """
+    def __init__(self, config: Config, corpus: Corpus | None = None) -> None:
+        """Build the task.
 
-    def __init__(self, config: Config) -> None:
+        Args:
+            config: See configs/base.py.
+            corpus: The text; by default the corpus of the config, which is prepared if missing.
+
+        Raises:
+            UserError: For a config that cannot be trained.
+        """
         self.config = config
         names = objectives.enabled(config.objectives)
         corruption = objectives.common_corruption(names, config.masking.scheme)
@@ -59,7 +64,7 @@ class Pretraining:
         )
         self.weights = objectives.loss_weights(config.objectives)
         self.learning_rate = config.schedule.learning_rate
-        self.corpus = pretraining_data.open_corpus(config.data)
+        self.corpus = corpus or pretraining_data.open_corpus(config.data)
         tokenizer = self.corpus.tokenizer
         self.start = initialization.initialize(
             config, initialization.load_weights(config), tokenizer, names

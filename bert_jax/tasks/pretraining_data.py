@@ -92,6 +92,11 @@ def follow_corpus(data: Config, user_keys: Collection[str]) -> None:
             data[key] = value
 
 
+def is_missing(data: Config) -> bool:
+    """Whether the corpus of a config has to be prepared."""
+    return not (paths.path(data.corpus) / 'manifest.json').exists()
+
+
 def open_corpus(data: Config) -> Corpus:
     """Open the corpus of a config; host 0 prepares it first if it does not exist.
 
@@ -102,7 +107,7 @@ def open_corpus(data: Config) -> Corpus:
     folder = paths.path(data.corpus)
 
     def prepare_if_missing() -> None:
-        if (folder / 'manifest.json').exists():
+        if not is_missing(data):
             source_files.report_changes(folder)
         else:
             prepare(

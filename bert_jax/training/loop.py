@@ -9,20 +9,15 @@ import jax
 
 from bert_jax import tree_paths
 from bert_jax.models.tuning_method import ADDED
-from bert_jax.storage import paths
 from bert_jax.training import (
     batches,
     memory,
     multihost,
     peak_flops,
     predictions,
-    trackers,
-    workdir,
 )
-from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
-from bert_jax.training.profiling import Profile
 from bert_jax.training.run import Plan, Run, start
 from bert_jax.training.step import compile_train_step, make_train_step
 from bert_jax.training.task import Stage, Task
@@ -135,10 +130,6 @@ def dry_run(task: Task, config: Config) -> Iterator[str]:
     Raises:
         UserError: the config cannot be run.
     """
-    EarlyStopping(config.evaluation)
-    Profile(config)
-    trackers.check(config.logging)
-    workdir.check_config(paths.path(config.workdir), config.to_dict())
     with Plan.of(task, config) as plan:
         yield from task.describe()
         yield from plan.transfer.describe(plan.abstract.params)

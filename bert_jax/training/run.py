@@ -124,11 +124,27 @@ class Run(Plan):
         self.checkpoints.save(self.step, self.transfer.stored(self.state), metadata)
 
 
+def check(config: Config) -> None:
+    """Check what depends on neither the data nor the model, before they are read.
+
+    Raises:
+        UserError: a value of the config is not valid, or the working directory cannot be used.
+    """
+    EarlyStopping(config.evaluation)
+    Profile(config)
+    trackers.check(config.logging)
+    sharding.make_mesh(config.mesh)
+    sharding.check_rules(config.sharding_rules)
+    schedules.check(config.schedule)
+    optimizers.build(config.optimizer, optax.constant_schedule(0.0))
+    if jax.process_index() == 0:  # other hosts may come here after host 0 has claimed the folder
+        workdir.check(config.workdir, config.to_dict())
+
+
 @contextlib.contextmanager
 def start(task: Task, config: Config) -> Iterator[Run]:
     """Claim the working directory and restore the last checkpoint, or initialize."""
     early_stopping, profile = EarlyStopping(config.evaluation), Profile(config)
-    trackers.check(config.logging)
     flops = peak_flops.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
     settings = config.to_dict()
     multihost.check_same('config', lambda: json.dumps(settings))

@@ -46,16 +46,11 @@ def build(config: Config, total_steps: int, peak: float | None = None) -> Schedu
         UserError: the name is unknown, `end_learning_rate` is above `learning_rate`, or warmup and
             decay do not fit into the run.
     """
+    check(config)
     peak, end = peak or config.learning_rate, config.end_learning_rate
-    if config.name not in _DECAYS:
-        raise errors.unknown('schedule', config.name, _DECAYS)
     if end > peak:
         raise errors.UserError(
             f'schedule.end_learning_rate is {end}; it must not be above learning_rate, {peak}'
-        )
-    if end and config.name == 'constant':
-        raise errors.UserError(
-            f"schedule.end_learning_rate is {end}, but 'constant' does not use it; set it to 0"
         )
     warmup = warmup_length(config, total_steps)
     if warmup >= total_steps:
@@ -71,6 +66,17 @@ def build(config: Config, total_steps: int, peak: float | None = None) -> Schedu
         return jnp.where(step < warmup, peak * step / max(warmup, 1), decayed)
 
     return schedule
+
+
+def check(config: Config) -> None:
+    """Raise UserError for an unknown name, or an `end_learning_rate` that it does not use."""
+    if config.name not in _DECAYS:
+        raise errors.unknown('schedule', config.name, _DECAYS)
+    if config.end_learning_rate and config.name == 'constant':
+        raise errors.UserError(
+            f"schedule.end_learning_rate is {config.end_learning_rate}, but 'constant' does not "
+            'use it; set it to 0'
+        )
 
 
 def warmup_length(config: Config, total_steps: int) -> int:

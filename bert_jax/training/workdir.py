@@ -1,5 +1,6 @@
 """The folder of one run: locked by one process at a time, and tied to one config."""
 
+import errno
 import fcntl
 import json
 import os
@@ -88,10 +89,53 @@ def claim(path: str, config: dict) -> list[str]:
             _lock(workdir / 'lock')
         paths.fetch(workdir, without=_SEPARATE).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(
-            f'workdir {path} cannot be written: {error.strerror}; choose another --config.workdir'
-        ) from error
+        raise _not_writable(path, error) from error
     return check_config(workdir, config)
+
+
+def check(path: str, config: dict) -> None:
+    """Check that `claim` will succeed, without writing anything.
+
+    Raises:
+        UserError: as for `claim`; in a bucket only for a run with another config.
+    """
+    workdir = paths.path(path)
+    if not paths.is_in_bucket(workdir):
+        try:
+            _check_writable(workdir)
+        except OSError as error:
+            raise _not_writable(path, error) from error
+    check_config(workdir, config)
+
+
+def _check_writable(folder: pathlib.Path) -> None:
+    """Raise OSError if a folder cannot be created or written, UserError if a run holds it."""
+    parent = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not parent.is_dir():
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(parent, os.W_OK | os.X_OK):
+        is_read_only = os.statvfs(parent).f_flag & os.ST_RDONLY
+        code = errno.EROFS if is_read_only else errno.EACCES
+        raise OSError(code, os.strerror(code))
+    lock = folder / 'lock'
+    if lock.is_file():
+        with open(lock) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise _in_use(folder) from None
+            except OSError:
+                pass  # the file system has no locks
+
+
+def _not_writable(path: str, error: OSError) -> UserError:
+    return UserError(
+        f'workdir {path} cannot be written: {error.strerror}; choose another --config.workdir'
+    )
+
+
+def _in_use(folder: pathlib.Path) -> UserError:
+    return UserError(f'workdir {folder} is in use by another run; choose another --config.workdir')
 
 
 def _lock(path: pathlib.Path) -> None:
@@ -100,9 +144,7 @@ def _lock(path: pathlib.Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise UserError(
-            f'workdir {path.parent} is in use by another run; choose another --config.workdir'
-        ) from error
+        raise _in_use(path.parent) from error
     except OSError:  # the file system has no locks
         leases.hold(path)
     _locks.append(file)

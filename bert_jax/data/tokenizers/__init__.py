@@ -3,7 +3,7 @@
 from bert_jax.data.tokenizers.loading import has_tokenizer, load
 from bert_jax.data.tokenizers.special_tokens import BERT as SPECIAL_TOKENS
 from bert_jax.data.tokenizers.tokenizer import Encodings, Tokenizer
-from bert_jax.data.tokenizers.training import check_accents, train
+from bert_jax.data.tokenizers.training import check_accents, check_trainable, train
 from bert_jax.data.tokenizers.training_text import TRAINING_CHARACTERS
 from bert_jax.data.tokenizers.wordpiece import CONTINUATION
 
@@ -11,6 +11,7 @@ __all__ = [
     'CONTINUATION',
     'SPECIAL_TOKENS',
     'TRAINING_CHARACTERS',
+    'check_trainable',
     'Encodings',
     'Tokenizer',
     'check_accents',

@@ -36,6 +36,14 @@ def check_accents(kind: str, strip_accents: bool | None) -> None:
         )
 
 
+_ANY_TEXT = ('aa aa',)  # a vocabulary is large enough for this text if it is for any
+
+
+def check_trainable(spec: str) -> None:
+    """Raise UserError if no text can give a tokenizer of this kind and size; see `train`."""
+    train(spec, _ANY_TEXT)
+
+
 def train(
     spec: str, texts: Iterable[str], lowercase: bool = True, strip_accents: bool | None = None
 ) -> Tokenizer:

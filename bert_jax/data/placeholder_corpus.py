@@ -1,0 +1,60 @@
+"""A small corpus in memory, to check a run before its own corpus is prepared."""
+
+import pathlib
+
+import numpy as np
+
+from bert_jax.data import tokenizers
+from bert_jax.data.corpus import Corpus, Shard, Split, token_dtype
+from bert_jax.storage.block_cache import DEFAULT_CACHE
+
+_SENTENCES = (
+    'The quick brown fox jumps over the lazy dog.',
+    'A small ship sailed past the old harbor before the storm.',
+    'Two farmers counted their sheep near the wooden fence.',
+)
+_DOCUMENTS = 16
+_VOCABULARY = 400  # enough for the characters of these sentences, and for all bytes
+
+
+class PlaceholderCorpus(Corpus):
+    """English sentences in one shard, which both splits share.
+
+    Every document is longer than a given number of tokens.
+    """
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer, longest: int):
+        super().__init__(pathlib.Path(), {'files': {}}, tokenizer, DEFAULT_CACHE)
+        sentences = [ids for ids in tokenizer.encode_ids(list(_SENTENCES)) if len(ids)]
+        repeats = 1 + longest // max(1, sum(map(len, sentences)))
+        document = sentences * repeats
+        tokens = np.concatenate(document * _DOCUMENTS).astype(token_dtype(tokenizer.vocab_size))
+        lengths = np.array([0, *map(len, document * _DOCUMENTS)])
+        shard = Shard(
+            tokens, lengths.cumsum(), np.arange(_DOCUMENTS + 1) * len(document), 0, language='en'
+        )
+        self._split = Split([shard], _DOCUMENTS, len(lengths) - 1, len(tokens))
+
+    def split(self, name: str, language: str | None = None) -> Split:
+        """Return the text."""
+        return self._split
+
+    def unigram_counts(self, split: str) -> np.ndarray:
+        """Return how often each token id occurs, int64 [V]."""
+        return np.bincount(self._split.shards[0].tokens, minlength=self.tokenizer.vocab_size)
+
+
+def make_tokenizer(spec: str, lowercase: bool) -> tokenizers.Tokenizer:
+    """Load the tokenizer of a corpus, or train one of its kind on the text of the placeholder.
+
+    Raises:
+        UserError: the tokenizer cannot be read, or no text can give a tokenizer of this kind and
+            size.
+    """
+    prefix, _, kind_and_size = spec.partition(':')
+    if prefix != 'train':
+        return tokenizers.load(spec, lowercase)
+    tokenizers.check_trainable(kind_and_size)
+    kind, _, size = kind_and_size.partition(':')
+    # The own text may have fewer characters than these sentences.
+    return tokenizers.train(f'{kind}:{max(int(size), _VOCABULARY)}', _SENTENCES, lowercase)

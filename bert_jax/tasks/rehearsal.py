@@ -1,0 +1,50 @@
+"""Checks a pretraining run before its text is read, which may take hours.
+
+The run is built on a placeholder corpus, with its own config, weights and tokenizer. Whatever is
+wrong with them, other than with the text, shows here.
+"""
+
+import copy
+
+import jax
+import numpy as np
+
+from bert_jax.data.placeholder_corpus import PlaceholderCorpus, make_tokenizer
+from bert_jax.errors import unknown
+from bert_jax.evaluation.pretraining import add_baselines
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.stage_settings import stage_settings
+from bert_jax.training.run import Plan
+from bert_jax.types import Config
+
+
+def check(config: Config) -> None:
+    """Build a run on a placeholder corpus, up to the shapes of its parameters.
+
+    Raises:
+        UserError: the config cannot be trained on any text.
+    """
+    config = copy.deepcopy(config)
+    # What the linguistic evaluation costs, and whether sentences fit, depends on the vocabulary.
+    linguistic = copy.deepcopy(config.evaluation.linguistic)
+    config.evaluation.linguistic.update(pairs=(), treebank=(), isotropy=False)
+    longest = max(stage['sequence_length'] for stage in stage_settings(config.training))
+    tokenizer = make_tokenizer(config.data.tokenizer, config.data.lowercase)
+    task = Pretraining(config, PlaceholderCorpus(tokenizer, longest))
+    with Plan.of(task, config) as plan:
+        batch = task.stages[0].source.batch(0, np.arange(1))
+        terms = jax.eval_shape(
+            lambda params, batch, key: task.terms(params, batch, key, train=False),
+            plan.abstract.params,
+            batch,
+            jax.random.key(0),
+        )
+    is_measured = linguistic.pairs or linguistic.treebank or linguistic.isotropy
+    if is_measured:
+        from bert_jax.tasks import linguistic_measures  # imports labeled data readers
+
+        linguistic_measures.check(linguistic, task.model)
+    metrics = add_baselines(dict.fromkeys(terms, 1.0), task.corpus.unigram_counts('held_out'))
+    best = config.evaluation.best
+    if best and not is_measured and best.partition('/')[0] not in metrics:
+        raise unknown('metric in evaluation.best', best, metrics)
