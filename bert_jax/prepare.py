@@ -116,7 +116,7 @@ def prepare(
     replaces = overwrite and (output / 'manifest.json').exists()
     if not replaces and (existing := _open_existing(output, made_from)):
         return existing
-    _check_tokenizer(tokenizer, lowercase)
+    _check_tokenizer(tokenizer, lowercase, strip_accents)
     start = time.monotonic()
     try:
         is_taken = output.exists() and (not output.is_dir() or any(output.iterdir()))
@@ -158,13 +158,13 @@ def prepare(
     return corpus.Corpus.open(output)
 
 
-def _check_tokenizer(spec: str, lowercase: bool) -> None:
+def _check_tokenizer(spec: str, lowercase: bool, strip_accents: bool | None) -> None:
     """Raise UserError, before any text is read, for a tokenizer that no text can give."""
     prefix, _, kind_and_size = spec.partition(':')
     if prefix == 'train':
-        tokenizers.check_trainable(kind_and_size)
+        tokenizers.check_trainable(kind_and_size, lowercase, strip_accents)
     else:
-        tokenizers.load(spec, lowercase)
+        tokenizers.load(spec, lowercase, strip_accents)
 
 
 def _open_existing(output: pathlib.Path, made_from: dict[str, Any]) -> corpus.Corpus | None:

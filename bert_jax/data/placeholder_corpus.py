@@ -44,7 +44,7 @@ class PlaceholderCorpus(Corpus):
         return np.bincount(self._split.shards[0].tokens, minlength=self.tokenizer.vocab_size)
 
 
-def make_tokenizer(spec: str, lowercase: bool) -> tokenizers.Tokenizer:
+def make_tokenizer(spec: str, lowercase: bool, strip_accents: bool | None) -> tokenizers.Tokenizer:
     """Load the tokenizer of a corpus, or train one of its kind on the text of the placeholder.
 
     Raises:
@@ -53,8 +53,9 @@ def make_tokenizer(spec: str, lowercase: bool) -> tokenizers.Tokenizer:
     """
     prefix, _, kind_and_size = spec.partition(':')
     if prefix != 'train':
-        return tokenizers.load(spec, lowercase)
-    tokenizers.check_trainable(kind_and_size)
+        return tokenizers.load(spec, lowercase, strip_accents)
+    tokenizers.check_trainable(kind_and_size, lowercase, strip_accents)
     kind, _, size = kind_and_size.partition(':')
     # The own text may have fewer characters than these sentences.
-    return tokenizers.train(f'{kind}:{max(int(size), _VOCABULARY)}', _SENTENCES, lowercase)
+    enough = f'{kind}:{max(int(size), _VOCABULARY)}'
+    return tokenizers.train(enough, _SENTENCES, lowercase, strip_accents)

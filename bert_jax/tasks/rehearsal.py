@@ -29,7 +29,8 @@ def check(config: Config) -> None:
     linguistic = copy.deepcopy(config.evaluation.linguistic)
     config.evaluation.linguistic.update(pairs=(), treebank=(), isotropy=False)
     longest = max(stage['sequence_length'] for stage in stage_settings(config.training))
-    tokenizer = make_tokenizer(config.data.tokenizer, config.data.lowercase)
+    data = config.data
+    tokenizer = make_tokenizer(data.tokenizer, data.lowercase, data.strip_accents)
     task = Pretraining(config, PlaceholderCorpus(tokenizer, longest))
     with Plan.of(task, config) as plan:
         batch = task.stages[0].source.batch(0, np.arange(1))

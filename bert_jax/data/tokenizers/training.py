@@ -24,6 +24,7 @@ TRAINERS: dict[str, Trainer] = {
     'unigram': functools.partial(sentence_piece.train, 'unigram'),
     'sentencepiece-bpe': functools.partial(sentence_piece.train, 'bpe'),
 }
+_ANY_TEXT = ('aa aa',)  # a vocabulary is large enough for this text if it is for any
 _STRIPS_ACCENTS = ('wordpiece',)  # kinds whose trainers have an argument `strip_accents`
 
 
@@ -36,12 +37,9 @@ def check_accents(kind: str, strip_accents: bool | None) -> None:
         )
 
 
-_ANY_TEXT = ('aa aa',)  # a vocabulary is large enough for this text if it is for any
-
-
-def check_trainable(spec: str) -> None:
-    """Raise UserError if no text can give a tokenizer of this kind and size; see `train`."""
-    train(spec, _ANY_TEXT)
+def check_trainable(spec: str, lowercase: bool = True, strip_accents: bool | None = None) -> None:
+    """Raise UserError if no text can give a tokenizer with these settings; see `train`."""
+    train(spec, _ANY_TEXT, lowercase, strip_accents)
 
 
 def train(
