@@ -26,6 +26,7 @@ def from_state_dict(
     allow_missing: Iterable[str] = (),
     num_labels: int = 2,
     declared: Iterable[str] = (),
+    likely: Iterable[str] = (),
 ) -> tuple[dict, tuple[str, ...]]:
     """Convert a state dict of a family.
 
@@ -36,6 +37,7 @@ def from_state_dict(
             '^mlm/', that may be newly initialized; not the pooler of a head that reads it.
         declared: heads that config.json declares; one without any weight in `state` is left out,
             with a warning.
+        likely: heads to prefer where the weights may belong to several and none is declared.
 
     Returns:
         The parameters, and the names of the newly initialized ones.
@@ -59,6 +61,7 @@ def from_state_dict(
     if absent:
         logging.warning('%s: no weights of %s, which config.json names', source, ', '.join(absent))
     heads = _select_heads(all_places, state, {*heads, *declared} - {*absent})
+    heads = _with_undeclared(family, architecture, all_places, state, heads, likely, source)
     places = {ours: place for ours, place in all_places.items() if _head(ours) in (*heads, None)}
 
     missing = [ours for ours, place in places.items() if place.name not in state]
@@ -138,3 +141,44 @@ def _select_heads(
         owners[place.name].add(_head(ours))
     identified = {next(iter(owners[name])) for name in state if len(owners[name]) == 1}
     return tuple(name for name in HEADS if name in {*requested, *identified})
+
+
+def _with_undeclared(
+    family: Family,
+    architecture: Architecture,
+    places: Mapping[str, Place],
+    state: Mapping[str, np.ndarray],
+    heads: tuple[str, ...],
+    likely: Iterable[str],
+    source: str | pathlib.Path,
+) -> tuple[str, ...]:
+    """The heads, and the head of weights that are left over, whose names several heads share.
+
+    For configs whose `architectures` is absent or names another class.
+
+    Raises:
+        UserError: the weights may belong to several heads.
+    """
+    names: dict[str | None, set[str]] = collections.defaultdict(set)
+    fits: dict[str | None, bool] = collections.defaultdict(lambda: True)
+    for ours, place in places.items():
+        names[_head(ours)].add(place.name)
+        fits[_head(ours)] &= place.name in state and state[place.name].shape == place.shape
+    left_over = state.keys() - set().union(*(names[head] for head in (*heads, None)))
+    pooler = {place.name for ours, place in places.items() if ours.startswith(_POOLER)}
+    found = [
+        head
+        for head in HEADS
+        if left_over and left_over <= names[head] and fits[head]
+        if pooler <= state.keys() or not pretrained.reads_pooler(head, architecture)
+    ]
+    found = [head for head in found if head in likely] or found
+    if len(found) > 1:
+        classes = ' or '.join(family.class_of((head,)) for head in found)
+        raise UserError(
+            f'{source}: {", ".join(sorted(left_over))} may belong to several classes; name the '
+            f'right one as "architectures" in config.json: {classes}'
+        )
+    if found:
+        logging.info('%s: %s, which config.json does not name', source, found[0])
+    return tuple(head for head in HEADS if head in {*heads, *found})

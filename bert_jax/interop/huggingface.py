@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -78,7 +79,15 @@ def load(
         allow_missing = (*allow_missing, '^encoder/pooler/')
     declared = family.classes.get(published, ())
     params, new = conversion.from_state_dict(
-        family, architecture, state, folder, heads, allow_missing, len(labels), declared
+        family,
+        architecture,
+        state,
+        folder,
+        heads,
+        allow_missing,
+        len(labels),
+        declared,
+        _likely_heads(config, labels),
     )
     if not (config.get('id2label') or set(LABEL_HEADS) & params.keys()):
         labels = ()
@@ -232,6 +241,16 @@ def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pat
             f'{folder}: the padding token has the id {tokenizer.pad_id} in the tokenizer, but the '
             f'positions of the model are for the id {first - 1} (pad_token_id)'
         )
+
+
+def _likely_heads(config: Mapping[str, Any], labels: tuple[str, ...]) -> tuple[str, ...]:
+    """The head that problem_type or the names of the labels suggest, if any."""
+    if config.get('problem_type'):
+        return ('sequence_classification',)
+    tags = {label for label in labels if label != 'O'}
+    if tags and tags < {*labels} and all(re.match('[BIESLU]-', tag) for tag in tags):
+        return ('token_classification',)
+    return ()
 
 
 def _read_labels(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from bert_jax.interop import (
     pretrained,
     tf1_folder,
     tuned,
+    weights,
 )
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models import tuning
@@ -73,7 +74,27 @@ def load_any(
         return tf1_folder.load(folder, heads, allow_missing)
     if runs and not has_checkpoints:
         raise UserError(f'{folder} holds {_describe_runs(folder, runs)}')
+    if not has_checkpoints and not checkpoint_files.steps(folder):
+        _check_not_a_part(folder)
     return load_checkpoint(folder, heads, allow_missing, base_of=base_of)
+
+
+def _check_not_a_part(folder: pathlib.Path) -> None:
+    """Raise UserError for a folder with a part of a model, or with models in its folders."""
+    found = [name for name in weights.FILES if (folder / name).is_file()]
+    if found:
+        raise UserError(f'{folder} has {found[0]}, but no config.json')
+    indices = sorted(path.name for path in folder.glob('*.index'))
+    if indices:
+        raise UserError(
+            f'{folder} has {indices[0]}, but no {tf1_folder.CONFIG}; of the checkpoints of '
+            'TensorFlow, only those of google-research/bert are supported'
+        )
+    inside = {path.parent.name for path in folder.glob('*/*config.json')}
+    if inside:
+        raise UserError(
+            f'{folder} has no model, but has folders with one: {", ".join(sorted(inside))}'
+        )
 
 
 def _tuned_base(folder: pathlib.Path, base_of: str | pathlib.Path) -> UserError:

@@ -86,6 +86,11 @@ class SentenceModules:
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
     """The folder of the encoder; early versions of sentence-transformers wrote a subfolder."""
     modules = _modules(folder)
+    if modules and _kind(modules[0]) != 'Transformer':
+        raise UserError(
+            f'{folder / "modules.json"}: the first module is {modules[0]["type"]}; only '
+            'Transformer of sentence_transformers is supported'
+        )
     return folder / modules[0]['path'] if modules else folder
 
 
@@ -100,7 +105,15 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
     """
     modules = _modules(folder)
     config = files.read_json(folder / 'config_sentence_transformers.json', default={})
-    if not modules or config.get('model_type', 'SentenceTransformer') == 'CrossEncoder':
+    if config.get('model_type', 'SentenceTransformer') == 'CrossEncoder':
+        others = [module['type'] for module in modules[1:] if _kind(module) != 'Dropout']
+        if others:
+            raise UserError(
+                f'{folder / "modules.json"}: a CrossEncoder with the module {others[0]}, which is '
+                'not supported'
+            )
+        return None, False
+    if not modules:
         return None, False
     settings: dict[str, Any] = {}
     for path in sorted((folder / modules[0]['path']).glob('sentence_*_config.json')):
@@ -161,7 +174,7 @@ def _read_layers(
     pooling: tuple[str, ...] = ()
     layers: list[Dense | Normalize] = []
     for module in modules[1:]:
-        path, name = folder / module['path'], module['type'].rpartition('.')[2]
+        path, name = folder / module['path'], _kind(module)
         config = files.read_json(path / 'config.json', default={})
         if name == 'Pooling' and not pooling:
             pooling = _read_pooling(config, prompt)
@@ -198,9 +211,15 @@ def _read_dense(path: pathlib.Path, config: Mapping[str, Any]) -> Dense:
     arrays = weights.read(path)
     weights.check_values(arrays, path)
     floats = {name: array.astype(np.float32) for name, array in arrays.items()}
-    weight, bias = floats.get('linear.weight', np.zeros(0)), floats.get('linear.bias')
+    weight, bias = floats.pop('linear.weight', np.zeros(0)), floats.pop('linear.bias', None)
     if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
         raise UserError(f'{path}: linear.weight and linear.bias must be a matrix and a vector')
+    if floats:
+        raise UserError(f'{path}: a Dense has no place for {", ".join(sorted(floats))}')
+    found = {'in_features': weight.shape[1], 'out_features': len(weight), 'bias': bias is not None}
+    for key, value in found.items():
+        if config.get(key, value) != value:
+            raise UserError(f'{path}: {key} is {config[key]!r}, but the weights have {value}')
     return Dense(weight, bias, activation)
 
 
@@ -212,6 +231,13 @@ def _entry(number: int, name: str, path: str | None = None) -> dict[str, Any]:
 def _write_module(path: pathlib.Path, config: Mapping[str, Any]) -> None:
     path.mkdir()
     files.write_json(path / 'config.json', config)
+
+
+def _kind(module: Mapping[str, Any]) -> str:
+    """Name of the class of a module; its full name if it is not of sentence-transformers."""
+    name = str(module['type'])
+    is_known = name.startswith('sentence_transformers.')
+    return name.rpartition('.')[2] if is_known else name
 
 
 def _modules(folder: pathlib.Path) -> list[dict[str, Any]]:

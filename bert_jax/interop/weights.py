@@ -15,6 +15,7 @@ from bert_jax.storage import names
 
 SAFETENSORS, TORCH = 'model.safetensors', 'pytorch_model.bin'
 _OTHER_FORMATS = ('tf_model.h5', 'flax_model.msgpack', 'model.onnx', 'rust_model.ot')
+FILES = (SAFETENSORS, TORCH, *_OTHER_FORMATS)
 _FLOATS = ('float16', 'float32', 'float64', 'bfloat16')
 
 Weights = dict[str, np.ndarray]

@@ -6,8 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface, loading
 from tests.interop import published
 from tests.interop.published import put
 
@@ -145,3 +146,73 @@ def test_position_offsets_must_match_the_padding_of_the_tokenizer(tmp_path):
     assert (config['pad_token_id'], config['bos_token_id'], config['eos_token_id']) == (0, 2, 3)
     settings = json.loads((tmp_path / 'out/tokenizer_config.json').read_text())
     assert settings['model_max_length'] == 18
+
+
+def without_class(path, **changes):
+    """Change the config of a folder so that it names no fitting class."""
+    config = json.loads((path / 'config.json').read_text())
+    (path / 'config.json').write_text(json.dumps({**config, 'architectures': None, **changes}))
+    return path
+
+
+SEQUENCE = 'sequence_classification'
+# Class of the weights → (changes to config.json, or to the folder, and the head that is found).
+UNDECLARED = {
+    'tags': ('BertForTokenClassification', {}, 'token_classification'),  # without a pooler
+    'wrong': (
+        'BertForSequenceClassification',
+        {'architectures': ['BertForMaskedLM'], 'problem_type': 'single_label_classification'},
+        SEQUENCE,
+    ),
+    'names': (
+        'ElectraForTokenClassification',
+        {'architectures': ['ElectraModel'], 'id2label': {'0': 'O', '1': 'B-X', '2': 'I-X'}},
+        'token_classification',
+    ),
+    'distilbert': ('DistilBertForSequenceClassification', {'problem_type': 'regression'}, SEQUENCE),
+    'reader': ('AlbertForQuestionAnswering', {}, 'question_answering'),
+}
+
+
+@pytest.mark.parametrize('name', UNDECLARED)
+def test_heads_that_the_config_does_not_declare_are_found(name, tmp_path):
+    """As AutoModelFor… of transformers opens such folders."""
+    published_class, changes, head = UNDECLARED[name]
+    labels = {'num_labels': 3} if 'Classification' in published_class else {}
+    path = published.folder(tmp_path / 'model', published_class, **labels)
+    expected = huggingface.load(path)
+    found = huggingface.load(without_class(path, **changes), (), ('^encoder/pooler/',))
+    assert found.heads == expected.heads == (head,)
+    heads = ({head: model.params[head]} for model in (found, expected))
+    published.assert_same_bits(*heads)
+
+
+def test_weights_of_several_possible_heads_are_refused(tmp_path):
+    path = published.folder(tmp_path / 'model', 'BertForSequenceClassification', num_labels=3)
+    with pytest.raises(
+        UserError,
+        match='classifier.weight may belong to several classes.*'
+        'BertForSequenceClassification or BertForTokenClassification',
+    ):
+        huggingface.load(without_class(path, architectures=['BertForMaskedLM']))
+
+
+def test_a_head_without_its_pooler_is_refused(tmp_path):
+    path = published.folder(tmp_path / 'model', 'BertForSequenceClassification')
+
+    def drop(weights):
+        for name in ('weight', 'bias'):
+            del weights[f'bert.pooler.dense.{name}']
+
+    published.edit(path, drop)
+    with pytest.raises(UserError, match='lacks the weights bert.pooler.dense.bias'):
+        bert_jax.load(path)
+
+
+def test_a_folder_with_a_part_of_a_model_says_what_it_lacks(tmp_path):
+    path = published.folder(tmp_path / 'models/model', 'BertModel')
+    with pytest.raises(UserError, match='models has no model, but has folders with one: model'):
+        loading.load_any(tmp_path / 'models')
+    (path / 'config.json').unlink()
+    with pytest.raises(UserError, match='model has model.safetensors, but no config.json'):
+        loading.load_any(path)

@@ -162,6 +162,8 @@ def test_an_encoder_in_a_folder_of_its_own_is_found(bare, tmp_path):
 
 def test_a_cross_encoder_has_no_modules(folder):
     add_modules(folder, legacy('cls'), general={'model_type': 'CrossEncoder'})
+    path = folder / 'modules.json'
+    path.write_text(json.dumps(json.loads(path.read_text())[:1]))
     assert loading.load_any(folder).sentence_modules is None
 
 
@@ -206,3 +208,59 @@ def test_malformed_files_are_a_one_line_error(name, content, message, folder):
     (folder / name).write_text(content)
     with pytest.raises(UserError, match=message):
         loading.load_any(folder)
+
+
+DENSE_MISTAKES = {
+    'more': (
+        lambda config, arrays: arrays.update(scale=arrays['linear.bias']),
+        'no place for scale',
+    ),
+    'bias': (
+        lambda config, arrays: arrays.pop('linear.bias'),
+        'bias is True, but the weights have',
+    ),
+    'size': (
+        lambda config, arrays: config.update(in_features=8),
+        'in_features is 8, but the weights',
+    ),
+}
+
+
+@pytest.mark.parametrize('mistake', DENSE_MISTAKES)
+def test_every_array_of_a_dense_layer_has_a_place(mistake, folder):
+    change, message = DENSE_MISTAKES[mistake]
+    add_modules(folder, legacy('mean'), ['Dense'])
+    path = folder / '2_Dense'
+    config, arrays = json.loads((path / 'config.json').read_text()), dict(DENSE)
+    change(config, arrays)
+    (path / 'config.json').write_text(json.dumps(config))
+    torch.save({n: torch.from_numpy(a) for n, a in arrays.items()}, path / 'pytorch_model.bin')
+    with pytest.raises(UserError, match=message):
+        loading.load_any(folder)
+
+
+def test_other_first_modules_are_refused(folder):
+    modules = [{'idx': 0, 'name': '0', 'path': '', 'type': f'{TYPES}StaticEmbedding'}]
+    (folder / 'modules.json').write_text(json.dumps(modules))
+    with pytest.raises(UserError, match='the first module is .*StaticEmbedding; only Transformer'):
+        loading.load_any(folder)
+
+
+def test_modules_of_a_cross_encoder_are_refused(folder):
+    add_modules(folder, legacy('mean'), ['Dense'], {'model_type': 'CrossEncoder'})
+    with pytest.raises(UserError, match='a CrossEncoder with the module .*Pooling'):
+        loading.load_any(folder)
+
+
+def test_a_peft_folder_keeps_its_modules(folder, tmp_path_factory):
+    """As SentenceTransformer.save writes a model with an adapter."""
+    peft = pytest.importorskip('peft')
+    tuned = tmp_path_factory.mktemp('tuned')
+    model = transformers.BertModel.from_pretrained(folder)
+    settings = peft.LoraConfig(task_type='FEATURE_EXTRACTION', target_modules=['query'])
+    model = peft.get_peft_model(model, settings)
+    model.peft_config['default'].base_model_name_or_path = str(folder)
+    model.save_pretrained(tuned)
+    add_modules(tuned, legacy('cls'), ['Normalize'])
+    found = np.stack(bert_jax.load(tuned).embed(TEXTS, long_texts='truncate'))
+    np.testing.assert_allclose(found, expected(folder, ['cls'], ['Normalize']), atol=1e-5)
