@@ -12,6 +12,9 @@ from bert_jax.data import sampling
 
 LEVEL = 0.95  # of the intervals
 Score: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]
+# Numbers of examples, which may repeat → their metrics. What it needs of each example is computed
+# once, so that a resample takes time proportional to the examples, however many classes there are.
+RowScore: TypeAlias = Callable[[np.ndarray], Mapping[str, float]]
 Interval: TypeAlias = tuple[float, float]
 
 _Z = 1.96  # half width of the interval at LEVEL, in standard errors
@@ -40,14 +43,31 @@ def of_metrics(
     Returns:
         Name of the metric → (low, high).
     """
-    number = len(examples)
+    return of_rows(rows_of(score, examples, predictions), len(examples))
+
+
+def rows_of(score: Score, examples: Sequence[Any], predictions: Sequence[Any]) -> RowScore:
+    """Return a function that scores the examples with some numbers, which may repeat."""
+
+    def score_rows(rows_M: np.ndarray) -> Mapping[str, float]:
+        rows = rows_M.tolist()
+        return score([examples[row] for row in rows], [predictions[row] for row in rows])
+
+    return score_rows
+
+
+def of_rows(score: RowScore, number: int) -> dict[str, Interval]:
+    """Estimate how metrics vary, like `of_metrics`.
+
+    Args:
+        score: numbers of examples, which may repeat → metrics.
+        number: number of examples, at least one.
+    """
     num_resamples = max(_LEAST_RESAMPLES, min(_MOST_RESAMPLES, _RESAMPLED_EXAMPLES // number))
-    resampled = []
-    for rows in np.random.default_rng(_SEED).integers(number, size=(num_resamples, number)):
-        pairs = [(examples[row], predictions[row]) for row in rows]
-        resampled.append(score(*zip(*pairs, strict=True)))
+    draws = np.random.default_rng(_SEED).integers(number, size=(num_resamples, number))
+    resampled = list(map(score, draws))
     intervals = {}
-    for name, value in score(examples, predictions).items():
+    for name, value in score(np.arange(number)).items():
         values_R = np.array([metrics[name] for metrics in resampled if name in metrics])
         half = _Z * values_R.std(ddof=1)
         low, high = max(value - half, values_R.min()), min(value + half, values_R.max())

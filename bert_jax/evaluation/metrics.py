@@ -1,4 +1,4 @@
-"""Metrics of predicted classes and numbers: confusion matrix, accuracy, F1, correlations.
+"""Metrics of predicted classes and numbers: accuracy, F1, correlations.
 
 Where a ratio is undefined (no examples, a class that never occurs, constant predictions), the
 metric is 0, so that every run has a value.
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, join_first
 
 
 class PerClass(NamedTuple):
@@ -28,34 +28,52 @@ class PerClass(NamedTuple):
     support: np.ndarray
 
 
-def confusion(gold: Sequence[str], guesses: Sequence[str], labels: Sequence[str]) -> np.ndarray:
-    """The number of examples of each gold class (row) predicted as each class (column).
+class ClassCounts(NamedTuple):
+    """How often each class occurs.
 
-    Returns:
-        int64 [C, C], in the order of `labels`.
+    Attributes:
+        right_C: examples of the class that are predicted as it, int64 [C].
+        gold_C: examples of the class, int64 [C].
+        guessed_C: examples that are predicted as the class, int64 [C].
+    """
+
+    right_C: np.ndarray
+    gold_C: np.ndarray
+    guessed_C: np.ndarray
+
+
+def class_numbers(classes: Sequence[str], labels: Sequence[str]) -> np.ndarray:
+    """Return the index in `labels` of each class, int64 [N].
 
     Raises:
         UserError: a class that is not in `labels`.
     """
     index = {label: number for number, label in enumerate(labels)}
-    if unknown := sorted({str(label) for label in (*gold, *guesses) if label not in index}):
+    if unknown := sorted({str(label) for label in classes if label not in index}):
         raise UserError(
-            f'unknown class {", ".join(unknown[:5])}; the classes are {", ".join(labels)}'
+            f'unknown class {join_first(unknown)}; the classes are {join_first(labels)}'
         )
-    counts_CC = np.zeros((len(labels), len(labels)), np.int64)
-    for right, guess in zip(gold, guesses, strict=True):
-        counts_CC[index[right], index[guess]] += 1
-    return counts_CC
+    return np.array([index[label] for label in classes], np.int64)
 
 
-def accuracy(counts_CC: np.ndarray) -> float:
-    """The accuracy of a confusion matrix."""
-    return float(_divide(np.trace(counts_CC), counts_CC.sum()))
+def count_classes(gold_N: np.ndarray, guesses_N: np.ndarray, num_classes: int) -> ClassCounts:
+    """Count gold and predicted classes, given by number; the time does not depend on pairs."""
+    if len(gold_N) != len(guesses_N):
+        raise ValueError(f'{len(gold_N)} gold classes, but {len(guesses_N)} predictions')
+    right_N = gold_N[gold_N == guesses_N]
+    return ClassCounts(
+        *(np.bincount(n, minlength=num_classes) for n in (right_N, gold_N, guesses_N))
+    )
 
 
-def per_class(counts_CC: np.ndarray) -> PerClass:
-    """Precision, recall and F1 of each class of a confusion matrix."""
-    right_C, gold_C, guessed_C = np.diagonal(counts_CC), counts_CC.sum(1), counts_CC.sum(0)
+def accuracy(counts: ClassCounts) -> float:
+    """The share of examples that are predicted rightly."""
+    return float(_divide(counts.right_C.sum(), counts.gold_C.sum()))
+
+
+def per_class(counts: ClassCounts) -> PerClass:
+    """Precision, recall and F1 of each class."""
+    right_C, gold_C, guessed_C = counts
     return PerClass(
         _divide(right_C, guessed_C),
         _divide(right_C, gold_C),
@@ -64,31 +82,30 @@ def per_class(counts_CC: np.ndarray) -> PerClass:
     )
 
 
-def f1_macro(counts_CC: np.ndarray) -> float:
+def f1_macro(counts: ClassCounts) -> float:
     """The mean F1 over the classes that are gold or predicted at least once."""
-    occurs_C = (counts_CC.sum(0) + counts_CC.sum(1)) > 0
-    return float(per_class(counts_CC).f1[occurs_C].mean()) if occurs_C.any() else 0.0
+    occurs_C = (counts.gold_C + counts.guessed_C) > 0
+    return float(per_class(counts).f1[occurs_C].mean()) if occurs_C.any() else 0.0
 
 
-def f1_micro(counts_CC: np.ndarray, without: Sequence[int] = ()) -> float:
+def f1_micro(counts: ClassCounts, without: Sequence[int] = ()) -> float:
     """F1 over all classes except the indices in `without`, such as "no relation".
 
     Without exclusions, micro F1 equals accuracy.
     """
-    is_counted_C = ~np.isin(np.arange(len(counts_CC)), without)
-    right = np.diagonal(counts_CC)[is_counted_C].sum()
-    total = counts_CC.sum(1)[is_counted_C].sum() + counts_CC.sum(0)[is_counted_C].sum()
-    return float(_divide(2 * right, total))
+    is_counted_C = ~np.isin(np.arange(len(counts.gold_C)), without)
+    right, gold, guessed = (values_C[is_counted_C].sum() for values_C in counts)
+    return float(_divide(2 * right, gold + guessed))
 
 
-def matthews(counts_CC: np.ndarray) -> float:
+def matthews(counts: ClassCounts) -> float:
     """Matthews correlation coefficient, for any number of classes.
 
     Sources: Matthews 1975; Gorodkin 2004 (R_K).
     """
-    counts_CC = counts_CC.astype(np.float64)
-    gold_C, guessed_C, total = counts_CC.sum(1), counts_CC.sum(0), counts_CC.sum()
-    product = np.trace(counts_CC) * total - gold_C @ guessed_C
+    right_C, gold_C, guessed_C = (values_C.astype(np.float64) for values_C in counts)
+    total = gold_C.sum()
+    product = right_C.sum() * total - gold_C @ guessed_C
     squares = (total**2 - gold_C @ gold_C) * (total**2 - guessed_C @ guessed_C)
     return float(product / np.sqrt(squares)) if squares > 0 else 0.0
 

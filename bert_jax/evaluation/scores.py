@@ -5,10 +5,15 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError, join_first, unknown
 from bert_jax.evaluation import entities, metrics
+from bert_jax.evaluation.intervals import RowScore
 
 MEAN = 'score'  # the mean of the main metrics, if there are several
+
+
+MAX_CONFUSED_CLASSES = 100  # in a confusion matrix
+_MAX_CONFUSIONS = 20  # in the list of the most frequent errors
 
 
 class Table(NamedTuple):
@@ -19,10 +24,21 @@ class Table(NamedTuple):
 
 
 class Confusion(NamedTuple):
-    """The number of examples of each gold class (row) predicted as each class (column)."""
+    """Which classes are mistaken for which.
+
+    Attributes:
+        labels: all classes, or of more than MAX_CONFUSED_CLASSES those with the most errors.
+        counts: number of examples of each of these classes (row) predicted as each (column).
+        examples: number of examples of each of these classes.
+        num_classes: number of all classes.
+        most_confused: (gold class, predicted class, examples) of the most frequent errors.
+    """
 
     labels: tuple[str, ...]
     counts: list[list[int]]
+    examples: list[int]
+    num_classes: int
+    most_confused: list[tuple[str, str, int]]
 
 
 class Scatter(NamedTuple):
@@ -53,6 +69,34 @@ def classification(
 ) -> Scores:
     """Score one predicted class for each example.
 
+    Args: see `classification_rows`.
+
+    Returns:
+        The metrics of `classification_rows`, and tables of the classes and of their confusion.
+    """
+    score = classification_rows(gold, guesses, labels, main, positive, negative, groups)
+    gold_N, guesses_N = (metrics.class_numbers(classes, labels) for classes in (gold, guesses))
+    counts = metrics.count_classes(gold_N, guesses_N, len(labels))
+    per_class = (array.tolist() for array in metrics.per_class(counts))
+    rows = list(zip(labels, *per_class, strict=True))
+    tables: Tables = {
+        'Classes': Table(('class', 'precision', 'recall', 'f1', 'examples'), rows),
+        'Confusion': _confusion(gold_N, guesses_N, labels, counts),
+    }
+    return Scores(dict(score(np.arange(len(gold_N)))), tables)
+
+
+def classification_rows(
+    gold: Sequence[str],
+    guesses: Sequence[str],
+    labels: Sequence[str],
+    main: Sequence[str] = ('accuracy',),
+    positive: str | None = None,
+    negative: str | None = None,
+    groups: Sequence[str] | None = None,
+) -> RowScore:
+    """Return a function that scores some of the examples.
+
     Args:
         gold: the gold classes.
         guesses: the predicted classes.
@@ -64,32 +108,65 @@ def classification(
             In MultiRC the answers to a question are a group (Khashabi et al. 2018, section 4).
 
     Returns:
-        'accuracy', 'f1_macro', 'matthews' and the metrics above.
+        Numbers of examples → 'accuracy', 'f1_macro', 'matthews' and the metrics above.
 
     Raises:
         UserError: a class that is not in `labels`, or an unknown main metric.
     """
-    counts_CC = metrics.confusion(gold, guesses, labels)
-    classes = metrics.per_class(counts_CC)
-    values = {
-        'accuracy': metrics.accuracy(counts_CC),
-        'f1_macro': metrics.f1_macro(counts_CC),
-        'matthews': metrics.matthews(counts_CC),
-    }
-    if positive is not None:
-        values['f1'] = float(classes.f1[_index('positive', positive, labels)])
-    if negative is not None:
-        values['f1_micro'] = metrics.f1_micro(counts_CC, [_index('negative', negative, labels)])
-    if groups is not None:
-        examples = zip(groups, gold, guesses, strict=True)
-        wrong_groups = {group for group, label, guess in examples if label != guess}
-        values['exact_match'] = 1 - len(wrong_groups) / max(len(set(groups)), 1)
-    rows = list(zip(labels, *(array.tolist() for array in classes), strict=True))
-    tables: Tables = {
-        'Classes': Table(('class', 'precision', 'recall', 'f1', 'examples'), rows),
-        'Confusion': Confusion(tuple(labels), counts_CC.tolist()),
-    }
-    return Scores(main_first(values, main), tables)
+    gold_N, guesses_N = (metrics.class_numbers(classes, labels) for classes in (gold, guesses))
+    positives = [] if positive is None else [_index('positive', positive, labels)]
+    negatives = [] if negative is None else [_index('negative', negative, labels)]
+    group_N = None if groups is None else np.unique(list(groups), return_inverse=True)[1]
+
+    def score(rows_M: np.ndarray) -> dict[str, float]:
+        counts = metrics.count_classes(gold_N[rows_M], guesses_N[rows_M], len(labels))
+        values = {
+            'accuracy': metrics.accuracy(counts),
+            'f1_macro': metrics.f1_macro(counts),
+            'matthews': metrics.matthews(counts),
+        }
+        for number in positives:
+            values['f1'] = float(metrics.per_class(counts).f1[number])
+        if negatives:
+            values['f1_micro'] = metrics.f1_micro(counts, negatives)
+        if group_N is not None:
+            wrong_M = rows_M[gold_N[rows_M] != guesses_N[rows_M]]
+            num_groups = max(len(np.unique(group_N[rows_M])), 1)
+            values['exact_match'] = 1 - len(np.unique(group_N[wrong_M])) / num_groups
+        return main_first(values, main)
+
+    return score
+
+
+def _confusion(
+    gold_N: np.ndarray, guesses_N: np.ndarray, labels: Sequence[str], counts: metrics.ClassCounts
+) -> Confusion:
+    """Make the confusion table; its size is bounded, however many classes there are."""
+    errors_C = counts.gold_C + counts.guessed_C - 2 * counts.right_C
+    shown_K = np.sort(np.argsort(-errors_C, kind='stable')[:MAX_CONFUSED_CLASSES])
+    number = len(shown_K)
+    place_C = np.full(len(labels), -1)
+    place_C[shown_K] = np.arange(number)
+    places_N2 = place_C[np.stack([gold_N, guesses_N], axis=1)]
+    row_M, column_M = places_N2[(places_N2 >= 0).all(1)].T
+    counts_K2 = np.bincount(row_M * number + column_M, minlength=number**2)
+    wrong_N = gold_N != guesses_N
+    pairs, times = np.unique(gold_N[wrong_N] * len(labels) + guesses_N[wrong_N], return_counts=True)
+    order = np.argsort(-times, kind='stable')[:_MAX_CONFUSIONS]
+    return Confusion(
+        labels=tuple(labels[place] for place in shown_K),
+        counts=counts_K2.reshape(number, number).tolist(),
+        examples=counts.gold_C[shown_K].tolist(),
+        num_classes=len(labels),
+        most_confused=[
+            (
+                labels[pairs[place] // len(labels)],
+                labels[pairs[place] % len(labels)],
+                int(times[place]),
+            )
+            for place in order
+        ],
+    )
 
 
 def regression(
@@ -103,6 +180,17 @@ def regression(
         'rmse': float(np.sqrt(np.mean(errors_N**2))) if len(errors_N) else 0.0,
     }
     return Scores(main_first(values, main), {'Predictions': Scatter(list(gold), list(guesses))})
+
+
+def span_rows(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]) -> RowScore:
+    """Return a function that computes the metrics of `spans` of some of the texts."""
+    counts = entities.count_spans(gold, guesses)
+
+    def score(rows_M: np.ndarray) -> dict[str, float]:
+        times_N = np.bincount(rows_M, minlength=len(gold))
+        return entities.score_counts(counts, times_N)[0]
+
+    return score
 
 
 def spans(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]) -> Scores:
@@ -140,6 +228,6 @@ def main_first(values: dict[str, float], main: Sequence[str]) -> dict[str, float
 def _index(key: str, label: str, labels: Sequence[str]) -> int:
     if label not in labels:
         raise UserError(
-            f'problem.{key} is {label!r}; set it to one of the classes {", ".join(labels)}'
+            f'problem.{key} is {label!r}; set it to one of the classes {join_first(labels)}'
         )
     return labels.index(label)

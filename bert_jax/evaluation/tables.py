@@ -14,8 +14,7 @@ from bert_jax.evaluation.scores import Confusion, Scatter, Scores, Table
 Intervals: TypeAlias = Mapping[str, Interval]  # by metric
 
 MAX_CLASSES_IN_TABLE = 12  # larger confusion matrices are reported as a list of confused classes
-MAX_CLASSES_IN_PLOT = 100
-MAX_CONFUSIONS = 20  # in the list of confused classes
+MAX_ROWS = 100  # of a table in a report; metrics.json has all
 
 
 def save_scores(
@@ -46,7 +45,7 @@ def save_scores(
     report = report_markdown(scores, title, intervals, warnings)
     (directory / 'report.md').write_text(report, encoding='utf-8')
     for table in scores.tables.values():
-        if isinstance(table, Confusion) and np.sum(table.counts):
+        if isinstance(table, Confusion) and any(table.examples):
             plot_confusion(table, directory / 'confusion')
         if isinstance(table, Scatter) and table.gold:
             plot_scatter(table, directory / 'scatter')
@@ -105,12 +104,12 @@ def report_markdown(
         lines += ['', f'## {name}', '']
         if isinstance(table, Confusion):
             lines += ['Rows are gold classes, columns predictions.', '', _confusion_markdown(table)]
-            if np.sum(table.counts):
+            if any(table.examples):
                 lines += ['', '![confusion](confusion.png)']
         elif isinstance(table, Scatter):
             lines += ['![predicted against gold](scatter.png)'] if table.gold else []
         else:
-            lines.append(markdown_table(table))
+            lines.append(_shortened_markdown(table))
     return '\n'.join(lines) + '\n'
 
 
@@ -129,36 +128,34 @@ def plot_confusion(confusion: Confusion, path: pathlib.Path) -> None:
     """Plot a confusion matrix as shares of each gold class.
 
     Args:
-        confusion: the counts; of many classes, only those with the most errors are plotted.
+        confusion: the counts; of many classes, it has only those with the most errors.
         path: the path of the figure, without a suffix.
     """
-    counts_CC = np.array(confusion.counts)
-    plotted = _most_errors(counts_CC, MAX_CLASSES_IN_PLOT)
-    shares_CC = counts_CC[plotted] / np.maximum(counts_CC[plotted].sum(1, keepdims=True), 1)
-    shares_CC = shares_CC[:, plotted]
-    labels = [_shorten(confusion.labels[number]) for number in plotted]
-    is_large = len(plotted) > MAX_CLASSES_IN_TABLE
-    size = max(3.5, (0.18 if is_large else 0.28) * len(plotted) + 2.5)
+    counts_CC, number = np.array(confusion.counts), len(confusion.labels)
+    shares_CC = counts_CC / np.maximum(np.array(confusion.examples)[:, None], 1)
+    labels = list(map(_shorten, confusion.labels))
+    is_large = number > MAX_CLASSES_IN_TABLE
+    size = max(3.5, (0.18 if is_large else 0.28) * number + 2.5)
     figure = figures.new(size + 1, size)
     axes = figure.subplots()
     image = axes.imshow(shares_CC, cmap='Blues', vmin=0, vmax=1)
     figure.colorbar(image, label='share of the gold class', shrink=0.5)
     ticks: dict[str, Any] = {'fontsize': 7 if is_large else 10, 'parse_math': False}
-    axes.set_xticks(range(len(plotted)), labels, rotation=90, **ticks)
-    axes.set_yticks(range(len(plotted)), labels, **ticks)
-    axes.set_xticks(np.arange(len(plotted)) + 0.5, minor=True)
-    axes.set_yticks(np.arange(len(plotted)) + 0.5, minor=True)
+    axes.set_xticks(range(number), labels, rotation=90, **ticks)
+    axes.set_yticks(range(number), labels, **ticks)
+    axes.set_xticks(np.arange(number) + 0.5, minor=True)
+    axes.set_yticks(np.arange(number) + 0.5, minor=True)
     axes.grid(which='minor', color='lightgray', linewidth=0.3)
     axes.tick_params(which='minor', length=0)
     axes.set_xlabel('predicted')
     axes.set_ylabel('gold')
-    if len(plotted) < len(counts_CC):
-        axes.set_title(f'the {len(plotted)} of {len(counts_CC)} classes with the most errors')
+    if number < confusion.num_classes:
+        axes.set_title(f'the {number} of {confusion.num_classes:,} classes with the most errors')
     if not is_large:
         for (row, column), share in np.ndenumerate(shares_CC):
             color = 'white' if share > 0.5 else 'black'
-            count = counts_CC[plotted[row], plotted[column]]
-            axes.text(column, row, count, ha='center', va='center', color=color, fontsize=8)
+            count = counts_CC[row, column]
+            axes.text(column, row, str(count), ha='center', va='center', color=color, fontsize=8)
     figures.save(figure, path)
 
 
@@ -175,22 +172,24 @@ def plot_scatter(scatter: Scatter, path: pathlib.Path) -> None:
 
 def _confusion_markdown(confusion: Confusion) -> str:
     """The whole matrix, or a list of the most frequent confusions."""
-    labels, counts_CC = confusion.labels, np.array(confusion.counts)
-    if len(labels) <= MAX_CLASSES_IN_TABLE:
+    labels = confusion.labels
+    if confusion.num_classes <= MAX_CLASSES_IN_TABLE:
         rows = [(label, *row) for label, row in zip(labels, confusion.counts, strict=True)]
         return markdown_table(Table(('', *labels), rows))
-    wrong_CC = counts_CC - np.diag(np.diagonal(counts_CC))
-    order = np.argsort(-wrong_CC, axis=None, kind='stable')[:MAX_CONFUSIONS]
-    pairs = np.transpose(np.unravel_index(order, wrong_CC.shape))
-    rows = [(labels[a], labels[b], int(wrong_CC[a, b])) for a, b in pairs if wrong_CC[a, b]]
-    table = markdown_table(Table(('gold', 'predicted', 'examples'), rows))
-    return f'The most frequent confusions among {len(labels)} classes.\n\n{table}'
+    table = markdown_table(Table(('gold', 'predicted', 'examples'), confusion.most_confused))
+    return f'The most frequent confusions among {confusion.num_classes:,} classes.\n\n{table}'
 
 
-def _most_errors(counts_CC: np.ndarray, limit: int) -> np.ndarray:
-    """The indices of the classes with the most errors, in ascending order."""
-    errors_C = counts_CC.sum(0) + counts_CC.sum(1) - 2 * np.diagonal(counts_CC)
-    return np.sort(np.argsort(-errors_C, kind='stable')[:limit])
+def _shortened_markdown(table: Table) -> str:
+    """The table, or of a long one the rows with the largest counts, in their order."""
+    number = len(table.rows)
+    if number <= MAX_ROWS:
+        return markdown_table(table)
+    counts = [sum(cell for cell in row if isinstance(cell, int)) for row in table.rows]
+    largest = sorted(range(number), key=lambda place: -counts[place])[:MAX_ROWS]
+    rows = [table.rows[place] for place in sorted(largest)]
+    shown = markdown_table(Table(table.columns, rows))
+    return f'The {MAX_ROWS} most frequent of {number:,}; metrics.json has all.\n\n{shown}'
 
 
 def _cell(value: object) -> str:

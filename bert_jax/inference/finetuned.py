@@ -190,7 +190,9 @@ class FineTuned:
             )
         return Evaluation(
             scores=self.problem.score(examples, predictions),
-            intervals=intervals.of_metrics(self.problem.metrics, examples, predictions),
+            intervals=intervals.of_rows(
+                self.problem.score_rows(examples, predictions), len(examples)
+            ),
             records=list(map(self.problem.to_record, examples, predictions)),
             lines=report.lines(),
             warnings=warnings,

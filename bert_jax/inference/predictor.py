@@ -85,7 +85,7 @@ class Predictor(PretrainedPredictor):
         probabilities: bool = False,
         words: str | None = None,
     ) -> list[Record]:
-        """The tag of every word, and the entities if tags are BIO or BIOES.
+        """The tag of every word, and the entities if the tags mark them.
 
         Args:
             texts: strings, lists of words, or dictionaries {'text': …} or {'words': […]}.

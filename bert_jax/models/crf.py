@@ -177,15 +177,17 @@ class AllowedTags(NamedTuple):
 def allowed_tags(labels: Sequence[str]) -> AllowedTags:
     """Derive from the names of tags which sequences their scheme allows.
 
-    BIO: I-x only follows B-x or I-x. BIOES, recognized by any tag E- or S-: E-x, too, only follows
-    B-x or I-x, and B-x or I-x must be followed by I-x or E-x. Tags without such a prefix (O, parts
-    of speech) may stand anywhere.
+    BIO: I-x only follows B-x or I-x, if there is a tag B-x. BIOES, recognized by any tag E- or S-:
+    E-x, too, only follows B-x or I-x, and B-x or I-x must be followed by I-x or E-x. L- and U- of
+    BILOU are E- and S-. Tags without such a prefix (O, parts of speech) may stand anywhere.
     """
     pairs = [_split(label) for label in labels]
     is_bioes = any(prefix in ('E', 'S') for prefix, _ in pairs)
 
     def is_allowed(left: tuple[str, str], right: tuple[str, str]) -> bool:
         if left[0] in _OPEN and right[0] in ('I', 'E') and left[1] == right[1]:
+            return True
+        if right[0] == 'I' and ('B', right[1]) not in pairs and not is_bioes:
             return True
         return right[0] not in ('I', 'E') and not (is_bioes and left[0] in _OPEN)
 
@@ -200,6 +202,7 @@ def allowed_tags(labels: Sequence[str]) -> AllowedTags:
 def _split(label: str) -> tuple[str, str]:
     """'B-x' → ('B', 'x'); a tag of another form has the prefix ''."""
     prefix, dash, name = label.partition('-')
+    prefix = {'L': 'E', 'U': 'S'}.get(prefix, prefix)
     return (prefix, name) if dash and prefix in ('B', 'I', 'E', 'S') else ('', label)
 
 

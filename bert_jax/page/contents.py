@@ -183,5 +183,6 @@ def _problem(model: Pretrained, kind: str) -> dict[str, Any]:
         'splitter': model.metadata.get('words', problem.splitter),
         'max_length': problem.layout.max_length,
         'thresholds': problem.thresholds,
+        'entity_tags': getattr(problem, 'entity_tags', None),
         'settings': problem.settings.to_dict(),
     }

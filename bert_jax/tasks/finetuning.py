@@ -304,6 +304,7 @@ class FineTuning:
                             encoded.examples,
                             predictions,
                             self.problem.blind_guesses(self.splits.train, encoded.examples),
+                            self.problem.score_rows(encoded.examples, predictions),
                         )
                     with writing_to(workdir):
                         self._save(workdir / split, split, records, scored.get(split))

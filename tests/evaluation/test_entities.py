@@ -1,6 +1,7 @@
 """Entities and span scores, compared with seqeval on valid and invalid tags of all schemes."""
 
 import collections
+import random
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ import seqeval.metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
+from seqeval.scheme import BILOU, Entities
 
 from bert_jax.evaluation import entities
 
@@ -111,3 +113,61 @@ def test_every_span_is_counted_once_as_correct_or_as_an_error(texts):
         own = counts.get(label, collections.Counter())
         assert own.total() - own['spurious'] == score.gold
         assert own['correct'] == round(score.recall * score.gold)
+
+
+def add_prefix(tag):
+    return tag if tag == 'O' else f'I-{tag}'
+
+
+def spans_of(found):
+    return [(start, end + 1, label) for label, start, end in found]
+
+
+@pytest.mark.parametrize(
+    ('labels', 'as_seqeval', 'options'),
+    [
+        (('O', 'I-LOC', 'I-PER', 'I-A-B'), str, {}),
+        (('I-LOC', 'I-PER'), str, {}),
+        (('O', 'B', 'I'), str, {}),
+        (('O', 'I'), str, {}),
+        (('O', 'LOC', 'PER', 'ORG', 'BANK', 'A-B'), add_prefix, {}),
+        (('O', 'LOC-B', 'LOC-I', 'PER-B', 'PER-I'), str, {'suffix': True}),
+        (('O', 'B_LOC', 'I_LOC', 'B_P_X', 'I_P_X'), lambda tag: tag.replace('_', '-', 1), {}),
+        (('O', 'B-PER', 'I-PER', 'MISC'), lambda tag: tag.replace('MISC', 'I-MISC'), {}),
+        (('O', 'B-X', 'I-X', 'L-X', 'U-X'), lambda tag: tag.translate({76: 'E', 85: 'S'}), {}),
+    ],
+)  # fmt: skip
+def test_entities_of_other_sets_of_tags_are_those_of_seqeval(labels, as_seqeval, options):
+    parsed, draw = entities.parse_tags(labels), random.Random(0)
+    for _ in range(300):
+        tags = draw.choices(labels, k=draw.randrange(9))
+        wanted = spans_of(get_entities([as_seqeval(tag) for tag in tags], **options))
+        assert entities.entities_from_tags(tags, parsed) == wanted, tags
+
+
+def test_entities_of_bilou_are_those_of_seqeval_in_its_strict_mode():
+    labels = ['O', *(f'{prefix}-{label}' for prefix in 'BILU' for label in ('PER', 'LOC'))]
+    parsed, draw = entities.parse_tags(labels), random.Random(0)
+    for _ in range(100):
+        tags: list[str] = []
+        while len(tags) < 8:
+            label = draw.choice(('PER', 'LOC'))
+            inside = [f'I-{label}'] * draw.randrange(3)
+            tags += draw.choice((['O'], [f'U-{label}'], [f'B-{label}', *inside, f'L-{label}']))
+        wanted = Entities([tags], BILOU).entities[0]
+        found = entities.entities_from_tags(tags, parsed)
+        assert found == [(one.start, one.end, one.tag) for one in wanted]
+
+
+@pytest.mark.parametrize(
+    'labels',
+    [
+        ('NOUN', 'VERB', 'ADP'),
+        ('DT', 'NN', '-LRB-', "''", 'PRP$', 'I-x'),
+        ('O', 'N', 'V', 'B', 'I', '^', '@'),  # of tweets: O is a pronoun
+        ('O',),
+        ('0', '1', '2'),
+    ],
+)
+def test_parts_of_speech_mark_no_entities(labels):
+    assert entities.parse_tags(labels) is None

@@ -1,13 +1,19 @@
 """Scores and their reports, compared with values computed by hand."""
 
 import json
+import random
+import time
+from collections import Counter
 
 import matplotlib.image
 import numpy as np
 import pytest
+import sklearn.metrics
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
-from bert_jax.evaluation import scores, tables
+from bert_jax.evaluation import intervals, scores, tables
 
 GOLD, GUESSES = list('yynn?'), list('ynnn?')
 
@@ -59,8 +65,56 @@ def test_the_report_of_many_classes_stays_readable(tmp_path):
     height, width = matplotlib.image.imread(tmp_path / 'confusion.png').shape[:2]
     assert 1000 < height < 2000
     assert 1000 < width < 2000
-    counts_CC = np.array(found.tables['Confusion'].counts)
-    assert tables._most_errors(counts_CC, 40)[[7, 39]].tolist() == [7, 50]
+
+
+@settings(deadline=None)  # a busy machine is not a failure
+@given(st.lists(st.tuples(st.sampled_from('abcd'), st.sampled_from('abcd')), min_size=1))
+def test_the_confusion_matrix_is_that_of_scikit_learn(pairs):
+    gold, guesses = zip(*pairs, strict=True)
+    found = scores.classification(gold, guesses, 'abcd').tables['Confusion']
+    wanted = sklearn.metrics.confusion_matrix(gold, guesses, labels=list('abcd'))
+    np.testing.assert_array_equal(found.counts, wanted)
+    assert found.examples == wanted.sum(1).tolist()
+    wrong = Counter(pair for pair in pairs if pair[0] != pair[1])
+    assert {pair[:2]: pair[2] for pair in found.most_confused} == wrong
+
+
+def test_thousands_of_classes_are_scored_as_by_scikit_learn_and_reported_in_a_page(tmp_path):
+    labels = [f'class {number}' for number in range(3000)]
+    draw = random.Random(0)
+    gold, guesses = (draw.choices(labels[:2000], k=600) for _ in range(2))
+    guesses[:200] = gold[:200]
+    gold[500:510], guesses[500:510] = ['class 7'] * 10, ['class 2999'] * 10
+    found = scores.classification(gold, guesses, labels)
+    wanted = sklearn.metrics.f1_score(gold, guesses, average='macro')
+    assert found.metrics['f1_macro'] == pytest.approx(wanted)
+    wanted = sklearn.metrics.matthews_corrcoef(gold, guesses)
+    assert found.metrics['matthews'] == pytest.approx(wanted)
+    confusion = found.tables['Confusion']
+    assert (len(confusion.labels), confusion.num_classes) == (100, 3000)
+    assert confusion.most_confused[0] == ('class 7', 'class 2999', 10)
+    place = confusion.labels.index('class 7'), confusion.labels.index('class 2999')
+    assert confusion.counts[place[0]][place[1]] == 10
+    tables.save_scores(found, tmp_path, 'many')
+    assert len((tmp_path / 'report.md').read_text().splitlines()) < 200
+    assert (
+        len(json.loads((tmp_path / 'metrics.json').read_text())['tables']['Classes']['rows'])
+        == 3000
+    )
+    assert (tmp_path / 'metrics.json').stat().st_size < 500_000
+
+
+def test_intervals_of_thousands_of_classes_take_time_proportional_to_the_examples():
+    labels = [f'class {number}' for number in range(20_000)]
+    draw = random.Random(0)
+    gold, guesses = (draw.choices(labels, k=1000) for _ in range(2))
+    guesses[:600] = gold[:600]
+    score = scores.classification_rows(gold, guesses, labels)
+    started = time.process_time()
+    low, high = intervals.of_rows(score, len(gold))['accuracy']
+    assert time.process_time() - started < 10  # 200 tables of C × C numbers: 200 × 3 GB
+    half = 1.96 * (0.6 * 0.4 / 1000) ** 0.5
+    assert (low, high) == pytest.approx((0.6 - half, 0.6 + half), abs=0.01)
 
 
 def test_spans_are_scored_by_label():

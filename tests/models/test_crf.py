@@ -156,6 +156,18 @@ def test_allowed_sequences_are_those_of_the_tagging_scheme(labels):
             assert allowed == is_allowed([labels[i] for i in path], closed), path
 
 
+def test_inside_tags_without_a_tag_that_begins_may_stand_anywhere():
+    rules = crf.allowed_tags(('O', 'I-x', 'I-y'))
+    assert all(values.all() for values in rules)
+
+
+def test_bilou_allows_the_sequences_of_bioes():
+    bioes = ('B-x', 'E-x', 'I-x', 'O', 'S-x')
+    found = crf.allowed_tags([tag.translate({69: 'L', 83: 'U'}) for tag in bioes])
+    for values, wanted in zip(found, crf.allowed_tags(bioes), strict=True):
+        np.testing.assert_array_equal(values, wanted)
+
+
 def test_disallowed_sequences_have_no_probability_and_are_never_chosen():
     rng = np.random.default_rng(2)
     module = crf.LinearChain(LABELS)

@@ -72,10 +72,13 @@ def convert_tags(tags: Sequence[str], scheme: str, target: str) -> tuple[tuple[s
 
 
 def complete(tags: Collection[str]) -> set[str]:
-    """Add the missing tags of a BIO or BIOES tag set, such as I-x and O if it has B-x."""
+    """Add the missing tags of a BIO or BIOES tag set, such as I-x and O if it has B-x.
+
+    A tag set with I-x alone is complete.
+    """
     inside = {tag for tag in tags if tag != 'O'}
     prefixes = {tag[:2] for tag in inside}
-    if not inside or not prefixes <= {'B-', 'I-', 'E-', 'S-'}:
+    if prefixes <= {'I-'} or not prefixes <= {'B-', 'I-', 'E-', 'S-'}:
         return set(tags)
     used = 'BIES' if prefixes & {'E-', 'S-'} else 'BI'
     return {'O'} | {f'{prefix}-{tag[2:]}' for tag in inside for prefix in used}

@@ -48,7 +48,7 @@ async function choose(model, premise, choices) {
   return { labels: choices, probabilities, best: topK(probabilities, 1)[0], isCut };
 }
 
-/** The tag of every word, and the entities if tags are BIO or BIOES. */
+/** The tag of every word, and the entities if tags mark them. */
 async function tag(model, text) {
   const { problem } = model.description;
   const all = splitWords(text, problem);
@@ -71,7 +71,7 @@ async function tag(model, text) {
     predicted: problem.labels[tags[word]],
     probability: probabilities[word][tags[word]],
   }));
-  return { words, entities: entities(words, text), isCut: cut.length < tokens.length };
+  return { words, entities: entities(words, text, problem.entity_tags), isCut: cut.length < tokens.length };
 }
 
 /** Scores of each word: logits of its first token, or mean log probabilities of its tokens. */
@@ -96,14 +96,13 @@ function decodeWords(emissions) {
   };
 }
 
-/** Entities that BIO or BIOES tags describe, as in conlleval; [] for other tags. */
-function entities(words, text) {
+/** Entities that tags mark, as in conlleval; tags: tag → [prefix, label], null without entities. */
+function entities(words, text, tags) {
+  if (!tags) return [];
   const spans = [];
   let previous = ['', ''];
   for (const { predicted, probability, start, end } of words) {
-    const [prefix, ...rest] = predicted.split('-');
-    const label = rest.join('-');
-    if (prefix !== 'O' && !['B', 'I', 'E', 'S'].includes(prefix)) return [];
+    const [prefix, label] = tags[predicted];
     const isOpen = ['B', 'I'].includes(previous[0]) && previous[1] === label;
     const last = spans.at(-1);
     if (['I', 'E'].includes(prefix) && isOpen) {

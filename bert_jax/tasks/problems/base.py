@@ -26,6 +26,7 @@ from bert_jax.data.labeled.examples import ExampleId
 from bert_jax.data.labeled.records import InvalidRecord
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError, join_first
+from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
@@ -302,6 +303,15 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     ) -> dict[str, float]:
         """Return the metrics of `score`, by name."""
         return self.score(examples, predictions).metrics
+
+    def score_rows(
+        self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]
+    ) -> intervals.RowScore:
+        """Return a function that computes `metrics` of the examples with some numbers.
+
+        It is called for each resample of an interval, so it should not make tables.
+        """
+        return intervals.rows_of(self.metrics, examples, predictions)
 
     @abc.abstractmethod
     def to_record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from bert_jax.data.sliding_windows import make_windows
 from bert_jax.data.special_token_layout import truncate_longest_first
 from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
+from bert_jax.evaluation.intervals import RowScore
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import SequenceClassificationHead
@@ -81,8 +82,18 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
         return dict(zip(self.labels, mean_C.tolist(), strict=True))
 
     def score(self, examples: Sequence[LabeledT], predictions: Sequence[Probabilities]) -> Scores:
+        return scores.classification(*self._classes(examples, predictions))
+
+    def score_rows(
+        self, examples: Sequence[LabeledT], predictions: Sequence[Probabilities]
+    ) -> RowScore:
+        return scores.classification_rows(*self._classes(examples, predictions))
+
+    def _classes(
+        self, examples: Sequence[LabeledT], predictions: Sequence[Probabilities]
+    ) -> tuple[Any, ...]:
         guesses = list(map(most_probable, predictions))
-        return score_classes(self.settings, self.labels, examples, guesses)
+        return scoring_arguments(self.settings, self.labels, examples, guesses)
 
     def to_record(self, example: LabeledT, prediction: Probabilities) -> dict[str, Any]:
         best = most_probable(prediction)
@@ -258,15 +269,15 @@ def sequence(
     return finetune_batches.TokenSequence(laid_out.ids, laid_out.token_type_ids, {}, values)
 
 
-def score_classes(
+def scoring_arguments(
     settings: ConfigDict, labels: Sequence[str], examples: Sequence[Any], guesses: Sequence[str]
-) -> Scores:
-    """Score predicted classes with the metrics of the settings of 'classification'."""
+) -> tuple[Any, ...]:
+    """Return the arguments of `scores.classification`, for the settings of 'classification'."""
     gold, groups = [str(example.label) for example in examples], None
     if 'exact_match' in settings.metrics:
         groups = [str(example.id).rpartition('-')[0] for example in examples]
     classes = (settings.positive or None, settings.negative or None)
-    return scores.classification(gold, guesses, labels, settings.metrics, *classes, groups)
+    return gold, guesses, labels, settings.metrics, *classes, groups
 
 
 def most_probable(probabilities: Probabilities) -> str:

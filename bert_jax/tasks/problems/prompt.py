@@ -16,6 +16,8 @@ from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled.examples import PromptExample
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
+from bert_jax.evaluation import scores
+from bert_jax.evaluation.intervals import RowScore
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
@@ -24,7 +26,7 @@ from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.masking import Masked
 from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.tasks.problems import base
-from bert_jax.tasks.problems.classification import Probabilities, most_probable, score_classes
+from bert_jax.tasks.problems.classification import Probabilities, most_probable, scoring_arguments
 from bert_jax.tasks.prompting import auxiliary, templates
 from bert_jax.tasks.prompting.answers import Answers
 from bert_jax.tasks.prompting.calibration import CALIBRATIONS
@@ -213,11 +215,11 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         """Return, for each answer with open masks, its prompt with the other masks filled."""
         targets = self._targets(example._replace(label=None))
         items: list[Item] = []
-        for draw, scores in enumerate(self._partial_scores(parts)):
-            if not any(score.masks for score in scores):
+        for draw, partial_scores in enumerate(self._partial_scores(parts)):
+            if not any(score.masks for score in partial_scores):
                 continue
             prompts = dict(zip(self.answers.lengths, self._prompts(example, draw), strict=True))
-            for answer, score in zip(self.answers.all, scores, strict=True):
+            for answer, score in zip(self.answers.all, partial_scores, strict=True):
                 if score.masks:
                     filled = sorted(set(range(len(answer.pieces))) - set(score.masks))
                     prompt = prompts[len(answer.pieces)].with_pieces(answer.pieces, filled)
@@ -331,8 +333,18 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     def score(
         self, examples: Sequence[PromptExample], predictions: Sequence[PromptPrediction]
     ) -> Scores:
+        return scores.classification(*self._classes(examples, predictions))
+
+    def score_rows(
+        self, examples: Sequence[PromptExample], predictions: Sequence[PromptPrediction]
+    ) -> RowScore:
+        return scores.classification_rows(*self._classes(examples, predictions))
+
+    def _classes(
+        self, examples: Sequence[PromptExample], predictions: Sequence[PromptPrediction]
+    ) -> tuple[Any, ...]:
         guesses = [most_probable(prediction.classes) for prediction in predictions]
-        return score_classes(self.settings, self.labels, examples, guesses)
+        return scoring_arguments(self.settings, self.labels, examples, guesses)
 
     def to_record(self, example: PromptExample, prediction: PromptPrediction) -> dict[str, Any]:
         best = most_probable(prediction.classes)

@@ -13,7 +13,8 @@ from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data.labeled.examples import PromptExample
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
-from bert_jax.evaluation import scores
+from bert_jax.evaluation import intervals, scores
+from bert_jax.evaluation.intervals import RowScore
 from bert_jax.evaluation.scores import Scores
 from bert_jax.tasks.problems import base
 from bert_jax.tasks.problems.prompt import Prompt, PromptPrediction, mlm_terms
@@ -92,6 +93,11 @@ class PromptRegression(Prompt):
     ) -> Scores:
         gold = [float(example.label or 0) for example in examples]
         return scores.regression(gold, list(map(self._value, predictions)), self.settings.metrics)
+
+    def score_rows(
+        self, examples: Sequence[PromptExample], predictions: Sequence[PromptPrediction]
+    ) -> RowScore:
+        return intervals.rows_of(self.metrics, examples, predictions)
 
     def to_record(self, example: PromptExample, prediction: PromptPrediction) -> dict[str, Any]:
         record = super().to_record(example, prediction) | {'predicted': self._value(prediction)}

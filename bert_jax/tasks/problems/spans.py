@@ -20,6 +20,7 @@ from bert_jax.data.sliding_windows import Window
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
+from bert_jax.evaluation.intervals import RowScore
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
@@ -275,16 +276,27 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
 
     def score(self, examples: Sequence[SpansExample], predictions: Sequence[Prediction]) -> Scores:
         """Return strict F1; gold spans that cannot be predicted are misses."""
-        gold = [[tuple(span) for span in example.spans or ()] for example in examples]
-        keys = ('start', 'end', 'label')
-        guesses = [[tuple(span[key] for key in keys) for span in spans] for spans in predictions]
-        return scores.spans(gold, guesses)
+        return scores.spans(*_compared(examples, predictions))
+
+    def score_rows(
+        self, examples: Sequence[SpansExample], predictions: Sequence[Prediction]
+    ) -> RowScore:
+        return scores.span_rows(*_compared(examples, predictions))
 
     def to_record(self, example: SpansExample, prediction: Prediction) -> dict[str, Any]:
         gold = {}
         if example.spans is not None:
             gold = {'gold': [span._asdict() for span in example.spans]}
         return {'id': example.id, 'text': example.text} | gold | {'predicted': prediction}
+
+
+def _compared(
+    examples: Sequence[SpansExample], predictions: Sequence[Prediction]
+) -> tuple[list[list[tuple]], list[list[tuple]]]:
+    """Return the gold and the predicted spans (start, end, label) of each example."""
+    gold = [[tuple(span) for span in example.spans or ()] for example in examples]
+    keys = ('start', 'end', 'label')
+    return gold, [[tuple(span[key] for key in keys) for span in spans] for spans in predictions]
 
 
 def best_threshold(is_correct: np.ndarray, probability: np.ndarray, num_gold: int) -> float:

@@ -20,6 +20,7 @@ from bert_jax.data.sliding_windows import Window
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import entities, scores
+from bert_jax.evaluation.intervals import RowScore
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models import crf
 from bert_jax.models.architecture import Architecture, Compute
@@ -66,6 +67,8 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         self._room = layout.max_text_tokens(1)
         self._overlap = base.window_overlap(settings, self._room)
         self._legal = crf.allowed_tags(self.labels)
+        # None if the tags mark no entities, such as parts of speech.
+        self.entity_tags = entities.parse_tags(self.labels)
 
     @classmethod
     def count_labels(cls, train: Sequence[TaggedExample]) -> Counter[str]:
@@ -77,12 +80,6 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
     def prepare(self, train: Sequence[TaggedExample]) -> None:
         super().prepare(train)
         self.splitter = word_spans.closest_splitter(train)
-
-    @property
-    def has_entities(self) -> bool:
-        """Whether the tags are BIO or BIOES, so that entities are scored."""
-        prefixes = [label.partition('-')[0] for label in self.labels if label != entities.OUTSIDE]
-        return all(prefix in ('B', 'I', 'E', 'S') for prefix in prefixes) and 'B' in prefixes
 
     def parse_input(self, name: str, record: Mapping[str, Any]) -> TaggedExample:
         """Read 'words', 'tokens' or 'text' (see `require_words`)."""
@@ -249,19 +246,40 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
 
     def score(self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]) -> Scores:
         """Return entity F1 and tag accuracy; for tags without entities, classification metrics."""
-        gold = [example.tags or () for example in examples]
-        guesses = [prediction['tags'] for prediction in predictions]
-        flat_gold, flat_guesses = (list(itertools.chain(*tags)) for tags in (gold, guesses))
-        tag_scores = scores.classification(flat_gold, flat_guesses, self.labels)
-        if not self.has_entities:
+        tags = _all_tags(examples, predictions)
+        gold, guesses = map(_flatten, tags)
+        tag_scores = scores.classification(gold, guesses, self.labels)
+        if self.entity_tags is None:
             return tag_scores
-        spans = [list(map(entities.entities_from_tags, tags)) for tags in (gold, guesses)]
-        span_scores = scores.spans(*spans)
+        span_scores = scores.spans(*map(self._entities_of, tags))
         accuracy = {'accuracy': tag_scores.metrics['accuracy']}
         return span_scores._replace(metrics=span_scores.metrics | accuracy)
 
+    def score_rows(
+        self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
+    ) -> RowScore:
+        tags = _all_tags(examples, predictions)
+        gold, guesses = map(_flatten, tags)
+        score_tags = scores.classification_rows(gold, guesses, self.labels)
+        ends_N = np.cumsum([len(own) for own in tags[0]])
+        words_N = [np.arange(end - len(own), end) for end, own in zip(ends_N, tags[0], strict=True)]
+
+        def score_words(rows_M: np.ndarray) -> Mapping[str, float]:
+            return score_tags(np.concatenate([words_N[row] for row in rows_M]))
+
+        if self.entity_tags is None:
+            return score_words
+        score_spans = scores.span_rows(*map(self._entities_of, tags))
+        return lambda rows_M: {
+            **score_spans(rows_M),
+            'accuracy': score_words(rows_M)['accuracy'],
+        }
+
+    def _entities_of(self, tags: Sequence[Sequence[str]]) -> list[list[entities.Entity]]:
+        return [entities.entities_from_tags(own, self.entity_tags) for own in tags]
+
     def to_record(self, example: TaggedExample, prediction: Prediction) -> dict[str, Any]:
-        """Return {'id', 'text', 'words'} and, for BIO or BIOES tags, 'entities' (see `_entities`).
+        """Return {'id', 'text', 'words'} and, if tags mark them, 'entities' (see `_entities`).
 
         words: {'start', 'end', 'text', 'gold' (where known), 'predicted', 'probability'}, in
         characters, end exclusive.
@@ -277,7 +295,9 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
                 tags['probabilities'] = prediction['all'][number]
             words.append(base.describe_span(example.text, start, end, **tags))
         record = {'id': example.id, 'text': example.text, 'words': words}
-        return record | ({'entities': _entities(example, prediction)} if self.has_entities else {})
+        if self.entity_tags is None:
+            return record
+        return record | {'entities': _entities(example, prediction, self.entity_tags)}
 
 
 def mean_over_words(values_RTC: jax.Array, word_RT: Array) -> jax.Array:
@@ -296,7 +316,21 @@ def mean_over_words(values_RTC: jax.Array, word_RT: Array) -> jax.Array:
     return sum_RTC / jnp.maximum(weight_RTU.sum(2, keepdims=True), 1)
 
 
-def _entities(example: TaggedExample, prediction: Prediction) -> list[dict[str, Any]]:
+def _all_tags(
+    examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
+) -> tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]:
+    """Return the gold and the predicted tags of each example."""
+    gold = [example.tags or () for example in examples]
+    return gold, [prediction['tags'] for prediction in predictions]
+
+
+def _flatten(tags: Sequence[Sequence[str]]) -> list[str]:
+    return list(itertools.chain(*tags))
+
+
+def _entities(
+    example: TaggedExample, prediction: Prediction, parsed: entities.ParsedTags
+) -> list[dict[str, Any]]:
     """Return {'start', 'end', 'text', 'label', 'probability': minimum over words} of entities."""
     return [
         base.describe_span(
@@ -306,7 +340,7 @@ def _entities(example: TaggedExample, prediction: Prediction) -> list[dict[str, 
             label=label,
             probability=min(prediction['probabilities'][first:last]),
         )
-        for first, last, label in entities.entities_from_tags(prediction['tags'])
+        for first, last, label in entities.entities_from_tags(prediction['tags'], parsed)
     ]
 
 

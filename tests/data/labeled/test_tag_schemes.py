@@ -71,6 +71,13 @@ def test_spans_are_those_of_seqeval():
         assert [(label, start, end - 1) for start, end, label in found] == expected
 
 
+def test_only_tag_sets_of_bio_and_bioes_are_completed():
+    assert tag_schemes.complete({'B-X'}) == {'O', 'B-X', 'I-X'}
+    assert tag_schemes.complete({'S-X', 'O'}) == {'O', 'B-X', 'I-X', 'E-X', 'S-X'}
+    for tags in ({'I-X', 'I-Y', 'O'}, {'O'}, {'NOUN', 'B-X'}, {'L-X', 'B-X'}):
+        assert tag_schemes.complete(tags) == tags
+
+
 def test_an_unknown_scheme_is_an_error():
     with pytest.raises(
         UserError, match="unknown data.scheme 'iob2'; did you mean iob1. known: bio, bioes, iob1"
