@@ -1,7 +1,7 @@
 """Fits pretrained parameters to another vocabulary, sequence length and set of heads."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -25,6 +25,7 @@ def fit(
     tokenizer: Tokenizer,
     heads: Iterable[str],
     positions: str = 'tile',
+    reasons: Mapping[str, str] | None = None,
 ) -> tuple[Pretrained, list[str]]:
     """Fit a model to another vocabulary, number of positions and exactly the given heads.
 
@@ -34,6 +35,7 @@ def fit(
     Args:
         positions: how to make more positions: 'tile' repeats the old embeddings, 'interpolate'
             stretches them.
+        reasons: why a head is not among `heads`, if not because no objective uses it.
 
     Returns:
         The model, and a line for everything that was changed or dropped.
@@ -45,7 +47,8 @@ def fit(
     params = tree_paths.flatten(model.params)
     heads = tuple(name for name in HEADS if name in set(heads))
     unused = [name for name in params if name.partition('/')[0] in set(HEADS) - set(heads)]
-    lines = [f'{name} is dropped: no objective uses it' for name in unused]
+    why = dict.fromkeys(HEADS, 'no objective uses it') | dict(reasons or {})
+    lines = [f'{name} is dropped: {why[name.partition("/")[0]]}' for name in unused]
     if model.is_causal and 'clm' not in heads:
         lines.append(
             'the weights were trained left to right; here tokens attend in both directions'

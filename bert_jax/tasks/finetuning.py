@@ -70,7 +70,8 @@ class FineTuning:
         labels, heads = finetuning_data.choose_labels(
             problem_class, self.splits.unsplit, config.problem, model
         )
-        self.start = initialization.initialize(config, model, tokenizer, heads)
+        reasons = finetuning_data.reasons_to_drop(config.task, labels, model)
+        self.start = initialization.initialize(config, model, tokenizer, heads, reasons)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
         self.learning_rate, self._rate_origin = learning_rate.choose(config, self.architecture)

@@ -12,7 +12,7 @@ from bert_jax.data.labeled.examples import texts_of
 from bert_jax.data.labeled.loader import Splits
 from bert_jax.data.labeled.records import printable
 from bert_jax.data.tokenizers import training_text
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, join_first
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.tasks import problems
 from bert_jax.tasks.problems.base import Problem
@@ -136,6 +136,21 @@ def choose_labels(
     if configured:
         check_label_order(model.labels, configured, 'init_from')
     return model.labels, heads
+
+
+def reasons_to_drop(task: str, labels: Sequence[str], model: Pretrained | None) -> dict[str, str]:
+    """Return why each head of `model` is dropped, if `choose_labels` does not keep it."""
+    if model is None:
+        return {}
+    own = problems.find(task).load().pretrained_heads
+    other_labels = (
+        f'its labels are {join_first(model.labels) or "unnamed"}, those of the data '
+        f'{join_first(labels)}; give them the same names to train the head further'
+    )
+    return {
+        name: other_labels if name in own else f'task={task} does not use it'
+        for name in model.heads
+    }
 
 
 def _sort_labels(labels: Collection[str]) -> list[str]:

@@ -67,7 +67,11 @@ def load_weights(config: Config) -> Pretrained | None:
 
 
 def initialize(
-    config: Config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterable[str]
+    config: Config,
+    model: Pretrained | None,
+    tokenizer: Tokenizer,
+    heads: Iterable[str],
+    reasons: Mapping[str, str] | None = None,
 ) -> InitialModel:
     """Build the initial model of a config.
 
@@ -77,6 +81,7 @@ def initialize(
     Args:
         model: what `load_weights` returned.
         heads: heads to keep from the weights.
+        reasons: why another head of the weights is dropped, see `surgery.fit`.
 
     Raises:
         UserError: a size does not fit the weights, or there are fewer layers than
@@ -93,7 +98,9 @@ def initialize(
     architecture = dataclasses.replace(model.architecture, **sizes)
     if theta is not None:
         architecture = architecture.with_global_theta(theta)
-    fitted, lines = surgery.fit(model, architecture, tokenizer, heads, config.init_positions)
+    fitted, lines = surgery.fit(
+        model, architecture, tokenizer, heads, config.init_positions, reasons
+    )
     lines.insert(0, f'weights of {config.init_from}')
     tree = fitted.params
     if config.compute.scan_layers:

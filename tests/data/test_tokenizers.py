@@ -284,3 +284,19 @@ def test_invalid_files_are_a_one_line_error(name, content, message, tmp_path):
         path.write_bytes(content)
     with pytest.raises(errors.UserError, match=message):
         tokenizers.load(str(tmp_path if name == 'readme.md' else path))
+
+
+@pytest.mark.parametrize('lines', ['\ufeff{}', '{} ', '{}\t\r'])
+def test_a_byte_order_mark_and_spaces_are_not_part_of_tokens(lines, tmp_path):
+    tokens = [*tokenizers.SPECIAL_TOKENS, 'a', '\u2028', '\xa0', 'b', '##c']
+    first, last = lines.split('{}')
+    text = first + ''.join(f'{token}{last}\n' for token in tokens)
+    (tmp_path / 'vocab.txt').write_bytes(text.encode())
+    tokenizer = tokenizers.load(str(tmp_path / 'vocab.txt'))
+    assert tokenizer.vocab == tuple(tokens)
+    assert tokenizer.encode_batch(['a b bc']).ids[0].tolist() == [5, 8, 8, 9]
+    folder = tmp_path / 'folder'
+    folder.mkdir()
+    for name, value in (('tokenizer.json', tokenizer.to_json()), ('tokenizer_config.json', '{}')):
+        (folder / name).write_bytes(f'\ufeff{value}'.encode())
+    assert tokenizers.load(str(folder)).fingerprint == tokenizer.fingerprint

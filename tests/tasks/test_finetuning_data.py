@@ -12,6 +12,7 @@ from bert_jax.tasks import finetuning_data, initialization, make_task
 from bert_jax.tasks.problems import PROBLEMS, classification
 from bert_jax.training import older_versions
 from configs import base, finetune
+from tests.interop import published
 
 
 @pytest.fixture
@@ -95,3 +96,24 @@ def test_measured_numbers_are_not_taken_for_classes(labels):
     settings.labels = tuple(labels)
     chosen, _ = finetuning_data.choose_labels(classes_of_texts, train, settings, None)
     assert chosen == tuple(labels)
+
+
+def test_the_log_says_why_a_head_is_dropped(tmp_path):
+    """Its labels have other names; or the problem has no such head."""
+    names = dict(enumerate(['NEGATIVE', 'POSITIVE']))
+    classes = published.folder(
+        tmp_path / 'classes', 'BertForSequenceClassification', id2label=names
+    )
+    pretraining = published.folder(tmp_path / 'pretraining', 'BertForPreTraining')
+    config = finetune.get_config('sample_sentiment')
+    for folder, expected in (
+        (
+            classes,
+            'sequence_classification/head/output/bias is dropped: its labels are NEGATIVE, '
+            'POSITIVE, those of the data negative, positive; give them the same names to train '
+            'the head further',
+        ),
+        (pretraining, 'mlm/head/bias is dropped: task=classification does not use it'),
+    ):
+        config.init_from = str(folder)
+        assert expected in make_task(config).start.lines

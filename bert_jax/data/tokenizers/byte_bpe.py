@@ -89,13 +89,13 @@ def read(vocab: pathlib.Path, merges: pathlib.Path) -> tuple[dict[str, int], lis
         UserError: The files are not valid JSON or do not belong together.
     """
     try:
-        ids = json.loads(vocab.read_text(encoding='utf-8'))
+        ids = json.loads(vocab.read_text(encoding='utf-8-sig'))
     except json.JSONDecodeError as error:
         raise errors.UserError(f'not valid JSON: {error}') from None
     if not isinstance(ids, dict) or not all(isinstance(i, int) for i in ids.values()):
         raise errors.UserError('not a vocabulary: expected a JSON object from tokens to ids')
     pairs = []
-    for number, line in enumerate(merges.read_text(encoding='utf-8').split('\n')):
+    for number, line in enumerate(merges.read_text(encoding='utf-8-sig').split('\n')):
         if line.startswith('#version') or not line:
             continue
         pairs.append(line.removesuffix('\r').split(' '))

@@ -48,7 +48,7 @@ class TokenizerClass(NamedTuple):
 
 def read_vocab_txt(file: pathlib.Path, configuration: Configuration, lowercase: bool) -> Settings:
     """Read the vocab.txt of a WordPiece tokenizer."""
-    vocab = wordpiece.read_vocab(file.read_bytes().decode('utf-8'))
+    vocab = wordpiece.read_vocab(file.read_bytes().decode('utf-8-sig'))
     settings = wordpiece.settings(vocab, lowercase, _roles(configuration))
     if configuration.tokenizer_class:
         settings['model']['max_input_chars_per_word'] = _MAX_CHARACTERS_PER_WORD

@@ -135,7 +135,7 @@ def add_tokens(settings: dict[str, Any], configuration: Configuration) -> dict[s
 def _read_object(path: pathlib.Path) -> dict[str, Any]:
     """The values of a JSON file that are not null; {} if the file does not exist."""
     try:
-        values = json.loads(path.read_text(encoding='utf-8'))
+        values = json.loads(path.read_text(encoding='utf-8-sig'))
     except FileNotFoundError:
         return {}
     except ValueError as error:

@@ -108,7 +108,7 @@ def _read(
     if option and file.suffix != '.model':
         raise errors.UserError(f'the option {option!r} is for SentencePiece models')
     if file.suffix == '.json' and not file.name.endswith('vocab.json'):
-        settings = parse(file.read_bytes().decode('utf-8'))
+        settings = parse(file.read_bytes().decode('utf-8-sig'))
     elif option:
         return classes.read_sentencepiece(file, Configuration(), lowercase, ids=_ids(option))
     elif known is None and name not in _GENERIC:

@@ -153,7 +153,8 @@ def _backend(
 def read_vocab(text: str) -> dict[str, int]:
     """Read a vocab.txt: one token per line, whose id is the line number from 0.
 
-    A repeated token has its last id, as in tokenization.py and transformers.
+    A repeated token has its last id, as in tokenization.py and transformers. Spaces and tabs at the
+    end of a line are not part of the token: no text has such a token.
     """
     lines = text.rstrip('\r\n').split('\n')
-    return {line.rstrip('\r'): index for index, line in enumerate(lines)}
+    return {line.rstrip(' \t\r'): index for index, line in enumerate(lines)}
