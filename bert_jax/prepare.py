@@ -18,6 +18,7 @@ from bert_jax import errors, files, progress, recipes
 from bert_jax.data import (
     corpus,
     corpus_builder,
+    corpus_warnings,
     distributed,
     languages,
     source_files,
@@ -68,7 +69,8 @@ def prepare(
         strip_accents: Whether a trained WordPiece or a bare vocab.txt strips accents and vowel
             signs; None: if it lowercases, as in BERT.
         held_out_fraction: Share of the documents that are held out, chosen by a hash of the text;
-            every language has documents in each split, see `data.held_out.choose_rule`.
+            every language has documents in each split, see `data.held_out.choose_rule`. Documents
+            that are too large or copied too often stay in training, see `data.held_out_share`.
         language_alpha: Languages are sampled for training a tokenizer in proportion to
             (their characters)^language_alpha: 1 as they are, 0 in equal amounts, 0.3 in XLM-R.
         tokenizer_characters: A tokenizer is trained on at most this many characters of text, in
@@ -201,6 +203,8 @@ def _print_summary(
             f'{name}: {split["documents"]:,} documents, {split["sentences"]:,} sentences, '
             f'{split["tokens"]:,} tokens, {split["unknown_tokens"] / split["tokens"]:.2%} unknown'
         )
+    for line in corpus_warnings.find(manifest, sources):
+        progress.say(f'warning: {line}')
     speed = '' if resumed else f', {tokens / seconds:,.0f} tokens/s'
     progress.say(f'vocabulary of {manifest["tokenizer"]["vocab_size"]:,}; {seconds:.1f} s{speed}')
 

@@ -16,6 +16,7 @@ from bert_jax import errors, progress
 from bert_jax.data import corpus, tokenizers
 from bert_jax.data.corpus_writer import CorpusWriter
 from bert_jax.data.held_out import HeldOutRule, choose_rule
+from bert_jax.data.held_out_share import Candidates, corrected_rule
 from bert_jax.data.sources import Source
 from bert_jax.data.tokenizers import training_text
 from bert_jax.data.unfinished import Unfinished
@@ -54,22 +55,24 @@ def build(
     workers: int,
 ) -> dict[str, Any]:
     """Write the corpus, or resume an interrupted run, and return the manifest."""
-    folder, saved = unfinished.folder, unfinished.progress
+    folder, saved = unfinished.folder, dict(unfinished.progress)
+    if 'exceptions' in saved:
+        rule = HeldOutRule(made_from['held_out_fraction'], dict(saved['exceptions']))
+    else:
+        rule = _held_out_rule(sources, made_from)
     if saved:
         tokenizer = resumed_tokenizer(folder, made_from)
     else:
         tokenizer = _load_or_train_tokenizer(sources, made_from)
         tokenizer.save(folder)
-    finished: list[dict[str, Any]] = saved.get('done', [])
-    position = Position(**saved.get('position', {}))
-    languages = [source.language for source in sources]
-    writer = CorpusWriter(folder, tokenizer, languages, shard_tokens, saved.get('writer'))
-    with contextlib.closing(writer), Workers(tokenizer, workers) as pool:
-        rule = _held_out_rule(sources, made_from)
-        for source, state in zip(sources, finished, strict=False):
-            source.restore(state)
-        _tokenize_sources(writer, sources, pool, rule, unfinished, finished, position)
-        return writer.finish(made_from, [source.describe() for source in sources])
+    with Workers(tokenizer, workers) as pool:
+        writing = _Writing(unfinished, sources, made_from, shard_tokens, tokenizer, pool)
+        manifest, corrected = writing.run(rule, saved)
+        if manifest is None:
+            progress.say('too much of the text is held out: tokenizing it again with less')
+            manifest, _ = writing.run(corrected, writing.start_over(corrected))
+        assert manifest
+        return manifest
 
 
 def resumed_tokenizer(folder: pathlib.Path, made_from: dict[str, Any]) -> tokenizers.Tokenizer:
@@ -128,53 +131,138 @@ def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutR
     return choose_rule(hashes, made_from['held_out_fraction'])
 
 
-def _tokenize_sources(
-    writer: CorpusWriter,
-    sources: list[Source],
-    pool: Workers,
-    rule: HeldOutRule,
-    unfinished: Unfinished,
-    finished: list[dict[str, Any]],
-    position: Position,
-) -> None:
-    """Stream all sources, one after the other, through the workers into the writer.
+@dataclasses.dataclass(frozen=True)
+class _Writing:
+    """Writes a corpus whose tokenizer is known.
 
-    Args:
-        writer: Writes the documents.
+    Attributes:
+        unfinished: Where the corpus and its progress are saved.
         sources: The sources.
+        made_from: See `corpus.settings`.
+        shard_tokens: See `CorpusWriter`.
+        tokenizer: The tokenizer.
         pool: Tokenizes.
-        rule: Chooses the held-out documents.
-        unfinished: Where progress is saved.
-        finished: `Source.state` of each source that is already written; extended in place.
-        position: How much of the next source is already written.
     """
-    with progress.bar(desc='preparing', unit=' tokens', unit_scale=True) as bar:
-        bar.update(writer.num_tokens)
-        for index, source in list(enumerate(sources))[len(finished) :]:
-            blocks = read_blocks(source, source.documents(), BLOCK_CHARACTERS)
-            _skip(blocks, position, source)
-            for block in pool.tokenize(blocks):
-                num_closed = writer.num_closed
-                held_out = rule.is_held_out(block.hashes) & (not source.is_training_only)
-                writer.append('train', index, block.documents.select(~held_out))
-                writer.append('held_out', index, block.documents.select(held_out))
-                position.add(block)
-                bar.set_postfix_str(
-                    f'{position.documents:,} documents, {position.characters / 1e6:.0f} M '
-                    'characters of this source',
-                    refresh=False,
-                )
-                bar.update(len(block.documents.tokens))
-                if writer.num_closed > num_closed or unfinished.is_due():
-                    saved_position = {'position': dataclasses.asdict(position)}
-                    unfinished.save(saved_position | {'done': finished, 'writer': writer.state()})
-            source.report.update(position.counts)
-            count_shared_files(source, sources)
-            finished.append(source.state())
-            position = Position()
-    for split in corpus.SPLITS:
-        check_split(split, writer.has_documents(split))
-    unfinished.save({'done': finished, 'writer': writer.state()})
+
+    unfinished: Unfinished
+    sources: list[Source]
+    made_from: dict[str, Any]
+    shard_tokens: int
+    tokenizer: tokenizers.Tokenizer
+    pool: Workers
+
+    def run(
+        self, rule: HeldOutRule, saved: dict[str, Any]
+    ) -> tuple[dict[str, Any] | None, HeldOutRule]:
+        """Write the corpus, unless the rule turns out to hold out too much.
+
+        Args:
+            rule: Chooses the held-out documents.
+            saved: Progress of an interrupted run with this rule; with `exceptions`, the rule was
+                corrected and is kept in any case.
+
+        Returns:
+            The manifest, or None if the corpus must be written again; the rule to use.
+        """
+        folder, fraction = self.unfinished.folder, self.made_from['held_out_fraction']
+        languages = [source.language for source in self.sources]
+        is_final = 'exceptions' in saved
+        if is_final and 'writer' not in saved:
+            self._remove_splits()
+        candidates = {
+            source.language: Candidates(fraction)
+            for source in self.sources
+            if not source.is_training_only
+        }
+        for language, state in saved.get('candidates', {}).items():
+            candidates[language].merge(state)
+        writer = CorpusWriter(
+            folder, self.tokenizer, languages, self.shard_tokens, saved.get('writer')
+        )
+        with contextlib.closing(writer):
+            self._tokenize_sources(writer, rule, candidates, saved)
+            corrected = rule if is_final else corrected_rule(rule, fraction, candidates)
+            if corrected is not rule:
+                return None, corrected
+            for split in corpus.SPLITS:
+                check_split(split, writer.has_documents(split))
+            self._save(saved, writer, candidates)
+            descriptions = [source.describe() for source in self.sources]
+            return writer.finish(self.made_from, descriptions), rule
+
+    def start_over(self, rule: HeldOutRule) -> dict[str, Any]:
+        """Return the progress of a run with another rule, which replaces what was written."""
+        saved = {'exceptions': list(rule.exceptions.items())}
+        self.unfinished.save(saved)
+        return saved
+
+    def _remove_splits(self) -> None:
+        """Remove what was written with another rule."""
+        for split in corpus.SPLITS:
+            for folder in {self.unfinished.folder, self.unfinished.shared}:
+                paths.remove(folder / split)
+
+    def _save(
+        self,
+        saved: dict[str, Any],
+        writer: CorpusWriter,
+        candidates: dict[str, Candidates],
+        **position: Any,
+    ) -> None:
+        """Save the progress; for the arguments see `_tokenize_sources`."""
+        counted = {language: own.state() for language, own in candidates.items()}
+        state = {'done': saved['done'], 'writer': writer.state(), 'candidates': counted}
+        exceptions = {key: saved[key] for key in ('exceptions',) if key in saved}
+        self.unfinished.save(position | exceptions | state)
+
+    def _tokenize_sources(
+        self,
+        writer: CorpusWriter,
+        rule: HeldOutRule,
+        candidates: dict[str, Candidates],
+        saved: dict[str, Any],
+    ) -> None:
+        """Stream all sources, one after the other, through the workers into the writer.
+
+        Args:
+            writer: Writes the documents.
+            rule: Chooses the held-out documents.
+            candidates: Language → counts its documents; updated.
+            saved: See `run`; its `done`, the states of the finished sources, is extended.
+        """
+        sources = self.sources
+        finished: list[dict[str, Any]] = saved.setdefault('done', [])
+        position = Position(**saved.get('position', {}))
+        for source, state in zip(sources, finished, strict=False):
+            source.restore(state)
+
+        with progress.bar(desc='preparing', unit=' tokens', unit_scale=True) as bar:
+            bar.update(writer.num_tokens)
+            for index, source in list(enumerate(sources))[len(finished) :]:
+                blocks = read_blocks(source, source.documents(), BLOCK_CHARACTERS)
+                _skip(blocks, position, source)
+                for block in self.pool.tokenize(blocks):
+                    num_closed = writer.num_closed
+                    held_out = rule.is_held_out(block.hashes) & (not source.is_training_only)
+                    writer.append('train', index, block.documents.select(~held_out))
+                    writer.append('held_out', index, block.documents.select(held_out))
+                    if not source.is_training_only:
+                        lengths = block.documents.token_counts()
+                        candidates[source.language].add(block.hashes, lengths)
+                    position.add(block)
+                    bar.set_postfix_str(
+                        f'{position.documents:,} documents, {position.characters / 1e6:.0f} M '
+                        'characters of this source',
+                        refresh=False,
+                    )
+                    bar.update(len(block.documents.tokens))
+                    if writer.num_closed > num_closed or self.unfinished.is_due():
+                        place = {'position': dataclasses.asdict(position)}
+                        self._save(saved, writer, candidates, **place)
+                source.report.update(position.counts)
+                count_shared_files(source, sources)
+                finished.append(source.state())
+                position = Position()
 
 
 def check_split(split: str, has_documents: bool) -> None:

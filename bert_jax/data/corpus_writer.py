@@ -42,6 +42,10 @@ class TokenizedDocuments:
         """Return the index after the last token of each document, int64 [documents]."""
         return np.cumsum(self.sentence_lengths)[np.cumsum(self.document_lengths) - 1]
 
+    def token_counts(self) -> np.ndarray:
+        """Return the number of tokens of each document, int64 [documents]."""
+        return np.diff(self.token_ends(), prepend=0)
+
     def slice(self, first: int, end: int) -> 'TokenizedDocuments':
         """Return the documents from index `first` to `end`."""
         if (first, end) == (0, len(self.document_lengths)):

@@ -32,10 +32,13 @@ addresses in prose have no pattern: a count of 0 does not mean that a text has n
 Unknown tokens ({unk}): {unknown:,}, {unknown_share:.2%} of all tokens.
 
 Held-out rule: a document is held out if the hash of its text without whitespace, as a number in \
-[0, 1), is below {made_from[held_out_fraction]:g}, regardless of its position and of the rest of \
-the corpus. With `held_out_by=file` the text of its whole file is hashed. Copies are in the same \
-split in all sources. If a split has fewer than two different documents of a language, the \
-documents closest to the threshold change sides; the only document of a language is for training.
+[0, 1), is below {made_from[held_out_fraction]:g}, regardless of its position and, with few \
+exceptions, of the rest of the corpus. With `held_out_by=file` the text of its whole file is \
+hashed. Copies are in the same split in all sources. If a split has fewer than two different \
+documents of a language, the documents closest to the threshold change sides; the only document of \
+a language is for training. If far more of the tokens would be held out, documents that are too \
+large or have too many copies are for training, and others are held out. {held_out:.2%} of all \
+tokens are held out.
 
 ## Vocabulary
 
@@ -101,6 +104,7 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
         personal_rules='---:|' * len(personal_data.KINDS),
         personal='\n'.join(personal_rows),
         contents='\n'.join(content_rows),
+        held_out=splits['held_out']['tokens'] / total,
         unk=tokenizer.vocab[tokenizer.unk_id],
         unknown=unknown,
         unknown_share=unknown / total,

@@ -23,6 +23,7 @@ from bert_jax.data import corpus_builder, parts, shard_plan, stages, tokenizers
 from bert_jax.data.corpus import SPLITS
 from bert_jax.data.engines import Engine
 from bert_jax.data.held_out import HeldOutRule, choose_rule
+from bert_jax.data.held_out_share import Candidates, corrected_rule
 from bert_jax.data.manifest import versions, write_manifest
 from bert_jax.data.parts import Part
 from bert_jax.data.sources import Source
@@ -223,9 +224,14 @@ def _held_out_rule(
     records_by_source: Sequence[Sequence[dict[str, Any]]],
     made_from: dict[str, Any],
 ) -> HeldOutRule:
+    fraction = made_from['held_out_fraction']
     hashes: dict[str, list[int]] = {}
+    candidates: dict[str, Candidates] = {}
     for source, records in zip(sources, records_by_source, strict=True):
         if not source.is_training_only:
             extremes = [value for record in records for value in record['extremes']]
             hashes.setdefault(source.language, []).extend(extremes)
-    return choose_rule(hashes, made_from['held_out_fraction'])
+            own = candidates.setdefault(source.language, Candidates(fraction))
+            for record in records:
+                own.merge(record['candidates'])
+    return corrected_rule(choose_rule(hashes, fraction), fraction, candidates)

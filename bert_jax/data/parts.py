@@ -19,6 +19,7 @@ from bert_jax import errors
 from bert_jax.data import held_out, stages, tokenizers
 from bert_jax.data.corpus import SPLITS
 from bert_jax.data.corpus_writer import TokenizedDocuments
+from bert_jax.data.held_out_share import Candidates
 from bert_jax.data.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks, tokenize_block
 from bert_jax.storage import paths
 
@@ -47,7 +48,8 @@ def encode(work: stages.Work, unit: stages.Unit, path: pathlib.Path) -> dict[str
 
     Returns:
         The record: the `state` of the source after the unit; `counts` as in `DocumentBlock`;
-        `extremes`, the hashes that the held-out rule may depend on; `parts`.
+        `extremes`, the hashes that the held-out rule may depend on; `candidates`, see
+        `held_out_share.Candidates.state`; `parts`.
     """
     record = stages.read_record(path)
     if record and _is_valid(work, record, path.parent):
@@ -57,6 +59,7 @@ def encode(work: stages.Work, unit: stages.Unit, path: pathlib.Path) -> dict[str
     rule = held_out.HeldOutRule(work.held_out_fraction)
     counts: collections.Counter[str] = collections.Counter()
     extremes: list[int] = []
+    candidates = Candidates(work.held_out_fraction)
     parts: list[Part] = []
     blocks: list[DocumentBlock] = []
     for text in read_blocks(source, source.documents_of(unit.pieces), BLOCK_CHARACTERS):
@@ -65,6 +68,7 @@ def encode(work: stages.Work, unit: stages.Unit, path: pathlib.Path) -> dict[str
         counts.update(block.counts)
         hashes = itertools.chain(extremes, block.hashes.tolist(), block.empty_hashes.tolist())
         extremes = held_out.extremes(hashes, work.held_out_fraction)
+        candidates.add(block.hashes, block.documents.token_counts())
         if sum(len(block.documents.tokens) for block in blocks) >= PART_TOKENS:
             parts.append(_write(path.parent / f'{unit.name}-{len(parts):03d}', blocks, rule))
             blocks.clear()
@@ -74,6 +78,7 @@ def encode(work: stages.Work, unit: stages.Unit, path: pathlib.Path) -> dict[str
         'state': source.state(),
         'counts': counts,
         'extremes': extremes,
+        'candidates': candidates.state(),
         'parts': [dataclasses.asdict(part) for part in parts],
         'max_bad_share': work.max_bad_share,
     }
@@ -102,7 +107,7 @@ def read_lengths(
 ) -> np.ndarray:
     """Return the tokens of each document of a part that belongs to a split, int64 [documents]."""
     sentences, documents, hashes = (_read_array(folder, part, name) for name in _ARRAYS[1:])
-    lengths = np.diff(TokenizedDocuments(np.empty(0), sentences, documents).token_ends(), prepend=0)
+    lengths = TokenizedDocuments(np.empty(0), sentences, documents).token_counts()
     return lengths[_is_in_split(hashes, rule, split)]
 
 
@@ -144,7 +149,7 @@ def _write(path: pathlib.Path, blocks: Sequence[DocumentBlock], rule: held_out.H
         for name in _ARRAYS[:-1]
     }
     hashes = np.concatenate([block.hashes for block in blocks])
-    lengths = np.diff(TokenizedDocuments(**arrays).token_ends(), prepend=0)
+    lengths = TokenizedDocuments(**arrays).token_counts()
     totals = {}
     for split in SPLITS:
         is_in_split = _is_in_split(hashes, rule, split)

@@ -50,7 +50,8 @@ class DocumentBlock:
         hashes: uint64 [documents], `Document.hash` of each.
         empty_hashes: uint64 [documents without tokens], `Document.hash` of each.
         characters: Characters in the block's text.
-        counts: Numbers of sentences and documents without tokens, and of personal data by kind.
+        counts: Numbers of sentences and documents without tokens, of unknown tokens, and of
+            personal data by kind.
     """
 
     documents: TokenizedDocuments
@@ -90,6 +91,7 @@ def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> Documen
     counts = {
         'sentences_without_tokens': int(np.sum(~has_tokens)),
         'documents_without_tokens': int(np.sum(is_empty)),
+        'unknown_tokens': int(np.count_nonzero(ids == tokenizer.unk_id)),
     }
     personal = (personal_data.count(document.text) for document in documents)
     return DocumentBlock(

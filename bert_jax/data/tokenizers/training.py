@@ -5,10 +5,11 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from bert_jax import errors
+from bert_jax import errors, progress
 from bert_jax.data.tokenizers import (
     accents,
     byte_bpe,
+    long_runs,
     sentence_piece,
     special_tokens,
     wordpiece,
@@ -26,6 +27,12 @@ TRAINERS: dict[str, Trainer] = {
 }
 _ANY_TEXT = ('aa aa',)  # a vocabulary is large enough for this text if it is for any
 _STRIPS_ACCENTS = ('wordpiece',)  # kinds whose trainers have an argument `strip_accents`
+# Kind → the words that its trainer can handle; WordPiece ignores long words itself.
+_LONGEST_WORDS = {
+    'bytebpe': long_runs.OF_ONE_KIND,
+    'unigram': long_runs.SPACED,
+    'sentencepiece-bpe': long_runs.SPACED,
+}
 
 
 def check_accents(kind: str, strip_accents: bool | None) -> None:
@@ -68,6 +75,11 @@ def train(
             f'{smallest}, as in {kind}:8000'
         )
     paragraphs = [encodable(part) for text in texts for part in text.split('\n\n')]
+    if words := _LONGEST_WORDS.get(kind):
+        cuts = long_runs.Cuts(words)
+        paragraphs = [piece for paragraph in paragraphs for piece in cuts.cut(paragraph)]
+        if cuts.number:
+            progress.say(f'warning: {cuts.describe()}')
     options = {'strip_accents': strip_accents} if kind in _STRIPS_ACCENTS else {}
     trained = Tokenizer(json.dumps(TRAINERS[kind](int(size), paragraphs, lowercase, **options)))
     if trained.strip_accents and strip_accents is None:

@@ -1,0 +1,153 @@
+"""Keeps the held-out share of the tokens near the requested fraction.
+
+The rule in `held_out` chooses documents by the hash of their text alone. With few distinct
+documents it may choose one that, with its copies, is most of the text. Such documents are returned
+to training, and the documents with the next hashes are held out instead. Corpora whose share is not
+far from the fraction keep the split of the rule.
+"""
+
+import bisect
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax.data.held_out import LEAST, HeldOutRule
+
+FACTOR = 3  # a larger multiple of the requested fraction is too much,
+FEW = 8  # unless it is this many documents of average size
+MOST_HELD_OUT = 0.5  # too much for any number of documents
+MOST_COUNTED = 2**18  # bounds memory: further documents below the limit are not looked at
+
+
+def largest_share(fraction: float) -> float:
+    """Return the largest acceptable share of held-out tokens, if there are not few documents."""
+    return min(FACTOR * fraction, (1 + fraction) / 2)
+
+
+class Counted(NamedTuple):
+    """The documents of a language that may be held out.
+
+    Attributes:
+        tokens: Hash of a document → tokens of all its copies, in the order of the hashes.
+        most: The largest acceptable number of held-out tokens.
+    """
+
+    tokens: dict[int, int]
+    most: float
+
+    def is_heavy(self, value: int) -> bool:
+        """Whether a document is more than half of the largest acceptable number."""
+        return self.tokens[value] > self.most / 2
+
+    def held_out(self, rule: HeldOutRule) -> list[int]:
+        """Return the documents that a rule holds out."""
+        hashes = np.array(list(self.tokens), np.uint64)
+        return hashes[rule.is_held_out(hashes)].tolist()
+
+
+class Candidates:
+    """Counts the tokens of the documents of a language that may be held out.
+
+    These are the documents below the limit of the rule and those with the next hashes. The result
+    does not depend on the order of the documents, or how they are divided among machines.
+    """
+
+    def __init__(self, fraction: float):
+        self._fraction, self._limit = fraction, int(fraction * 2.0**64)
+        # Enough to find LEAST documents that are not heavy, and to know if there are few documents.
+        self._wanted = min(math.ceil(FEW / (FACTOR * fraction)) + LEAST, MOST_COUNTED)
+        self._total = 0
+        self._tokens: dict[int, int] = {}
+        self._bound = 2**64 - 1  # larger hashes were dropped
+        self._full = 2 * self._wanted
+
+    def add(self, hashes: np.ndarray, tokens: np.ndarray) -> None:
+        """Add documents: their hashes, uint64 [N], and lengths in tokens, int64 [N]."""
+        is_near = hashes <= np.uint64(self._bound)
+        self._add(int(tokens.sum()), hashes[is_near].tolist(), tokens[is_near].tolist())
+
+    def merge(self, state: Mapping[str, Any]) -> None:
+        """Add the documents of other candidates, as returned by `state`."""
+        self._add(state['total'], state['hashes'], state['tokens'])
+
+    def state(self) -> dict[str, Any]:
+        """Return the candidates as JSON values."""
+        self._drop()
+        hashes = list(self._tokens)
+        return {'total': self._total, 'hashes': hashes, 'tokens': list(self._tokens.values())}
+
+    def counted(self) -> Counted:
+        """Return the candidates of all documents that were added."""
+        self._drop()
+        number = len(self._tokens)
+        few = FEW / number if 0 < number < self._wanted else 0.0
+        share = max(largest_share(self._fraction), min(few, MOST_HELD_OUT))
+        return Counted(self._tokens, share * self._total)
+
+    def _add(self, total: int, hashes: list[int], tokens: list[int]) -> None:
+        self._total += total
+        for value, number in zip(hashes, tokens, strict=True):
+            self._tokens[value] = self._tokens.get(value, 0) + number
+        if len(self._tokens) > self._full:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Sort the documents, and drop those that cannot become candidates any more."""
+        hashes = sorted(self._tokens)
+        below = bisect.bisect_left(hashes, self._limit)
+        kept = hashes[: min(max(below, self._wanted), MOST_COUNTED)]
+        if len(kept) < len(hashes):
+            self._bound = kept[-1]
+        self._tokens = {value: self._tokens[value] for value in kept}
+        self._full = len(kept) + self._wanted
+
+
+def corrected_rule(
+    rule: HeldOutRule, fraction: float, candidates: Mapping[str, Candidates]
+) -> HeldOutRule:
+    """Return the rule without documents that are too large or have too many copies.
+
+    Args:
+        rule: The rule of `held_out.choose_rule`.
+        fraction: Its expected share of held-out documents.
+        candidates: Language → its candidates.
+
+    Returns:
+        `rule` itself if no language has too many held-out tokens.
+    """
+    counted = [of_language.counted() for of_language in candidates.values()]
+    if all(len(own.tokens) < 2 for own in counted):  # `choose_rule` regards them as one language
+        all_languages = Candidates(fraction)
+        for of_language in candidates.values():
+            all_languages.merge(of_language.state())
+        counted = [all_languages.counted()]
+    returned: set[int] = set()
+    for own in counted:
+        held_out = own.held_out(rule)
+        if sum(own.tokens[value] for value in held_out) > own.most:
+            returned.update(filter(own.is_heavy, held_out))
+    if not returned:
+        return rule
+    heavy = {value for own in counted for value in own.tokens if own.is_heavy(value)}
+    exceptions = {**rule.exceptions, **dict.fromkeys(returned, False)}
+    for own in counted:
+        if not returned.isdisjoint(own.tokens):
+            current = HeldOutRule(fraction, exceptions)
+            exceptions |= dict.fromkeys(_replacements(current, own, returned, heavy), True)
+    return HeldOutRule(fraction, exceptions)
+
+
+def _replacements(
+    rule: HeldOutRule, counted: Counted, returned: Collection[int], heavy: Collection[int]
+) -> list[int]:
+    """The documents to hold out besides those of the rule, so that a language has enough.
+
+    Documents that are not heavy come first, with the smallest hashes first; then the lightest.
+    """
+    held_out = set(counted.held_out(rule))
+    missing = min(LEAST, len(counted.tokens) // 2) - len(held_out)
+    others = [value for value in counted.tokens if value not in held_out and value not in returned]
+    others.sort(key=lambda value: (counted.tokens[value] if value in heavy else 0, value))
+    return others[: max(missing, 0)]
