@@ -202,7 +202,7 @@ def test_a_dry_run_refuses_what_a_run_refuses(wrong, message, tmp_path, capsys):
 
 def test_a_dry_run_refuses_the_workdir_of_another_run(tmp_path, capsys):
     (tmp_path / 'run').mkdir()
-    (tmp_path / 'run/config.json').write_text('{"seed": 99}')
+    (tmp_path / 'run/config.json').write_text('{"task": "pretraining", "workdir": "x", "seed": 99}')
     (tmp_path / 'run/results.json').write_text('{}')
     with pytest.raises(SystemExit):
         main.main(['main', *map(str, small.arguments(tmp_path)), '--dry_run'])
