@@ -78,7 +78,9 @@ def train(config: Config, user_keys: Collection[str] = ()) -> dict[str, Any]:
         with writing_to(config.workdir):
             files.write_json(paths.local(config.workdir) / 'results.json', results)
         workdir.push(config.workdir)
-        print(f'results in {config.workdir}')
+        print(f'results in {config.workdir}: README.md is the overview')
+        for command in task.next_commands():
+            progress.say(f'  {command}')
     return results
 
 

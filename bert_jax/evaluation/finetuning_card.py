@@ -4,15 +4,29 @@ Intervals are bootstrap intervals over the examples; the baseline always gives t
 does not depend on the input.
 """
 
+import math
+import pathlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bert_jax import markdown
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.model_card import json_block, table
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
 from bert_jax.types import Config
+
+# Kind of problem → `pipeline_tag` of the Hugging Face Hub.
+PIPELINE_TAGS = {
+    **dict.fromkeys(
+        ('classification', 'regression', 'prompt', 'prompt_regression'), 'text-classification'
+    ),
+    **dict.fromkeys(('relation', 'word_in_context', 'coreference'), 'text-classification'),
+    **dict.fromkeys(('tagging', 'spans'), 'token-classification'),
+    'multiple_choice': 'multiple-choice',
+    'question_answering': 'question-answering',
+}
 
 
 class SplitScores(NamedTuple):
@@ -84,6 +98,8 @@ def finetuned(
     num_train: int,
     splits: Mapping[str, SplitScores],
     command: Sequence[str],
+    license_name: str = 'unknown',
+    pictures: Sequence[str] = (),
 ) -> str:
     """The card of a fine-tuning run, in Markdown.
 
@@ -91,37 +107,43 @@ def finetuned(
         results: what the training loop returns.
         num_train: number of training examples.
         splits: scores by split.
-        command: the program's arguments.
+        command: sys.argv of the run.
+        license_name: license of the initial weights.
+        pictures: names of files beside the card.
     """
-    data = config.data
     facts = {
         'problem': config.task,
-        'initialized from': config.init_from or 'random values',
-        'data': data.dataset or ', '.join([*data.train, *data.dev, *data.test]),
+        'initialized from': markdown.escape(config.init_from) or 'random values',
+        'data': markdown.escape(_data_name(config)),
         'training examples': f'{num_train:,}',
         'parameters': f'{results["parameters"]:,}',
         'steps': f'{results["steps"]:,} in {results["train_seconds"]:,.0f} s on '
         f'{results["devices"]}',
         'learning rate': f'{results["learning_rate"]:.3g}',
         'seed': config.seed,
-        'command': f'`{shlex.join(command)}`',
+        'command': markdown.code(shown_command(command)),
     }
     scores = '\n'.join(
-        f'### {name}, {split.num_examples:,} examples\n\n{_scores(split)}\n'
+        f'### {markdown.escape(name)}, {split.num_examples:,} examples\n\n{_scores(split)}\n'
         for name, split in splits.items()
     )
-    return f"""# {config.task}
+    warnings = ''.join(
+        f'**Warning:** {markdown.escape(text)}\n\n' for text in results.get('warnings', ())
+    )
+    shown = ''.join(f'![{picture}]({picture})\n' for picture in pictures)
+    return f"""{markdown.header(_header(config, splits, license_name))}# {config.task}
 
 An encoder fine-tuned with bert_jax.
 
 {table(facts)}
+{shown}
 ## Scores
 
 {intervals.LEVEL:.0%} intervals: bootstrap over the examples of this run; results also vary by seed
 (`config.sweep.seeds`). Baseline: a guess without reading the input, namely the most frequent class
 or tag, or the mean, of the training data; no span; no answer.
 
-{''.join(f'**Warning:** {text}' + chr(10) * 2 for text in results.get('warnings', ()))}{scores}
+{warnings}{scores}
 ## Limits
 
 The model reproduces biases of its training data and was not evaluated for any use beyond these
@@ -130,6 +152,49 @@ scores.
 ## Config
 
 {json_block(config.to_dict())}"""
+
+
+def shown_command(argv: Sequence[str]) -> str:
+    """Return the command line of a run as it can be typed, from its sys.argv."""
+    program = pathlib.PurePath(argv[0])
+    if program.parts[-2:] == ('bert_jax', 'main.py'):
+        return shlex.join(['python', '-m', 'bert_jax.main', *argv[1:]])
+    return shlex.join(['python', *argv] if program.suffix == '.py' else argv)
+
+
+def _data_name(config: Config) -> str:
+    data = config.data
+    return data.dataset or ', '.join([*data.train, *data.dev, *data.test])
+
+
+def _header(config: Config, splits: Mapping[str, SplitScores], license_name: str) -> dict[str, Any]:
+    """Return the header for the Hugging Face Hub: license, base model, task and metrics."""
+    name = pathlib.PurePath(config.workdir).name
+    tag = PIPELINE_TAGS.get(config.task)
+    base = pathlib.PurePath(config.init_from).name
+    results = [
+        {
+            'task': {'type': tag or 'other'},
+            'dataset': {
+                'name': f'{_data_name(config)} ({split})',
+                'type': 'custom',
+                'split': split,
+            },
+            'metrics': [
+                {'type': metric, 'name': metric, 'value': value}
+                for metric, value in scores.metrics.items()
+                if math.isfinite(value)
+            ],
+        }
+        for split, scores in splits.items()
+    ]
+    return {
+        'library_name': 'bert_jax',
+        'license': license_name,
+        **({'base_model': base} if base else {}),
+        **({'pipeline_tag': tag} if tag else {}),
+        **({'model-index': [{'name': name, 'results': results}]} if results else {}),
+    }
 
 
 def _scores(split: SplitScores) -> str:

@@ -4,12 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bert_jax import markdown
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.evaluation import linguistic_curves
 from bert_jax.models.architecture import Architecture
 from bert_jax.types import Config
 
+_OF_EXPORT = ('library_name:', 'tags:')  # lines of a header that an export replaces
 _BIASES = 'The model reproduces the statements of its training text, including errors and biases.'
 _DECOMPOSED = """
 With this vocabulary the tokenizers library, and so transformers, drops characters of decomposed
@@ -39,7 +41,7 @@ def pretrained(
         'objective': ' + '.join(
             f'{weight:g} × {name}' for name, weight in config.objectives.items() if weight
         ),
-        'initialized from': config.init_from or 'random values',
+        'initialized from': markdown.escape(config.init_from) or 'random values',
         'training': '; '.join(
             '{steps:,} steps of {batch_size} × {sequence_length}'.format(**stage)
             for stage in stages
@@ -107,16 +109,19 @@ def exported(
         'tokenizer': f'{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {tokenizer.case}'
         if tokenizer is not None
         else 'none',
-        'labels': ', '.join(labels) or 'none',
+        'labels': markdown.escape(', '.join(labels)) or 'none',
     } | {name: value for name, value in vars(architecture).items() if value is not None}
     omitted = ('tokenizer', 'config') if run_card else ('tokenizer',)
     details = {name: value for name, value in metadata.items() if name not in omitted}
     training = f'\n## Training\n\nMetadata of the checkpoint:\n\n{json_block(details)}'
+    run_header, page = markdown.split_header(run_card)
     if run_card:
-        training += f'\n## The run\n\n{_lower_headings(_without_pictures(run_card))}'
+        training += f'\n## The run\n\n{_lower_headings(_without_pictures(page))}'
+    lines = [f'library_name: transformers\ntags: [{family}]']
+    lines += [line for line in run_header.splitlines() if not line.startswith(_OF_EXPORT)]
+    header = '\n'.join(lines)
     return f"""---
-library_name: transformers
-tags: [{family}]
+{header}
 ---
 
 {_title(family, architecture)}

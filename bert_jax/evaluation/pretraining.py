@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bert_jax import markdown
 from bert_jax.types import Array, Batch
 
 if TYPE_CHECKING:
@@ -44,6 +45,38 @@ def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, fl
     return metrics
 
 
+def cloze_lines(
+    tokenizer: 'Tokenizer',
+    masked: 'Masked',
+    batch: Batch,
+    probabilities_BPV: Array,
+    number: int = 3,
+    words: int = 8,
+) -> list[str]:
+    """Return a line for the first mask of each of the first examples.
+
+    Args:
+        tokenizer, masked, batch, probabilities_BPV: as in `cloze_markdown`.
+        number: of examples.
+        words: tokens that are shown on each side of the mask.
+    """
+    vocab, lines = tokenizer.vocab, []
+    for row in range(min(number, len(masked.input_ids))):
+        slots = np.flatnonzero(masked.weights[row])
+        if not len(slots):
+            continue
+        slot = min(slots, key=lambda slot: masked.positions[row][slot])
+        place, length = masked.positions[row][slot], int(np.sum(batch['attention_mask'][row]))
+        around = masked.input_ids[row][max(1, place - words) : min(place + words + 1, length)]
+        best = np.argsort(-probabilities_BPV[row, slot])[:3]
+        guesses = ', '.join(f'{vocab[i]} {probabilities_BPV[row, slot, i]:.2f}' for i in best)
+        lines.append(
+            f'… {tokenizer.decode(np.asarray(around).tolist())} …  '
+            f'hidden: {vocab[masked.labels[row, slot]]}; guesses: {guesses}'
+        )
+    return lines
+
+
 def cloze_markdown(
     tokenizer: 'Tokenizer', masked: 'Masked', batch: Batch, probabilities_BPV: Array, top: int = 5
 ) -> str:
@@ -61,13 +94,13 @@ def cloze_markdown(
     for row in range(len(masked.input_ids)):
         is_token_T = np.asarray(batch['attention_mask'][row]) > 0
         ids = np.asarray(masked.input_ids[row])[is_token_T].tolist()
-        lines += [f'> {tokenizer.decode(ids)}', '']
+        lines += [f'> {markdown.escape(tokenizer.decode(ids))}', '']
         slots = np.flatnonzero(masked.weights[row])
         for slot in slots[np.argsort(masked.positions[row][slots])]:
             gold, p_V, guesses = masked.labels[row, slot], probabilities_BPV[row, slot], []
             for index in np.argsort(-p_V)[:top]:
                 bold = '**' if index == gold else ''
-                guesses.append(f'{bold}`{vocab[index]}`{bold} {p_V[index]:.2f}')
-            lines.append(f'- `{vocab[gold]}`: {", ".join(guesses)}')
+                guesses.append(f'{bold}{markdown.code(vocab[index])}{bold} {p_V[index]:.2f}')
+            lines.append(f'- {markdown.code(vocab[gold])}: {", ".join(guesses)}')
         lines.append('')
     return '\n'.join(lines)

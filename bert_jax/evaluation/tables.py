@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bert_jax import figures, files
+from bert_jax import figures, files, markdown
 from bert_jax.evaluation.intervals import LEVEL, Interval, cell
 from bert_jax.evaluation.scores import Confusion, Scatter, Scores, Table
 
@@ -98,8 +98,10 @@ def report_markdown(
     warnings: Sequence[str] = (),
 ) -> str:
     """The metrics and all tables as a Markdown page."""
-    lines = [f'# {title}', '', metrics_markdown(scores.metrics, intervals)]
-    lines += [text for warning in warnings for text in ('', f'**Warning:** {warning}')]
+    lines = [f'# {markdown.escape(title)}', '', metrics_markdown(scores.metrics, intervals)]
+    lines += [
+        text for warning in warnings for text in ('', f'**Warning:** {markdown.escape(warning)}')
+    ]
     for name, table in scores.tables.items():
         lines += ['', f'## {name}', '']
         if isinstance(table, Confusion):
@@ -120,8 +122,10 @@ def markdown_table(table: Table) -> str:
         for column in range(len(table.columns))
     ]
     rules = ['---:' if number else '---' for number in numeric]
-    lines = [table.columns, rules, *table.rows]
-    return '\n'.join(f'| {" | ".join(map(_cell, cells))} |' for cells in lines)
+    lines = [table.columns, *table.rows]
+    cells = [' | '.join(map(_cell, line)) for line in lines]
+    cells.insert(1, ' | '.join(rules))
+    return '\n'.join(f'| {line} |' for line in cells)
 
 
 def plot_confusion(confusion: Confusion, path: pathlib.Path) -> None:
@@ -195,7 +199,7 @@ def _shortened_markdown(table: Table) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f'{value:.4f}'
-    return str(value).replace('|', '\\|').replace('\n', ' ')
+    return markdown.escape(str(value))
 
 
 def _shorten(label: str, limit: int = 44) -> str:

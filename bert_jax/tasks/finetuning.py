@@ -22,7 +22,14 @@ from bert_jax.data.finetune_batches import (
     row_length,
 )
 from bert_jax.data.labeled import loader, seen_examples
-from bert_jax.data.labeled.examples import is_labeled
+from bert_jax.data.labeled.examples import (
+    DistilledExample,
+    SpansExample,
+    TaggedExample,
+    TextExample,
+    is_labeled,
+    texts_of,
+)
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError, writing_to
 from bert_jax.evaluation import finetuning_card, glue, tables
@@ -36,6 +43,7 @@ from bert_jax.tasks import (
     finetuning_model,
     initialization,
     learning_rate,
+    next_commands,
     problems,
     show_batch,
 )
@@ -314,7 +322,20 @@ class FineTuning:
         if jax.process_index() == 0:
             results['warnings'] = self._warnings(scored)
             num_train = len(self.splits.train)
-            card = finetuning_card.finetuned(self.config, results, num_train, scored, sys.argv)
+            pictures = [
+                path.relative_to(workdir).as_posix()
+                for pattern in ('loss.png', *(f'{split}/*.png' for split in self.held_out))
+                for path in sorted(workdir.glob(pattern))
+            ]
+            card = finetuning_card.finetuned(
+                self.config,
+                results,
+                num_train,
+                scored,
+                sys.argv,
+                initialization.license_of(self.config.init_from),
+                pictures,
+            )
             with writing_to(workdir):
                 seen_examples.save(self.splits.train, workdir)
                 (workdir / 'README.md').write_text(card, encoding='utf-8')
@@ -356,6 +377,13 @@ class FineTuning:
         batch = stage.source.batch(number)
         for row in range(stage.source.batch_size):
             yield show_batch.packed_row(batch, row, self.problem)
+
+    def next_commands(self) -> list[str]:
+        example = self.splits.train[0]
+        takes_text = TextExample | DistilledExample | TaggedExample | SpansExample
+        texts = texts_of(example) if isinstance(example, takes_text) else []
+        task = problems.find(self.config.task).predict_task
+        return next_commands.after_fine_tuning(self.config.workdir, task, texts)
 
     def references(self) -> dict[str, float]:
         return {}

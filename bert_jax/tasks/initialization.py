@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax import objectives, tree_paths
+from bert_jax import markdown, objectives, tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
 from bert_jax.interop import families, surgery, tuned
@@ -16,6 +16,7 @@ from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import stack_layers
 from bert_jax.models.tuning_method import Tuning
+from bert_jax.storage import paths
 from bert_jax.types import Config
 
 
@@ -176,6 +177,16 @@ def _tuning_method(config: Config) -> Tuning:
     tuning.settings(config.transfer.method)  # raises for an unknown method
     every = {name for method in tuning.METHODS for name in tuning.settings(method)}
     return tuning.build(config.transfer.method, {name: config.transfer[name] for name in every})
+
+
+def license_of(init_from: str) -> str:
+    """Return the license in the card of the initial weights, or 'unknown'."""
+    card = paths.path(init_from) / 'README.md' if init_from else None
+    if card is None or not card.is_file():
+        return 'unknown'
+    header, _ = markdown.split_header(card.read_text(encoding='utf-8', errors='replace'))
+    match = re.search(r'^license: *["\']?([\w.-]+)', header, re.MULTILINE)
+    return match[1] if match else 'unknown'
 
 
 def reads_pooler(config: Config, architecture: Architecture) -> bool:

@@ -23,7 +23,7 @@ from bert_jax.objectives.masking import Masked, Masking, is_special, mask_batch
 from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.storage import paths
-from bert_jax.tasks import initialization, pretraining_data, show_batch
+from bert_jax.tasks import initialization, next_commands, pretraining_data, show_batch
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
@@ -278,7 +278,7 @@ class Pretraining:
         return masked, batch, probabilities_BPV
 
     def report(self, params: Params, results: dict[str, Any]) -> None:
-        """Write cloze.md and the model card into the workdir."""
+        """Write cloze.md and the model card into the workdir; print examples and metrics."""
         params = multihost.fetch(params)
         if jax.process_index():
             return
@@ -289,7 +289,8 @@ class Pretraining:
             examples = evaluation.cloze_markdown(self.corpus.tokenizer, *filled)
             with writing_to(workdir):
                 (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
-            progress.say(examples)
+            for line in evaluation.cloze_lines(self.corpus.tokenizer, *filled):
+                progress.say(line)
         linguistic = ''
         with writing_to(workdir):
             if self._linguistic:
@@ -304,6 +305,18 @@ class Pretraining:
                 linguistic,
             )
             (workdir / 'README.md').write_text(card, encoding='utf-8')
+        shown = ', '.join(
+            f'{name} {value:.4g}'
+            for name, value in results['held_out'].items()
+            if name.endswith(('_accuracy', '_loss'))
+        )
+        progress.say(f'held-out: {shown}')
+
+    def next_commands(self) -> list[str]:
+        fills_masks = self.model.mask_filler() is not None
+        return next_commands.after_pretraining(
+            self.config.workdir, self.corpus.tokenizer, fills_masks
+        )
 
     def references(self) -> dict[str, float]:
         """Return a horizontal line for the loss plot: the loss of guessing by token frequency."""

@@ -96,28 +96,47 @@ class Log:
             self._flushed = time.monotonic()
 
     def plot(self, references: Mapping[str, float], file_format: str = 'png') -> None:
-        """Draw loss.png: the loss terms over the steps, and a horizontal line per reference."""
+        """Draw loss.png: loss terms and accuracies over the steps, and a line per reference."""
         if not self._is_host0:
             return
-        figure = figures.new(8, 5)
-        axes = figure.subplots()
-        for kind, style in (('train', '-'), ('held_out', 'o-')):
-            records = [record for record in self.records if record['kind'] == kind]
-            names = sorted({name for record in records for name in record if name.endswith('loss')})
-            for name in names:
-                points = [(record['step'], record[name]) for record in records if name in record]
-                label = f'{kind.replace("_", "-")} {name.replace("_", " ")}'
-                axes.plot(*zip(*points, strict=True), style, label=label, alpha=0.8, markersize=4)
+        names = {name for record in self.records for name in record}
+        scores = {name for name in names if name.endswith('accuracy')} | self._main_metric()
+        figure = figures.new(13 if scores else 8, 5)
+        axes, *right = figure.subplots(1, 1 + bool(scores), squeeze=False)[0]
+        self._draw_curves(axes, {name for name in names if name.endswith('loss')})
+        for score_axes in right:
+            self._draw_curves(score_axes, scores)
+            score_axes.set(xlabel='training step', ylabel=', '.join(sorted(scores)))
+            score_axes.legend()
+            score_axes.grid(alpha=0.3)
         for name, value in references.items():
             axes.axhline(value, linestyle='--', color='grey', linewidth=1)
             axes.annotate(
                 name, (0.01, value), xycoords=('axes fraction', 'data'), va='bottom', fontsize=8
             )
         axes.set(xlabel='training step', ylabel='loss', ylim=(0, None))
-        axes.legend()
+        if axes.lines:
+            axes.legend()
         axes.grid(alpha=0.3)
         with writing_to(self.workdir):
             figures.save(figure, self.workdir / 'loss', [file_format])
+
+    def _main_metric(self) -> set[str]:
+        """The first metric of the evaluations, by which fine-tuning runs are compared."""
+        held_out = next((record for record in self.records if record['kind'] == 'held_out'), {})
+        first = next((name for name in held_out if name not in ('kind', 'step')), 'loss')
+        return set() if first.endswith('loss') else {first}
+
+    def _draw_curves(self, axes: Any, names: set[str]) -> None:
+        """Draw metrics over the steps, of training as lines and held-out with dots."""
+        for kind, style in (('train', '-'), ('held_out', 'o-')):
+            records = [record for record in self.records if record['kind'] == kind]
+            for name in sorted(names):
+                points = [(record['step'], record[name]) for record in records if name in record]
+                label = f'{kind.replace("_", "-")} {name.replace("_", " ")}'
+                if points:
+                    steps, values = zip(*points, strict=True)
+                    axes.plot(steps, values, style, label=label, alpha=0.8, markersize=4)
 
     def advance(self, values: Mapping[str, str]) -> None:
         """Move the progress bar by one step and show these values beside it."""

@@ -261,7 +261,8 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
         )
     if not run.held_out:  # no step was left to train
         run.held_out = run.task.evaluate(run.state.params, run.task.stages[-1])
-    run.log.plot(run.task.references(), 'pdf')
+    for file_format in ('png', 'pdf'):
+        run.log.plot(run.task.references(), file_format)
     # A signal may have arrived since the last step: exit now, or a sweep would start the next run.
     _exit_if_signaled(run, int(multihost.largest(run.stop.number)))
     tokens = sum(

@@ -121,6 +121,9 @@ class Task(Protocol):
     def references(self) -> Mapping[str, float]:
         """Return horizontal lines for the loss plot: label → value in nats."""
 
+    def next_commands(self) -> Sequence[str]:
+        """Return command lines for a finished run, to be printed."""
+
     def report(self, params: Params, results: dict[str, Any]) -> None:
         """Write further files of a finished run, such as the model card.
 

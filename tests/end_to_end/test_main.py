@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -59,7 +60,12 @@ def test_a_run_leaves_plot_card_cloze_examples_and_config(finished):
     for word in ('unigram_entropy', 'Datasheet', 'wordpiece', '[MASK]', '"hidden_size": 32'):
         assert word in card
     assert '[MASK]' in (workdir / 'cloze.md').read_text()
-    assert '[MASK]' in (finished / 'stdout').read_text()
+    shown = (finished / 'stdout').read_text().splitlines()
+    assert sum('[MASK]' in line and 'guesses: ' in line for line in shown) == 2  # of two examples
+    metrics, where, *commands = shown[-5:]
+    assert re.match(r'held-out: mlm_accuracy 0\.\d+, mlm_loss \d', metrics)
+    assert str(workdir) in where
+    assert all(command.startswith('  ') for command in commands)
     assert list((workdir / 'tensorboard').iterdir())
     config = json.loads((workdir / 'config.json').read_text())
     assert config['model']['hidden_size'] == 32

@@ -1,6 +1,7 @@
 """The card of a fine-tuning run: intervals, the baseline, and the page."""
 
 import numpy as np
+import pytest
 
 from bert_jax.evaluation import finetuning_card, intervals
 from configs import finetune
@@ -44,7 +45,9 @@ def test_the_page_names_what_was_trained_and_how_well():
     scores = finetuning_card.SplitScores(90, {'f1': 0.5}, {'f1': (0.4, 0.6)}, {'f1': 0.25})
     results = dict(parameters=1234, steps=10, train_seconds=3.0, devices='1 × cpu')
     results |= dict(learning_rate=7.2e-4, warnings=['dev: f1 is not clearly better'])
-    page = finetuning_card.finetuned(config, results, 600, {'dev': scores}, ['main.py', '--a=b c'])
+    page = finetuning_card.finetuned(
+        config, results, 600, {'dev': scores}, ['/x/bert_jax/main.py', '--a=b c']
+    )
     for text in (
         '| f1 | 0.5000 | 0.4000 – 0.6000 | 0.2500 |',
         '### dev, 90 examples',
@@ -52,6 +55,25 @@ def test_the_page_names_what_was_trained_and_how_well():
         '| seed | 7 |',
         '| learning rate | 0.00072 |',
         '**Warning:** dev: f1 is not clearly better\n',
-        "`main.py '--a=b c'`",
+        "`python -m bert_jax.main '--a=b c'`",
     ):
         assert text in page
+
+
+def test_the_header_is_one_that_the_hub_reads():
+    hub = pytest.importorskip('huggingface_hub')
+    config = finetune.get_config('sample_pos')
+    config.init_from, config.workdir = '/models/bert-base-cased', 'runs/pos: "x"'
+    results = dict(parameters=1, steps=1, train_seconds=1.0, devices='cpu', learning_rate=1e-3)
+    metrics = {'f1': 0.5, 'accuracy': 0.75, 'matthews': float('nan')}
+    scores = finetuning_card.SplitScores(9, metrics, dict.fromkeys(metrics, (0, 1)), {})
+    page = finetuning_card.finetuned(
+        config, results, 9, {'dev': scores}, ['a.py'], 'apache-2.0', ['loss.png']
+    )
+    data = hub.ModelCard(page).data
+    assert (data.license, data.base_model) == ('apache-2.0', 'bert-base-cased')
+    assert data.pipeline_tag == 'token-classification'
+    assert data.model_name == 'pos: "x"'
+    found = {result.metric_type: result.metric_value for result in data.eval_results}
+    assert found == {'f1': 0.5, 'accuracy': 0.75}
+    assert '![loss.png](loss.png)' in page

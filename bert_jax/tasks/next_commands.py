@@ -1,0 +1,49 @@
+"""What to do with a finished run: commands that run as they are printed."""
+
+import shlex
+from collections.abc import Sequence
+
+from bert_jax.data.tokenizers import Tokenizer
+
+
+def after_pretraining(workdir: str, tokenizer: Tokenizer, fills_masks: bool) -> list[str]:
+    """Return commands that query, fine-tune and export a pretrained model."""
+    if fills_masks:
+        text = f'The function {tokenizer.vocab[tokenizer.mask_id]} a list of strings.'
+        query = _query(workdir, 'fill_mask', text)
+    else:
+        query = _query(workdir, 'embed', 'A sentence.', f'{workdir}_vectors.npz')
+    tuned = shlex.quote(f'--config.workdir={workdir}_sentiment')
+    tune = (
+        'python -m bert_jax.main --config=configs/finetune.py:sample_sentiment '
+        f'{shlex.quote(f"--config.init_from={workdir}")} {tuned}'
+    )
+    return [query, tune, _export(workdir)]
+
+
+def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str]:
+    """Return commands that query and export a fine-tuned model.
+
+    Args:
+        workdir: the folder of the run.
+        task: the --task of bert_jax.predict.
+        texts: the texts of an example that the model takes; empty if it takes other input.
+    """
+    if texts:
+        query = _query(workdir, task, '\t'.join(' '.join(text.split()) for text in texts))
+    else:
+        query = 'python -m bert_jax.predict --help'  # describes the input of every task
+    return [query, _export(workdir)]
+
+
+def _query(workdir: str, task: str, text: str, output: str = '-') -> str:
+    model, output = shlex.quote(f'--model={workdir}'), shlex.quote(f'--output={output}')
+    return (
+        f"printf '%s\\n' {shlex.quote(text)} | python -m bert_jax.predict {model} --task={task} "
+        f'--input=- {output}'
+    )
+
+
+def _export(workdir: str) -> str:
+    model, output = shlex.quote(f'--model={workdir}'), shlex.quote(f'--output={workdir}_exported')
+    return f'python -m bert_jax.export {model} {output}'
