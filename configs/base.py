@@ -47,6 +47,9 @@ def get_config() -> ConfigDict:
             max_bad_share=0.05,  # tolerated share of unusable files, and of bad lines in a file
             # Processes that tokenize the text; default: one per core that may be used.
             prepare_workers=placeholder(int),
+            # Compare an existing corpus with its digests at the start, about a second for 0.5 GB;
+            # False: only the sizes of its files.
+            verify_corpus=True,
             # Local cache of a corpus in a bucket (gs://, s3://).
             cache_folder='~/.cache/bert_jax/blocks',
             cache_gigabytes=50.0,  # maximum size of that folder; fastest if it holds the corpus
@@ -278,7 +281,9 @@ def get_config() -> ConfigDict:
     # Skip steps whose gradient norm exceeds this factor times its running mean; 0 = off. Steps
     # with a loss or gradient that is not finite are always skipped.
     config.spike_factor = 0.0
-    config.max_skipped_in_row = 10  # stop the run after this many skipped steps in a row
+    # Stop the run after this many skipped steps in a row, or after more in all if they are over a
+    # tenth of the steps so far.
+    config.max_skipped_in_row = 10
     config.debug = ConfigDict(
         dict(
             batch=0,  # N > 0: print the decoded batch of step N and exit

@@ -10,22 +10,26 @@ sentence's first token, `documents` (int64 [documents + 1]) the index of each do
 sentence. All text of a shard is from one source. This module needs neither JAX nor TensorFlow.
 """
 
+import concurrent.futures
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_jax import errors
 from bert_jax.data import tokenizers
+from bert_jax.data.watched_file import WatchedFile
 from bert_jax.files import sha256
 from bert_jax.storage import names, paths, trust
 from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
 
+_VERIFYING_THREADS = 8
 FORMAT = 1
 SPLITS = ('train', 'held_out')
 ARRAYS = ('tokens', 'sentences', 'documents')
@@ -47,6 +51,7 @@ class Shard:
         documents: int64 [documents + 1], memory-mapped.
         source: Index of the text's source in the manifest.
         language: ISO 639 code of the source.
+        files: The files of the three arrays; empty if they are not on a disk.
     """
 
     tokens: np.ndarray
@@ -54,6 +59,7 @@ class Shard:
     documents: np.ndarray
     source: int
     language: str
+    files: tuple[WatchedFile, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +109,7 @@ class Corpus:
     ):
         self.directory, self.manifest, self.tokenizer = directory, manifest, tokenizer
         self._cache = cache
+        self._unigram: dict[str, np.ndarray] = {}
         lines = [f'{name} {file["sha256"]}\n' for name, file in sorted(manifest['files'].items())]
         self.fingerprint = hashlib.sha256(''.join(lines).encode()).hexdigest()
 
@@ -158,11 +165,17 @@ class Corpus:
         files = [file for entry in entries for file in shard_files(name, entry)]
         digests = {self.directory / file: self.manifest['files'][file]['sha256'] for file in files}
         arrays = iter(open_arrays(digests, self._cache))
+        watched = iter(
+            ()
+            if paths.is_in_bucket(self.directory)
+            else itertools.starmap(WatchedFile, digests.items())
+        )
         shards = [
             Shard(
                 **{array: next(arrays) for array in ARRAYS},
                 source=entry['source'],
                 language=entry['language'],
+                files=tuple(itertools.islice(watched, len(ARRAYS))),
             )
             for entry in entries
         ]
@@ -175,19 +188,38 @@ class Corpus:
 
     def unigram_counts(self, split: str) -> np.ndarray:
         """Return how often each token id occurs in a split, int64 [V]."""
-        return np.load(paths.fetch(self.directory / split / 'unigram.npy'))
+        if split not in self._unigram:
+            self._unigram[split] = np.load(paths.fetch(self.directory / split / 'unigram.npy'))
+        return self._unigram[split]
 
-    def verify(self) -> None:
-        """Compare every file with its SHA-256; raise UserError with the names of damaged files."""
-        bad = [
-            name
-            for name, file in self.manifest['files'].items()
-            if not (path := self.directory / name).is_file() or sha256(path) != file['sha256']
-        ]
-        if bad:
+    def verify(self, names: Iterable[str] | None = None) -> None:
+        """Compare files with their SHA-256, and token ids with the size of the vocabulary.
+
+        Args:
+            names: Files of the manifest; by default all of them.
+
+        Raises:
+            UserError: Files are damaged, with their names, or a token id is not in the vocabulary.
+        """
+        chosen = list(self.manifest['files'] if names is None else names)
+        with concurrent.futures.ThreadPoolExecutor(_VERIFYING_THREADS) as pool:
+            are_intact = list(pool.map(self._is_intact, chosen))
+        if bad := [
+            name for name, is_intact in zip(chosen, are_intact, strict=True) if not is_intact
+        ]:
             raise errors.UserError(
-                f'corpus {str(self.directory)!r} is damaged: {", ".join(bad)}: prepare it again'
+                f'corpus {str(self.directory)!r} is damaged: {errors.join_first(bad)}: prepare it '
+                'again'
             )
+        if not paths.is_in_bucket(self.directory):
+            for name in chosen:
+                if name.endswith('.tokens.npy'):
+                    tokens = np.load(self.directory / name, mmap_mode='r')
+                    check_ids(tokens, self.tokenizer.vocab_size, self.directory / name)
+
+    def _is_intact(self, name: str) -> bool:
+        path = self.directory / name
+        return path.is_file() and sha256(path) == self.manifest['files'][name]['sha256']
 
     def check_settings(self, **wanted: Any) -> None:
         """Raise UserError if this corpus was made with other settings.
@@ -213,6 +245,15 @@ class Corpus:
                     f'{made_from[key]!r}, not {value!r}: name another folder, or prepare this '
                     'one anew with python -m bert_jax.prepare --overwrite'
                 )
+
+
+def check_ids(ids_X: np.ndarray, vocab_size: int, place: object) -> None:
+    """Raise UserError if a token id is not in the vocabulary."""
+    if ids_X.size and (largest := int(ids_X.max())) >= vocab_size:
+        raise errors.UserError(
+            f'{place} has the token id {largest}, but the vocabulary has {vocab_size} tokens: '
+            'prepare the corpus again'
+        )
 
 
 def read_manifest(directory: pathlib.Path) -> dict[str, Any]:

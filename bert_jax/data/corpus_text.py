@@ -18,6 +18,7 @@ class CorpusText:
 
     def __init__(self, split: Split):
         shards = split.shards
+        self._files = [shard.files for shard in shards]
         self._tokens = [shard.tokens.view(np.ndarray) for shard in shards]
         self._sentences = [shard.sentences.view(np.ndarray) for shard in shards]
         self._token_base = running_total([len(tokens) for tokens in self._tokens])
@@ -73,6 +74,7 @@ class CorpusText:
         target_X += flat_X
         token_X = np.empty(len(flat_X), output.dtype)
         for shard, low, high in _shard_ranges(start_R, self._token_base):
+            self._check_unchanged(shard)
             part = slice(total_R[low], total_R[high])
             token_X[part] = self._tokens[shard].take(source_X[part] - self._token_base[shard])
         output[target_X] = token_X
@@ -88,8 +90,14 @@ class CorpusText:
         sorted_N = index_N[order_N]
         result_N = np.empty_like(sorted_N)
         for shard, low, high in _shard_ranges(sorted_N, base):
+            self._check_unchanged(shard)
             result_N[order_N[low:high]] = function(shard, sorted_N[low:high] - base[shard])
         return result_N
+
+    def _check_unchanged(self, shard: int) -> None:
+        """Raise UserError if a file of a shard has changed since the shard was opened."""
+        for file in self._files[shard]:
+            file.check()
 
 
 def running_total(count_N: np.ndarray | list[int]) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bert_jax.data import sampling
-from bert_jax.data.corpus import Split
+from bert_jax.data.corpus import Split, check_ids
 from bert_jax.data.corpus_text import CorpusText, running_total
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.tokenizers import Tokenizer
@@ -188,6 +188,7 @@ class TextExampleSource(ExampleSource):
         flat_X[separator_R] = tokenizer.sep_id
         runs = separator_R - length_R, start_R, length_R
         self._text.copy(flat_X, *runs)
+        check_ids(flat_X, tokenizer.vocab_size, 'the text of the corpus')
         marks = {}
         if self._mark_sentences:
             starts_X = self._sentence_starts(len(flat_X), *runs)

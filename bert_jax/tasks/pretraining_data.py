@@ -98,31 +98,47 @@ def is_missing(data: Config) -> bool:
 
 
 def open_corpus(data: Config) -> Corpus:
-    """Open the corpus of a config; host 0 prepares it first if it does not exist.
+    """Open the corpus of a config; host 0 prepares it first if it does not exist, or verifies it.
 
     Raises:
-        UserError: If the corpus was made from other text or with another tokenizer.
+        UserError: If the corpus was made from other text or with another tokenizer, or is damaged.
     """
     settings = {setting: data[key] for setting, key in CORPUS_KEYS.items()}
     folder = paths.path(data.corpus)
 
-    def prepare_if_missing() -> None:
+    def prepare_if_missing() -> bool:
         if not is_missing(data):
             source_files.report_changes(folder)
-        else:
-            prepare(
-                **settings,
-                output=folder,
-                max_bad_share=data.max_bad_share,
-                workers=data.prepare_workers,
-            )
+            return False
+        prepare(
+            **settings,
+            output=folder,
+            max_bad_share=data.max_bad_share,
+            workers=data.prepare_workers,
+        )
+        return True
 
-    multihost.run_on_host0(prepare_if_missing)
+    is_new = multihost.run_on_host0(prepare_if_missing)
     cache = CacheSettings(data.cache_folder, int(data.cache_gigabytes * 1e9))
     corpus = Corpus.open(folder, cache)
     corpus.check_settings(**settings)
+    if data.verify_corpus and not is_new:
+        multihost.run_on_host0(lambda: _verify(corpus))
     multihost.check_same('corpus', lambda: corpus.fingerprint)
     return corpus
+
+
+def _verify(corpus: Corpus) -> None:
+    """Verify a corpus: all files or, in a bucket, the files that are read as a whole.
+
+    Arrays in a bucket are read in blocks. Their sizes are checked, and the token ids in each batch.
+    """
+    files = corpus.manifest['files']
+    if paths.is_in_bucket(corpus.directory):
+        whole = [name for name in files if name.endswith(('tokenizer.json', 'unigram.npy'))]
+        corpus.verify(whole)
+    else:
+        corpus.verify()
 
 
 def train_source(

@@ -247,6 +247,8 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
     """Return the final or best parameters, and the results of the run."""
     run.checkpoints.wait()
     skipped, best = int(run.state.skipped), run.early_stopping.best
+    if skipped:
+        run.log.info(f'{skipped:,} of {run.step:,} steps were skipped and changed nothing')
     if best.step is not None and best.metrics is not None:
         if best.step != run.step:
             del run.state  # first, to make room

@@ -13,6 +13,8 @@ from bert_jax.errors import UserError
 from bert_jax.training.logging import Log
 from bert_jax.training.task import Stage
 
+_MAX_SKIPPED_SHARE = 0.1  # of the steps so far; more is an error
+
 
 class MetricsWindow:
     """The metrics of the steps since the last record, read from the device one step late.
@@ -40,7 +42,8 @@ class MetricsWindow:
             stage: the stage that the steps belong to.
             weights: weight of each loss term by name.
             peak_flops: FLOP/s of all devices, the reference for MFU.
-            max_skipped_in_row: number of skipped steps in a row that ends the run.
+            max_skipped_in_row: number of skipped steps in a row that ends the run; more skipped
+                steps than this also end it if they are over a tenth of the steps so far.
         """
         self.stop_signal = 0
         self._log, self._stage, self._weights = log, stage, weights
@@ -60,7 +63,7 @@ class MetricsWindow:
         self._pending = step, metrics
 
     def _wait(self) -> None:
-        """Wait for the added steps. Raises UserError after too many skipped steps in a row."""
+        """Wait for the added steps. Raises UserError after too many skipped steps."""
         if self._pending is None:
             return
         step, metrics = self._pending[0], jax.device_get(self._pending[1])
@@ -120,9 +123,15 @@ class MetricsWindow:
             f'step {step}: skipped; its loss {loss:.4g} or gradient norm {norm:.4g} {fault} '
             f'({metrics["skipped"]} skipped so far, {in_row} in a row)'
         )
+        total = int(metrics['skipped'])
+        what = ''
         if in_row >= self._max_skipped_in_row:
+            what = f'{in_row} steps in a row, up to step {step},'
+        elif total > max(self._max_skipped_in_row, _MAX_SKIPPED_SHARE * step):
+            what = f'{total} of the first {step} steps'
+        if what:
             raise UserError(
-                f'{in_row} steps in a row, up to step {step}, had a loss or gradient norm that '
-                f'{fault}; --config.debug.batch={step} shows the last batch; lower '
-                f'schedule.learning_rate; the last good state is in {self._log.workdir}'
+                f'{what} had a loss or gradient norm that {fault}; --config.debug.batch={step} '
+                'shows the last batch; lower schedule.learning_rate; the last good state is in '
+                f'{self._log.workdir}'
             )

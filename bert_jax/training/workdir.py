@@ -29,6 +29,7 @@ EXECUTION = (
     'data.corpus',
     'data.max_bad_share',
     'data.prepare_workers',
+    'data.verify_corpus',
     'data.cache_folder',
     'data.cache_gigabytes',
     'data.reading_threads',

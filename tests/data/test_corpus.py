@@ -7,6 +7,8 @@ import pytest
 
 from bert_jax import errors
 from bert_jax.data import corpus, corpus_writer, tokenizers
+from bert_jax.data.single_segments import SingleSegments
+from bert_jax.data.text_example_source import RowSettings
 
 MADE_FROM = corpus.settings(['text:a'], 'train:wordpiece:60', True, 0.1)
 SOURCES = [
@@ -260,3 +262,71 @@ def test_a_corpus_with_the_old_spelling_of_license_still_opens(made):
     opened = corpus.Corpus.open(made[0])
     assert [source['license'] for source in opened.manifest['sources']] == ['CC0', 'MIT']
     opened.check_settings(**MADE_FROM | {'sources': ['text:a;language=en;license=CC0', 'text:b']})
+
+
+def test_every_damaged_file_is_found(made):
+    directory = made[0]
+    opened = corpus.Corpus.open(directory)
+    for name in opened.manifest['files']:
+        path = directory / name
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(errors.UserError, match=f'is damaged: {name}: '):
+            opened.verify()
+        path.write_bytes(content)
+    opened.verify()
+
+
+def test_ids_beyond_the_vocabulary_are_found(made, tokenizer):
+    """A run on such ids skipped 24 of 40 steps and ended with status 0."""
+    directory = made[0]
+    path = directory / 'held_out/00000.tokens.npy'
+    ids = np.load(path)
+    ids[3] = tokenizer.vocab_size
+    np.save(path, ids)
+    manifest = json.loads((directory / 'manifest.json').read_text())
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    manifest['files']['held_out/00000.tokens.npy']['sha256'] = digest
+    (directory / 'manifest.json').write_text(json.dumps(manifest))
+    opened = corpus.Corpus.open(directory)
+    with pytest.raises(errors.UserError, match=rf'token id {len(tokenizer.vocab)}, but the voc'):
+        opened.verify()
+    settings = RowSettings(opened.split('held_out'), tokenizer, 16, 4, seed=0)
+    source = SingleSegments(settings)
+    with pytest.raises(errors.UserError, match=rf'token id {len(tokenizer.vocab)}, but the voc'):
+        source.examples(np.arange(source.num_examples))
+
+
+def change(path, kind):
+    content = path.read_bytes()
+    if kind == 'truncated':
+        os.truncate(path, 0)
+    elif kind == 'changed':
+        with open(path, 'r+b') as file:
+            file.write(b'0' * 200)
+    elif kind == 'removed':
+        path.unlink()
+    else:
+        os.utime(path, (1, 1))
+    return content
+
+
+@pytest.mark.parametrize('kind', ['truncated', 'changed', 'removed', 'touched'])
+def test_a_corpus_that_changes_while_it_is_read_gives_one_line(made, tokenizer, kind):
+    """The process was killed by SIGBUS."""
+    settings = RowSettings(
+        corpus.Corpus.open(made[0]).split('train'), tokenizer, 16, 4, seed=0, mark_sentences=True
+    )
+    source = SingleSegments(settings)
+    numbers = np.arange(source.num_examples)
+    expected = source.examples(numbers)['input_ids']
+    for array in ('tokens', 'sentences'):
+        path = made[0] / f'train/00001.{array}.npy'
+        content = change(path, kind)
+        if kind == 'touched':
+            assert (source.examples(numbers)['input_ids'] == expected).all()
+            continue
+        with pytest.raises(errors.UserError, match=f'00001.{array}.npy (has changed|was removed)'):
+            source.examples(numbers)
+        path.write_bytes(content)
+        assert (source.examples(numbers)['input_ids'] == expected).all()

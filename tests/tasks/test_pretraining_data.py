@@ -2,6 +2,7 @@
 
 import random
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -131,3 +132,33 @@ def test_languages_have_their_shares_in_twenty_thousand_examples(corpus, pack, a
     for count, aim, (_, seen, asked) in zip(counts, q, logged_shares, strict=True):
         assert float(seen) == pytest.approx(100 * count / number, abs=0.006)
         assert float(asked) == pytest.approx(100 * aim, abs=0.006)
+
+
+@pytest.mark.parametrize('array', ['tokens', 'sentences', 'documents'])
+def test_a_damaged_corpus_is_refused_when_training_starts(corpus, array):
+    """Six of six files with a flipped bit opened: only their sizes were compared."""
+    data = base.get_config().data
+    data.corpus = str(corpus.directory)
+    pretraining_data.follow_corpus(data, ['corpus'])
+    path = corpus.directory / f'held_out/00000.{array}.npy'
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    try:
+        with pytest.raises(UserError, match=f'is damaged: held_out/00000.{array}.npy: prepare it'):
+            pretraining_data.open_corpus(data)
+        data.verify_corpus = False
+        pretraining_data.open_corpus(data)
+    finally:
+        path.write_bytes(content)
+
+
+def test_files_of_a_bucket_that_are_read_as_a_whole_are_verified(corpus, buckets, tmp_path):
+    shutil.copytree(corpus.directory, buckets / 'texts/corpus')
+    data = base.get_config().data
+    data.corpus, data.cache_folder = 'gs://texts/corpus', str(tmp_path / 'cache')
+    pretraining_data.follow_corpus(data, ['corpus'])
+    pretraining_data.open_corpus(data)
+    path = next(buckets.glob('**/train/unigram.npy'))
+    path.write_bytes(path.read_bytes()[:-1] + b'1')
+    with pytest.raises(UserError, match='is damaged: train/unigram.npy: prepare it'):
+        pretraining_data.open_corpus(data)

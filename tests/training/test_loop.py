@@ -160,6 +160,13 @@ def test_too_many_skipped_steps_in_a_row_end_the_run(tmp_path):
     assert int(loaded.state['skipped']) == 1
 
 
+def test_many_skipped_steps_that_are_not_in_a_row_end_the_run_too(tmp_path):
+    """A run that had skipped 24 of 40 steps ended with status 0."""
+    spoil = dict.fromkeys(range(1, 30, 2), float('nan'))
+    with pytest.raises(UserError, match='5 of the first 10 steps had .* is not finite'):
+        toy.train(tmp_path, spoil=spoil, max_skipped_in_row=4)
+
+
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_after_the_next_step_and_the_rerun_ends_the_same(tmp_path, number):
     expected, _ = toy.train(tmp_path / 'undisturbed')
