@@ -198,6 +198,8 @@ def _encode(
                 texts[number].append(index)
                 break
     is_answer = ids == tokenizer.mask_id
+    for indices in texts:  # SentencePiece reads a fullwidth ＜mask＞ in a text as the token
+        is_answer[indices] = False
     return _Segment(ids, is_answer, [np.array(indices, np.int64) for indices in texts])
 
 

@@ -108,3 +108,14 @@ def test_a_bad_template_is_one_clear_line(source, message):
     with pytest.raises(UserError, match=message) as error:
         Template(source)
     assert '\n' not in str(error.value)
+
+
+def test_a_fullwidth_mask_in_a_text_is_not_the_answer():
+    own = SpecialTokenLayout(
+        tokenizers.train('unigram:60', ['It was great, a text <mask> near the sea. '] * 9), 32, 1
+    )
+    template = Template('{text} It was [MASK].')
+    (filled,) = template.fill({'text': 'a text ＜mask＞'}, own, [1], Counter())
+    (expected,) = template.fill({'text': 'a text'}, own, [1], Counter())
+    assert filled.mask_slots.tolist().count(1) == expected.mask_slots.tolist().count(1) == 1
+    assert filled.mask_slots[-4:].tolist() == expected.mask_slots[-4:].tolist()
