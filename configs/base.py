@@ -59,7 +59,7 @@ def get_config() -> ConfigDict:
             segments='pairs',
             pack=False,  # True: several short examples per row, which cannot attend to each other
             short_sequence_probability=0.1,  # share of examples with a shorter, random length
-            faithful_negatives=False,  # True: draw pairs as BERT's code, which makes most random
+            faithful_negatives=False,  # True: draw pairs as the published code (docs/fidelity.md)
             reading_threads=2,  # threads that assemble batches
         )
     )

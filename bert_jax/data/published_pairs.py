@@ -1,4 +1,4 @@
-"""Sentence pairs drawn as in create_pretraining_data.py of the original BERT."""
+"""Sentence pairs drawn as in create_pretraining_data.py of the original BERT and of ALBERT."""
 
 import functools
 import threading
@@ -13,7 +13,7 @@ PASSES = 10  # different passes over the text (dupe_factor); epoch e repeats pas
 
 
 class PublishedPairs(PairSource):
-    """Sentence pairs for next-sentence prediction, as in the original code; see `PairSource`.
+    """Sentence pairs as in the original code; see `PairSource`.
 
     A pass over the text cuts each document into chunks one after the other. If the end of a chunk
     is replaced by a random segment, the next chunk starts with the sentences that were replaced, so
@@ -21,6 +21,9 @@ class PublishedPairs(PairSource):
     are independent coin flips, and chunks of one sentence always get label 1, so more than half of
     the labels are 1. The random document is drawn up to ten times until it is not the document of
     A.
+
+    With `swapped`, pairs are for sentence-order prediction, as in the code of ALBERT: with label 1
+    the segments are swapped, except that chunks of one sentence get a random segment.
 
     An epoch is a pass in random order. The lengths of earlier passes determine where it starts and
     are computed when needed (some µs and 8 bytes of memory per example). With `fixed_lengths`, all
@@ -33,11 +36,11 @@ class PublishedPairs(PairSource):
         self,
         settings: RowSettings,
         short_sequence_probability: float = 0.1,
+        swapped: bool = False,
         fixed_lengths: bool = False,
     ):
-        """Open the source; raise UserError if the split has fewer than two documents."""
-        super().__init__(settings, short_sequence_probability, fixed_lengths)
-        self._check_documents()
+        """Open the source; raise UserError if random segments need more documents."""
+        super().__init__(settings, short_sequence_probability, swapped, fixed_lengths)
         self._pass = functools.lru_cache(maxsize=2)(self._first_sentences)
         self._lock = threading.Lock()  # of the reading threads
         self._ends: list[int] = []  # examples up to the end of each pass known so far
@@ -87,7 +90,7 @@ class PublishedPairs(PairSource):
         while document_D.size:
             first_sentences.append(first_D)
             chunks = self._chunks(np.full_like(first_D, number), document_D, first_D)
-            next_D = np.where(chunks.label, chunks.middle, chunks.last)
+            next_D = np.where(chunks.is_random, chunks.middle, chunks.last)
             is_open_D = next_D < self._text.first_sentence[document_D + 1]
             document_D, first_D = document_D[is_open_D], next_D[is_open_D]
         return np.concatenate(first_sentences)
@@ -104,7 +107,8 @@ class PublishedPairs(PairSource):
         count_B = last_B - first_B
         middle_B = first_B + 1 + sampling.integers(split, np.maximum(count_B - 1, 1))
         label_B = (count_B == 1) | (coin >> 63 == 1)
-        return Chunks(document_B, first_B, middle_B, last_B, target_B, label_B)
+        is_random_B = (count_B == 1) if self._swapped else label_B
+        return Chunks(document_B, first_B, middle_B, last_B, target_B, label_B, is_random_B)
 
     def _examples(
         self, number_B: np.ndarray, pass_B: np.ndarray, first_B: np.ndarray

@@ -28,7 +28,8 @@ class Chunks(NamedTuple):
         middle: First sentence of segment B.
         last: End of the chunk's sentences, exclusive.
         target: Target length in tokens.
-        label: Label of the pair.
+        label: Label of the pair: 1 for a random segment B or, in ordered pairs, swapped segments.
+        is_random: Whether segment B is random.
     """
 
     document: np.ndarray
@@ -37,6 +38,7 @@ class Chunks(NamedTuple):
     last: np.ndarray
     target: np.ndarray
     label: np.ndarray
+    is_random: np.ndarray
 
 
 class PairSource(TextExampleSource):
@@ -53,19 +55,28 @@ class PairSource(TextExampleSource):
     """
 
     num_segments = 2
-    label_name = 'next_sentence_label'
-    _swapped = False  # whether label 1 means swapped segments instead of a random segment B
 
     def __init__(
         self,
         settings: RowSettings,
         short_sequence_probability: float = 0.1,
+        swapped: bool = False,
         fixed_lengths: bool = False,
     ):
-        """Open the source."""
+        """Open the source; raise UserError if random segments need more documents.
+
+        Args:
+            settings: The text and the shape of rows.
+            short_sequence_probability: Share of chunks with a shorter target length.
+            swapped: Whether label 1 means swapped segments, for sentence-order prediction.
+            fixed_lengths: See `PairSource`.
+        """
         super().__init__(settings)
         self._short_probability = short_sequence_probability
-        self._fixed_lengths = fixed_lengths
+        self._swapped, self._fixed_lengths = swapped, fixed_lengths
+        self.label_name = 'sentence_order_label' if swapped else 'next_sentence_label'
+        if not swapped:
+            self._check_documents()
 
     @abc.abstractmethod
     def _partners(
@@ -86,11 +97,12 @@ class PairSource(TextExampleSource):
     def _pairs(
         self, number_B: np.ndarray, chunks: Chunks, bits_4B: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Examples of chunks, in which label 1 means a random segment B or swapped segments."""
+        """Examples of chunks."""
         start_2B, kept_2B = self._segments(number_B, chunks, bits_4B)
         if self._swapped:
-            start_2B = np.where(chunks.label, start_2B[::-1], start_2B)
-            kept_2B = np.where(chunks.label, kept_2B[::-1], kept_2B)
+            is_swapped_B = (chunks.label == 1) & ~chunks.is_random
+            start_2B = np.where(is_swapped_B, start_2B[::-1], start_2B)
+            kept_2B = np.where(is_swapped_B, kept_2B[::-1], kept_2B)
         batch = self._segment_rows(number_B, start_2B, kept_2B)
         return batch | {self.label_name: chunks.label.astype(np.int32)}
 
@@ -104,7 +116,7 @@ class PairSource(TextExampleSource):
         )
         start_a, start_b, stop_b = edge_3B.reshape(3, -1)
         length_a, length_b = start_b - start_a, stop_b - start_b
-        random_R = np.flatnonzero((chunks.label == 1) & (not self._swapped))
+        random_R = np.flatnonzero(chunks.is_random)
         other_R = self._partners(number_B[random_R], chunks.document[random_R], partner[random_R])
         wanted_R = (chunks.target - length_a)[random_R]
         start_b[random_R], length_b[random_R] = self._excerpt(other_R, place[random_R], wanted_R)
@@ -153,8 +165,8 @@ class SentencePairs(PairSource):
 
     Exactly one of the examples 2k and 2k + 1 has label 1, so batches of even size are balanced. A
     chunk of one sentence is extended by a neighboring sentence, and documents with a single
-    sentence are used only for random segments (see `statistics`). The random document is never the
-    document of A.
+    sentence are left out, except as random segments (see `statistics`). The random document is
+    never the document of A.
 
     Random segments and truncation omit about a quarter of the text from an epoch. Chunks differ
     between epochs, so several epochs have all of the text. See also `PublishedPairs`.
@@ -171,12 +183,7 @@ class SentencePairs(PairSource):
         fixed_lengths: bool = False,
     ):
         """Open the source; raise UserError if the split has no sentence pairs."""
-        super().__init__(settings, short_sequence_probability, fixed_lengths)
-        self._swapped = swapped
-        if swapped:
-            self.label_name = 'sentence_order_label'
-        else:
-            self._check_documents()
+        super().__init__(settings, short_sequence_probability, swapped, fixed_lengths)
         self._count_chunks(np.diff(self._text.first_sentence) >= 2)
         if not self.num_examples:
             raise UserError(
@@ -199,8 +206,18 @@ class SentencePairs(PairSource):
         return self._fixed_targets(self._chunk_documents(chunk_N), chunk_N) + 3
 
     def statistics(self) -> dict[str, int]:
-        """Return counts for the log; tokens_per_epoch is estimated, without random segments."""
-        return super().statistics() | {'tokens_per_epoch': self._covered_tokens()}
+        """Return counts for the log; tokens_per_epoch is estimated, without random segments.
+
+        documents_left_out and tokens_left_out are those of documents of one sentence.
+        """
+        token_D = np.diff(self._text.first_token)
+        is_left_out_D = np.diff(self._first_chunk) == 0
+        return super().statistics() | {
+            'tokens_per_epoch': self._covered_tokens(),
+            'documents_left_out': int(is_left_out_D.sum()),
+            'tokens_left_out': int(token_D[is_left_out_D].sum()),
+            'tokens': int(token_D.sum()),
+        }
 
     def _covered_tokens(self) -> int:
         """Number of tokens that are in A or a true B at least once in the first epoch."""
@@ -210,8 +227,7 @@ class SentencePairs(PairSource):
         number_B = (first_N[:, None] + np.arange(size)).ravel()
         chunks, bits_4B = self._chunks(number_B, number_B)
         start_2B, kept_2B = self._segments(number_B, chunks, bits_4B)
-        if not self._swapped:
-            kept_2B[1, chunks.label == 1] = 0
+        kept_2B[1, chunks.is_random] = 0
         token_X = np.repeat(start_2B.ravel(), kept_2B.ravel()) + ranges(kept_2B.ravel())
         estimate = len(np.unique(token_X)) / len(number_B) * self.num_examples
         return min(round(estimate), self._tokens_per_epoch)
@@ -227,7 +243,9 @@ class SentencePairs(PairSource):
         first_B, last_B = self._sentences(document_B, anchor_B, target_B)
         middle_B = first_B + 1 + sampling.integers(split, np.maximum(last_B - first_B - 1, 1))
         label_B = self._labels(number_B)
-        return Chunks(document_B, first_B, middle_B, last_B, target_B, label_B), draws[4:]
+        is_random_B = (label_B == 1) & (not self._swapped)
+        chunks = Chunks(document_B, first_B, middle_B, last_B, target_B, label_B, is_random_B)
+        return chunks, draws[4:]
 
     def _fixed_targets(self, document_B: np.ndarray, chunk_B: np.ndarray) -> np.ndarray:
         """The target lengths with `fixed_lengths`."""

@@ -1,5 +1,6 @@
 """The data of a pretraining run: the corpus, and the examples made from its documents."""
 
+import functools
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
@@ -20,20 +21,9 @@ from bert_jax.training import multihost
 from bert_jax.types import Config
 
 
-def _next_sentences(settings: RowSettings, data: Config) -> TextExampleSource:
+def _pairs(settings: RowSettings, data: Config, swapped: bool) -> TextExampleSource:
     kind = PublishedPairs if data.faithful_negatives else SentencePairs
-    return kind(settings, data.short_sequence_probability, fixed_lengths=data.pack)
-
-
-def _ordered_sentences(settings: RowSettings, data: Config) -> TextExampleSource:
-    if data.faithful_negatives:
-        raise UserError(
-            "data.faithful_negatives affects random segments, but data.segments='ordered_pairs' "
-            'has none; set it to False'
-        )
-    return SentencePairs(
-        settings, data.short_sequence_probability, swapped=True, fixed_lengths=data.pack
-    )
+    return kind(settings, data.short_sequence_probability, swapped, fixed_lengths=data.pack)
 
 
 class Segments(NamedTuple):
@@ -51,8 +41,12 @@ class Segments(NamedTuple):
 _SHORT = 'data.short_sequence_probability'
 # data.segments → how examples are made from documents.
 SEGMENTS = {
-    'pairs': Segments(_next_sentences, (_SHORT, 'data.faithful_negatives')),
-    'ordered_pairs': Segments(_ordered_sentences, (_SHORT,)),
+    'pairs': Segments(
+        functools.partial(_pairs, swapped=False), (_SHORT, 'data.faithful_negatives')
+    ),
+    'ordered_pairs': Segments(
+        functools.partial(_pairs, swapped=True), (_SHORT, 'data.faithful_negatives')
+    ),
     'single': Segments(lambda settings, data: SingleSegments(settings)),
     'two_segments': Segments(lambda settings, data: SplitSegments(settings)),
     'full_sentences': Segments(lambda settings, data: FullSentences(settings)),
@@ -215,12 +209,21 @@ def source(
 
 def describe(examples: ExampleSource, number: int) -> list[str]:
     """Return log lines about the first `number` examples: epochs, counts, shares of languages."""
+    statistics = examples.statistics()
+    left_out = {name: statistics.pop(f'{name}_left_out', 0) for name in ('documents', 'tokens')}
+    total = statistics.pop('tokens', 0)
     counts = ', '.join(
         f'{value:,} {name.replace("_", " ")}'
-        for name, value in examples.statistics().items()
+        for name, value in statistics.items()
         if value and name != 'documents'
     )
     lines = [f'{number / examples.num_examples:.2g} epochs ({counts})']
+    if left_out['documents']:
+        lines.append(
+            f'left out: {left_out["documents"]:,} documents of one sentence, with '
+            f'{left_out["tokens"]:,} of {total:,} tokens ({left_out["tokens"] / total:.1%}): they '
+            'have no second segment; data.faithful_negatives=True gives them a random one'
+        )
     if isinstance(examples, languages.Mixture):
         seen = examples.observed(number)
         shares = ', '.join(

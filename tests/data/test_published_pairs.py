@@ -12,7 +12,8 @@ from tests.data.texts import FIRST, Where, epoch_of, row_settings, some_document
 
 
 def published(documents, probability=0.1, **options):
-    return PublishedPairs(row_settings(documents, **options), probability)
+    swapped = options.pop('swapped', False)
+    return PublishedPairs(row_settings(documents, **options), probability, swapped)
 
 
 def own_segments(source, documents, numbers):
@@ -148,6 +149,30 @@ def test_documents_of_one_sentence_suffice_but_one_document_does_not():
     assert labels.tolist() == [1, 1, 1]
     with pytest.raises(UserError, match='has 1 document'):
         published([[5, 6, 7]])
+
+
+def test_ordered_pairs_are_swapped_but_single_sentences_get_a_random_segment():
+    """As in create_pretraining_data.py of ALBERT."""
+    documents = [[4], [3, 5, 2], [6], [2] * 7, [7]] * 40
+    source, where = published(documents, 0.0, swapped=True), Where(documents)
+    batch = epoch_of(source)
+    assert 'next_sentence_label' not in batch
+    batch['next_sentence_label'] = batch['sentence_order_label']
+    seen, swapped = collections.Counter(), []
+    for a, b, label in taken_apart(batch):
+        of_a, of_b = (where.document[part[0] - FIRST] for part in (a, b))
+        if of_a == of_b:
+            first, second = (b, a) if label else (a, b)
+            assert second[0] == first[-1] + 1
+            swapped.append(label)
+            seen.update(a + b)
+        else:
+            assert label == 1
+            assert where.sentence[a[0] - FIRST] == where.sentence[a[-1] - FIRST]
+            seen.update(a)
+    assert len(seen) == sum(map(sum, documents))
+    assert set(seen.values()) == {1}
+    assert 0.3 < np.mean(swapped) < 0.7
 
 
 def test_the_tokens_of_an_epoch_are_those_of_the_text():

@@ -302,6 +302,9 @@ class TestPairs:
             'single_sentence_documents': 1,
             'documents_within_one_sequence': 3,
             'examples_per_epoch': 1 + 5 + 1,
+            'documents_left_out': 1,
+            'tokens_left_out': 3,
+            'tokens': 3 + 8 + 50 + 7,
         }
 
     @pytest.mark.parametrize('swapped', [False, True])

@@ -162,3 +162,29 @@ def test_files_of_a_bucket_that_are_read_as_a_whole_are_verified(corpus, buckets
     path.write_bytes(path.read_bytes()[:-1] + b'1')
     with pytest.raises(UserError, match='is damaged: train/unigram.npy: prepare it'):
         pretraining_data.open_corpus(data)
+
+
+@pytest.mark.parametrize('segments', ['pairs', 'ordered_pairs'])
+def test_documents_of_one_sentence_are_left_out_of_pairs_with_a_log_or_used(segments, tmp_path):
+    tweets = [f'One {number} tweet.' for number in range(190)]
+    articles = ['\n'.join(f'Line {i} of {number}.' for i in range(10)) for number in range(12)]
+    (tmp_path / 'a.txt').write_text('\n\n'.join(tweets + articles))
+    corpus = prepare.prepare(
+        [f'text:{tmp_path}/a.txt;documents=blank_line;sentences=line'], 'train:wordpiece:90',
+        tmp_path / 'corpus', workers=0, held_out_fraction=0.05,
+    )  # fmt: skip
+    split = corpus.split('train')
+    shard = split.shards[0]
+    sizes = np.diff(shard.sentences[shard.documents])
+    is_single = np.diff(shard.documents) == 1
+    source = source_of(corpus, segments=segments)
+    (line,) = [line for line in pretraining_data.describe(source, 100) if 'left out' in line]
+    share = sizes[is_single].sum() / split.num_tokens
+    assert share > 0.5
+    assert (
+        f'{is_single.sum()} documents of one sentence, with {sizes[is_single].sum():,} of '
+        f'{split.num_tokens:,} tokens ({share:.1%})'
+    ) in line
+    used = source_of(corpus, segments=segments, faithful_negatives=True)
+    assert used.statistics()['tokens_per_epoch'] == split.num_tokens
+    assert not any('left out' in line for line in pretraining_data.describe(used, 100))
