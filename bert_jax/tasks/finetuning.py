@@ -318,7 +318,11 @@ class FineTuning:
                     with writing_to(workdir):
                         self._save(workdir / split, split, records, scored.get(split))
                     shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
-                    print(f'{split}: {shown or "no labels, predictions only"}')
+                    unknown = sum(not is_labeled(example) for example in encoded.examples)
+                    none = 'no labels, predictions only'
+                    if unknown < len(records):
+                        none = f'predictions only, {unknown:,} of {len(records):,} have no label'
+                    print(f'{split}: {shown or none}')
         if jax.process_index() == 0:
             results['warnings'] = self._warnings(scored)
             num_train = len(self.splits.train)

@@ -162,7 +162,7 @@ def _hides_labels(records: Iterator[Record], builder: ExampleBuilder) -> bool:
 
 def parse_float(text: str) -> float:
     try:
-        number = float(text)
+        number = math.nan if '_' in text else float(text)  # Python reads 1_000
     except ValueError:
         number = math.nan
     if not math.isfinite(number):

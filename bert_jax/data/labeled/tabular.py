@@ -57,7 +57,9 @@ def read_table(path: str, data: ConfigDict, file_format: str) -> Iterator[Record
         if fields == header:
             content = SkippedRecord('repeated_headers')
         elif len(fields) != len(names):
-            content = InvalidRecord(f'{len(fields)} columns instead of {len(names)}')
+            is_quoted = any(field.startswith('"') for field in fields)
+            hint = '; data.quotes=yes reads quoted fields' * (is_quoted and data.quotes == 'auto')
+            content = InvalidRecord(f'{len(fields)} columns instead of {len(names)}{hint}')
         yield make_record(path, number, content, text='\t'.join(fields))
 
 

@@ -91,6 +91,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         settings: the config's `problem`.
         layout: where special tokens go around one or two texts.
         labels: class names in the order of their numbers.
+        label_numbers: class name → its number.
         counts: how many texts or labels were truncated or unusable, by reason, for the log.
         thresholds: decision thresholds of `tune_thresholds`, stored in checkpoints.
         kept: JSON values from the training examples that predictions need, stored in checkpoints.
@@ -115,7 +116,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
 
     def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         self.settings, self.layout, self.labels = settings, layout, tuple(labels)
-        self._label_numbers = _number_labels(labels)
+        self.label_numbers = _number_labels(labels)
         self.tokenizer = layout.tokenizer
         self.counts: collections.Counter[str] = collections.Counter()
         self.thresholds: dict[str, float] = {}
@@ -161,13 +162,13 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
 
     def label_number(self, label: str, example_id: ExampleId) -> int:
         """Return the number of a label. Raises UserError if it is not one of `labels`."""
-        if label not in self._label_numbers:
+        if label not in self.label_numbers:
             raise UserError(
                 f'example {example_id}: the label {label!r} is not among the trained labels: '
                 f'{join_first(self.labels)}; set problem.labels to all labels, or '
                 'data.rename_labels or data.skip_labels'
             )
-        return self._label_numbers[label]
+        return self.label_numbers[label]
 
     def class_terms(self, name: str, logits_XC: jax.Array, label_X: Array) -> Terms:
         """Return the term `name`, smoothed and weighted cross-entropy, and 'accuracy'.

@@ -134,6 +134,14 @@ def test_doubled_quotes_that_are_kept_in_tsv_are_counted(tmp_path):
         assert splits.report['doubled_quotes_kept_because_data.quotes_is_not_yes'] == count
 
 
+def test_a_quoted_separator_in_tsv_leads_to_the_setting(tmp_path):
+    path = write_lines(tmp_path / 'a.tsv', 'text\tlabel', '"tab\there"\tx', 'b\ty')
+    with pytest.raises(UserError, match=r'a.tsv:2: 3 columns instead of 2; data.quotes=yes reads'):
+        read('classification', train=path)
+    found = read_all('classification', train=path, quotes='yes')
+    assert {one.texts[0] for one in found} == {'b', 'tab\there'}
+
+
 def test_a_long_text_with_line_breaks_is_one_field_up_to_the_limit(tmp_path):
     text = '\n'.join(f'Verse {number},' for number in range(50))
     path = write_lines(tmp_path / 'a.csv', 'id,text,label', f'1,"{text}",x', '2,b,y')

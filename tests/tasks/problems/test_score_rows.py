@@ -101,3 +101,18 @@ def test_metrics_of_drawn_prompts(kind):
     for rows in DRAW.integers(NUMBER, size=(10, NUMBER)):
         drawn = [[values[row] for row in rows] for values in (examples, predictions)]
         assert score(rows) == pytest.approx(problem.metrics(*drawn), abs=1e-12)
+
+
+def test_probabilities_of_classes_in_an_array_are_scored_and_written_as_a_dict_is():
+    problem, examples, dicts = classes('abc')
+    predictions = [
+        problem.decode(example, [[{'probabilities': np.array(list(own.values()))}]])
+        for example, own in zip(examples, dicts, strict=True)
+    ]
+    assert predictions == dicts
+    assert problem.metrics(examples, predictions) == problem.metrics(examples, dicts)
+    problem.all_probabilities = True
+    for example, own, wanted in zip(examples, predictions, dicts, strict=True):
+        record = problem.to_record(example, own)
+        assert record == problem.to_record(example, wanted)
+        assert type(record['probabilities']) is dict
