@@ -17,6 +17,7 @@ _DECOMPOSED = """
 With this vocabulary the tokenizers library, and so transformers, drops characters of decomposed
 text, such as tones and vowel signs. Normalize texts first: `unicodedata.normalize('NFC', text)`.
 """
+_MAX_LABELS = 100  # in a card
 
 
 def pretrained(
@@ -109,9 +110,9 @@ def exported(
         'tokenizer': f'{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {tokenizer.case}'
         if tokenizer is not None
         else 'none',
-        'labels': markdown.escape(', '.join(labels)) or 'none',
+        'labels': _list_labels(labels),
     } | {name: value for name, value in vars(architecture).items() if value is not None}
-    omitted = ('tokenizer', 'config') if run_card else ('tokenizer',)
+    omitted = ['tokenizer'] + ['config'] * bool(run_card) + ['labels'] * (len(labels) > _MAX_LABELS)
     details = {name: value for name, value in metadata.items() if name not in omitted}
     training = f'\n## Training\n\nMetadata of the checkpoint:\n\n{json_block(details)}'
     run_header, page = markdown.split_header(run_card)
@@ -165,3 +166,9 @@ def _without_pictures(markdown: str) -> str:
 def _lower_headings(markdown: str) -> str:
     lines = markdown.split('\n')
     return '\n'.join('#' + line if line.startswith('#') else line for line in lines)
+
+
+def _list_labels(labels: Sequence[str]) -> str:
+    """The labels, of thousands only the first, for a cell of a table."""
+    more = f' … ({len(labels):,} in all, see config.json)' * (len(labels) > _MAX_LABELS)
+    return markdown.escape(', '.join(labels[:_MAX_LABELS])) + more or 'none'

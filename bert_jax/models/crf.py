@@ -182,21 +182,18 @@ def allowed_tags(labels: Sequence[str]) -> AllowedTags:
     BILOU are E- and S-. Tags without such a prefix (O, parts of speech) may stand anywhere.
     """
     pairs = [_split(label) for label in labels]
+    begun = {name for prefix, name in pairs if prefix == 'B'}
     is_bioes = any(prefix in ('E', 'S') for prefix, _ in pairs)
-
-    def is_allowed(left: tuple[str, str], right: tuple[str, str]) -> bool:
-        if left[0] in _OPEN and right[0] in ('I', 'E') and left[1] == right[1]:
-            return True
-        if right[0] == 'I' and ('B', right[1]) not in pairs and not is_bioes:
-            return True
-        return right[0] not in ('I', 'E') and not (is_bioes and left[0] in _OPEN)
-
-    outside = ('', '')
-    return AllowedTags(
-        np.array([[is_allowed(left, right) for right in pairs] for left in pairs]),
-        np.array([is_allowed(outside, right) for right in pairs]),
-        np.array([is_allowed(left, outside) for left in pairs]),
+    names = {name: number for number, (_, name) in enumerate(pairs)}
+    name_C = np.array([names[name] for _, name in pairs])
+    is_open_C = np.array([prefix in _OPEN for prefix, _ in pairs])
+    continues_C = np.array(  # must follow a tag of the same name
+        [prefix == 'E' or (prefix == 'I' and (is_bioes or name in begun)) for prefix, name in pairs]
     )
+    may_continue_C = np.array([prefix in ('I', 'E') for prefix, _ in pairs])
+    same_CC = (name_C[:, None] == name_C) & is_open_C[:, None] & may_continue_C
+    ends_C = ~is_open_C if is_bioes else np.ones_like(is_open_C)
+    return AllowedTags(same_CC | (ends_C[:, None] & ~continues_C), ~continues_C, ends_C)
 
 
 def _split(label: str) -> tuple[str, str]:

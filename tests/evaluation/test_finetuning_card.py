@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_jax.evaluation import finetuning_card, intervals
+from bert_jax.evaluation import finetuning_card, intervals, model_card
+from bert_jax.models import architectures
 from configs import finetune
 
 
@@ -77,3 +78,21 @@ def test_the_header_is_one_that_the_hub_reads():
     found = {result.metric_type: result.metric_value for result in data.eval_results}
     assert found == {'f1': 0.5, 'accuracy': 0.75}
     assert '![loss.png](loss.png)' in page
+
+
+def test_the_card_of_an_export_with_thousands_of_labels_stays_readable():
+    labels = [f'label {number}' for number in range(3000)]
+    card = model_card.exported(
+        family='bert',
+        published_class='BertForSequenceClassification',
+        architecture=architectures.build('bert', vocab_size=9, max_position_embeddings=9),
+        num_parameters=1,
+        heads=['sequence_classification'],
+        labels=labels,
+        tokenizer=None,
+        metadata={'labels': labels, 'task': 'classification'},
+        run_card='',
+    )
+    assert 'label 99 … (3,000 in all, see config.json)' in card
+    assert 'label 100' not in card
+    assert len(card) < 6000

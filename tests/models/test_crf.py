@@ -1,6 +1,7 @@
 """CRF sums and maxima agree with brute force over all tag sequences."""
 
 import itertools
+import time
 
 import jax
 import jax.numpy as jnp
@@ -159,6 +160,14 @@ def test_allowed_sequences_are_those_of_the_tagging_scheme(labels):
 def test_inside_tags_without_a_tag_that_begins_may_stand_anywhere():
     rules = crf.allowed_tags(('O', 'I-x', 'I-y'))
     assert all(values.all() for values in rules)
+
+
+def test_thousands_of_tags_are_compared_in_a_moment():
+    started = time.process_time()
+    tags = [f'{prefix}-{number}' for prefix in 'BI' for number in range(1500)]
+    rules = crf.allowed_tags(tags)
+    assert rules.transition_CC.sum() == 1500 * 3000 + 2 * 1500  # any B, and I after its own B or I
+    assert time.process_time() - started < 5
 
 
 def test_bilou_allows_the_sequences_of_bioes():

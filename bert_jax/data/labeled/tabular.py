@@ -167,6 +167,11 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
                 like_rows = _look_like_rows(lines.of_row[1:], separator, width)
                 if is_long and (data.quotes == 'yes' or not like_rows):
                     raise UserError(f'{path}:{row_line}: {error}') from None
+                if data.quotes == 'yes' and len(lines.of_row) > 1:
+                    raise UserError(
+                        f'{path}:{row_line}: {_describe(error, lines)}; close it, or set '
+                        'data.quotes=auto to leave out the row'
+                    ) from None
                 yield row_line, InvalidRecord(_describe(error, lines))
                 lines.rewind_to_second()
                 continue

@@ -134,6 +134,12 @@ def test_doubled_quotes_that_are_kept_in_tsv_are_counted(tmp_path):
         assert splits.report['doubled_quotes_kept_because_data.quotes_is_not_yes'] == count
 
 
+def test_an_unclosed_quote_is_refused_where_quotes_are_set(tmp_path):
+    path = write_lines(tmp_path / 'a.csv', 'text,label', 'a,x', '"b,y', 'c,x')
+    with pytest.raises(UserError, match=r'a.csv:3: the quote that opens a field here is never clo'):
+        read('classification', train=path, quotes='yes', malformed_fraction=0.5)
+
+
 def test_a_quoted_separator_in_tsv_leads_to_the_setting(tmp_path):
     path = write_lines(tmp_path / 'a.tsv', 'text\tlabel', '"tab\there"\tx', 'b\ty')
     with pytest.raises(UserError, match=r'a.tsv:2: 3 columns instead of 2; data.quotes=yes reads'):
