@@ -4,10 +4,14 @@ Since torch 1.6 the file is a zip archive: a pickle that builds a dictionary of 
 bytes of each storage. Older files are a sequence of pickles (magic number, protocol version,
 machine information, dictionary, storage keys) followed by the storages, each preceded by its number
 of elements (torch/serialization.py, _legacy_save). The unpickler allows only the few functions that
-such a dictionary needs and rejects any other before calling it.
+such a dictionary needs and rejects any other before calling it. A small file cannot take much
+memory: no storage is compressed, no tensor repeats elements of its storage, and together the
+tensors have at most SHARING times the bytes of the file.
 """
 
 import collections
+import functools
+import math
 import pathlib
 import pickle
 import struct
@@ -20,7 +24,9 @@ import numpy as np
 
 from bert_jax.errors import UserError
 
+SHARING = 16  # tied weights may be named several times
 _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+_MAX_DIMENSIONS = 16
 _STORAGES = {
     'FloatStorage': np.dtype('<f4'),
     'DoubleStorage': np.dtype('<f8'),
@@ -50,6 +56,12 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
     for name, value in items:
         if not isinstance(value, np.ndarray):
             raise UserError(f'{path}: {name} is not a tensor')
+    total, size = sum(array.nbytes for _, array in items), path.stat().st_size
+    if total > SHARING * size:
+        raise UserError(
+            f'{path} has {size:,} bytes, but its tensors have {total:,}, more than {SHARING} times '
+            'as many'
+        )
     return dict(items)
 
 
@@ -57,9 +69,17 @@ def _read_zip(path: pathlib.Path) -> Any:
     with zipfile.ZipFile(path) as archive:
         (pickle_name,) = [name for name in archive.namelist() if name.endswith('/data.pkl')]
         folder = pickle_name.removesuffix('data.pkl')
+        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+            raise ValueError('it has compressed entries, which torch.save does not write')
+        if sum(info.file_size for info in archive.infolist()) > path.stat().st_size:
+            raise ValueError('its entries overlap')
+
+        @functools.cache
+        def read_storage(key: str) -> bytes:
+            return archive.read(f'{folder}data/{key}')
 
         def load(dtype: np.dtype, key: str, size: int) -> np.ndarray:
-            data = archive.read(f'{folder}data/{key}')
+            data = read_storage(key)
             if len(data) != size * dtype.itemsize:
                 raise ValueError(f'storage {key} has {len(data)} bytes, expected {size} elements')
             return np.frombuffer(data, dtype)
@@ -72,9 +92,12 @@ def _read_legacy(path: pathlib.Path) -> Any:
     storages: dict[str, np.ndarray] = {}
 
     def allocate(dtype: np.dtype, key: str, size: int) -> np.ndarray:
-        if not 0 <= size * dtype.itemsize <= path.stat().st_size:
-            raise ValueError(f'storage {key} has {size} elements')
-        return storages.setdefault(key, np.empty(size, dtype))
+        if key not in storages:
+            total = size * dtype.itemsize + sum(storage.nbytes for storage in storages.values())
+            if size < 0 or total > path.stat().st_size:
+                raise ValueError(f'storage {key} has {size} elements, more than the file')
+            storages[key] = np.empty(size, dtype)
+        return storages[key]
 
     with open(path, 'rb') as file:
         if _Unpickler(file, allocate).load() != _MAGIC_NUMBER:
@@ -92,6 +115,14 @@ def _read_legacy(path: pathlib.Path) -> Any:
 
 # A subclass of the Python implementation: the C one allocates gigabytes for a damaged memo index.
 class _Unpickler(pickle._Unpickler):
+    # Without sets and other keys than names, no value is hashed: hashing nested tuples can take
+    # exponential time.
+    dispatch = {
+        code: load
+        for code, load in pickle._Unpickler.dispatch.items()
+        if bytes([code]) not in (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET, pickle.DICT)
+    }
+
     def __init__(self, file: IO[bytes], load: Callable[[np.dtype, str, int], np.ndarray]) -> None:
         """Read a pickle from `file`; `load` returns the storage of a dtype, key and size."""
         super().__init__(file)
@@ -99,7 +130,7 @@ class _Unpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         allowed: dict[tuple[str, str], Callable] = {
-            ('collections', 'OrderedDict'): collections.OrderedDict,
+            ('collections', 'OrderedDict'): lambda: collections.OrderedDict(),
             ('torch._utils', '_rebuild_tensor'): _rebuild_tensor,
             ('torch._utils', '_rebuild_tensor_v2'): _rebuild_tensor,
             ('torch._utils', '_rebuild_parameter'): lambda data, *_: data,
@@ -113,6 +144,22 @@ class _Unpickler(pickle._Unpickler):
             )
         return allowed[module, name]
 
+    def load_setitem(self) -> None:
+        self._check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    dispatch[pickle.SETITEM[0]] = load_setitem
+
+    def load_setitems(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_setitems()
+
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+
+    def _check_keys(self, keys: list[Any]) -> None:
+        if not all(isinstance(key, str | int) for key in keys):
+            raise pickle.UnpicklingError('a key is not a name')
+
     def persistent_load(self, pid: Any) -> np.ndarray:
         tag, dtype, key, _device, size = pid[:5]
         if tag != 'storage' or not isinstance(dtype, np.dtype) or any(pid[5:]):
@@ -124,8 +171,12 @@ def _rebuild_tensor(
     storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
 ) -> np.ndarray:
     """Return a view of a storage, whose elements may be filled in later."""
+    if len(shape) > _MAX_DIMENSIONS:
+        raise ValueError(f'a tensor has {len(shape)} dimensions')
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     if min((offset, *shape, *strides)) < 0 or (0 not in shape and last >= len(storage)):
         raise ValueError('a tensor exceeds its storage')
+    if math.prod(shape) > len(storage) - offset:
+        raise ValueError('a tensor repeats elements of its storage')
     steps = [stride * storage.dtype.itemsize for stride in strides]
     return np.lib.stride_tricks.as_strided(storage[offset:], shape, steps)

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import math
 import re
 import struct
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from bert_jax.data.tokenizers import charsmap, special_tokens
 SPACE = '▁'
 CHARACTER_COVERAGE = 0.9995  # rarer characters become <unk>; SentencePiece's default
 TRAINING_THREADS = 4  # fixed, because it affects the order of floating-point sums
+MAX_PIECE = 1000  # characters of a piece of a .model file; published ones have at most 50
 _UNTRAINABLE = re.compile('[\0\t▁▅]')
 _UNIGRAM, _BPE = 1, 2  # sentencepiece_model.proto: TrainerSpec.ModelType
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # SentencePiece.Type
@@ -104,8 +106,11 @@ def read(data: bytes) -> SentencePieceModel:
         for number, value in _fields(data):
             if number == 1:
                 piece = dict(_fields(value))
-                score = struct.unpack('<f', piece.get(2, bytes(4)))[0]
-                model.pieces.append((piece[1].decode('utf-8'), score, piece.get(3, 1)))
+                (score,) = struct.unpack('<f', piece.get(2, bytes(4)))
+                text = piece[1].decode('utf-8')
+                if len(text) > MAX_PIECE or not math.isfinite(score):
+                    raise ValueError('no published model has such a piece')
+                model.pieces.append((text, score, piece.get(3, 1)))
             elif number == 2:
                 trainer = dict(_fields(value))
                 model.model_type = trainer.get(3, _UNIGRAM)
@@ -140,6 +145,8 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
             place, shift = place + 1, shift + 7
             if byte < 128:
                 return value
+            if shift > 63:
+                raise ValueError('a number has more than 64 bits')
 
     while place < len(data):
         number, wire = divmod(varint(), 8)
