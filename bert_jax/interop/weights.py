@@ -71,11 +71,11 @@ def _read_shards(index: pathlib.Path, read_file: Callable[[pathlib.Path], Weight
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f'{index} is not a valid index of weights: {error}') from error
     weights: Weights = {}
+    present = {path.name for path in index.parent.iterdir()}
     for name in sorted({names.check(name, index) for name in shards.values()}):
-        path = index.parent / name
-        if not path.is_file():
+        if name not in present:
             raise UserError(f'{index} names the shard {name}, which does not exist')
-        weights |= read_file(path)
+        weights |= read_file(index.parent / name)
     for name in sorted(weights.keys() ^ shards.keys()):
         where = 'the index but not in its shard' if name in shards else 'a shard but not the index'
         raise UserError(f'{index}: {name} is in {where}')

@@ -1,9 +1,10 @@
 """A tokenizer of the tokenizers library that normalizes as SentencePiece does."""
 
+import contextlib
 import functools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -109,10 +110,8 @@ class Backend:
 
 def read(settings: dict[str, Any], literal: bool = False) -> tokenizers.Tokenizer:
     """Create a tokenizer of the library from the contents of a tokenizer.json."""
-    try:
+    with library_errors():
         tokenizer = tokenizers.Tokenizer.from_str(json.dumps(settings))
-    except Exception as error:  # the library raises bare Exceptions
-        raise errors.UserError(f'the tokenizers library cannot read it: {error}') from error
     tokenizer.encode_special_tokens = literal
     return tokenizer
 
@@ -139,6 +138,24 @@ def _trim_spaces(offsets: np.ndarray, text: str) -> None:
     start, end = offsets.T
     offsets[:, 0] = np.minimum(next_start[start], end)
     offsets[:, 1] = np.maximum(last_end[end], offsets[:, 0])
+
+
+@contextlib.contextmanager
+def library_errors() -> Iterator[None]:
+    """Turn an error of the tokenizers library about a file into a UserError.
+
+    The library raises bare Exceptions, and PanicExceptions, which are BaseExceptions.
+    """
+    try:
+        yield
+    except (errors.UserError, OSError, UnicodeDecodeError):
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != 'PanicException':
+            raise
+        reason = ' '.join(str(error).split())
+        message = f'the tokenizers library cannot read it: {reason:.200}'
+        raise errors.UserError(message) from error
 
 
 def _any_of(contents: list[str]) -> re.Pattern[str]:

@@ -4,7 +4,7 @@ import json
 import pathlib
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import classes, folders, sentence_piece, special_tokens
+from bert_jax.data.tokenizers import backend, classes, folders, sentence_piece, special_tokens
 from bert_jax.data.tokenizers.classes import CLASSES, Settings
 from bert_jax.data.tokenizers.folders import Configuration
 from bert_jax.data.tokenizers.tokenizer import Tokenizer, parse
@@ -46,8 +46,9 @@ def load(path: str, lowercase: bool = True, strip_accents: bool | None = None) -
         configuration = folders.read(folder) if folder.is_dir() else Configuration()
         configuration = configuration.with_accents(strip_accents)
         file = _find_file(folder, configuration.tokenizer_class)
-        settings = _read(file, configuration, lowercase, option)
-        tokenizer = Tokenizer(json.dumps(folders.add_tokens(settings, configuration)))
+        with backend.library_errors():
+            settings = _read(file, configuration, lowercase, option)
+            tokenizer = Tokenizer(json.dumps(folders.add_tokens(settings, configuration)))
         _check_names(tokenizer, configuration)
         if strip_accents not in (None, tokenizer.strip_accents):
             does = 'strips' if tokenizer.strip_accents else 'keeps'

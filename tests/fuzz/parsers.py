@@ -1,0 +1,148 @@
+"""The parsers of files that strangers send, each with valid samples to damage."""
+
+import io
+import json
+import pathlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import safetensors.numpy
+import sentencepiece
+import torch
+
+from bert_jax import files
+from bert_jax.data import tokenizers
+from bert_jax.data.labeled import formats
+from bert_jax.interop import families, torch_file, weights
+from bert_jax.tasks import problems
+from tests.data.labeled import reading
+from tests.interop import published
+
+
+class Parser(NamedTuple):
+    """A parser.
+
+    Attributes:
+        samples: Valid files.
+        read: Reads a file with the bytes of a damaged sample in an empty folder.
+    """
+
+    samples: list[bytes]
+    read: Callable[[bytes, pathlib.Path], object]
+
+
+def _torch_samples() -> list[bytes]:
+    state = {'a.weight': torch.ones(4, 3), 'a.bias': torch.zeros(3, dtype=torch.float16)}
+    samples = []
+    for is_zip in (True, False):
+        buffer = io.BytesIO()
+        torch.save(state, buffer, _use_new_zipfile_serialization=is_zip)
+        samples.append(buffer.getvalue())
+    return samples
+
+
+def _arrays() -> dict[str, np.ndarray]:
+    return {'a.weight': np.ones((4, 3), np.float32), 'a.bias': np.zeros(3, np.float16)}
+
+
+def _index() -> dict[str, object]:
+    return {'metadata': {}, 'weight_map': dict.fromkeys(_arrays(), 'model-1.safetensors')}
+
+
+def _read_file(name: str, read: Callable[[pathlib.Path], object]):
+    def call(data: bytes, folder: pathlib.Path) -> object:
+        (folder / name).write_bytes(data)
+        return read(folder / name)
+
+    return call
+
+
+def _read_index(data: bytes, folder: pathlib.Path) -> object:
+    safetensors.numpy.save_file(_arrays(), folder / 'model-1.safetensors')
+    (folder / 'model.safetensors.index.json').write_bytes(data)
+    return weights.read(folder)
+
+
+def _read_tokenizer(path: pathlib.Path) -> object:
+    tokenizer = tokenizers.load(str(path))
+    return tokenizer.encode_batch(['A word, 한국어 and [MASK].'])
+
+
+def _read_config(path: pathlib.Path) -> object:
+    config = files.read_json(path)
+    return families.of_config(config).read_config(config)
+
+
+def _labels(kind: str, suffix: str, name: str, **columns: object) -> Parser:
+    """The reader of labeled files, with a sample of the project."""
+    settings = {'malformed_fraction': 1.0, 'misplaced_fraction': 1.0, 'dev_fraction': 0.0}
+
+    def read(data: bytes, folder: pathlib.Path) -> object:
+        path = folder / f'a{suffix}'
+        path.write_bytes(data)
+        return problems.read(reading.config(columns, train=(str(path),), **settings), kind)
+
+    return Parser([(formats.SAMPLES / name).read_bytes()], read)
+
+
+def _train(kind: str) -> bytes:
+    text = ['the cat sat on the mat', 'a naïve café in Zürich', 'the dog and the bird'] * 20
+    return tokenizers.train(kind, text).to_json().encode()
+
+
+def _sentencepiece_model(model_type: str) -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(['the cat sat on the mat', 'a naïve café in Zürich'] * 20),
+        model_writer=model,
+        model_type=model_type,
+        vocab_size=40,
+        hard_vocab_limit=False,
+        minloglevel=3,
+    )
+    return model.getvalue()
+
+
+def _config() -> bytes:
+    return json.dumps(published.config('BertForMaskedLM').to_dict()).encode()
+
+
+# Name → function that makes the parser.
+PARSERS: dict[str, Callable[[], Parser]] = {
+    'torch': lambda: Parser(_torch_samples(), _read_file('pytorch_model.bin', torch_file.read)),
+    'safetensors': lambda: Parser(
+        [safetensors.numpy.save(_arrays())],
+        _read_file('model.safetensors', weights.read_safetensors),
+    ),
+    'index': lambda: Parser([json.dumps(_index()).encode()], _read_index),
+    'config': lambda: Parser([_config()], _read_file('config.json', _read_config)),
+    'sentencepiece': lambda: Parser(
+        [_sentencepiece_model('unigram'), _sentencepiece_model('bpe')],
+        _read_file('spiece.model', _read_tokenizer),
+    ),
+    'tokenizer': lambda: Parser(
+        [_train('wordpiece:60'), _train('bytebpe:300'), _train('unigram:60')],
+        _read_file('tokenizer.json', _read_tokenizer),
+    ),
+    'vocabulary': lambda: Parser(
+        ['\n'.join(published.vocabulary()).encode()], _read_file('vocab.txt', _read_tokenizer)
+    ),
+    'json': lambda: Parser(
+        [json.dumps({'a': [1, 2.5, 'x', None, {'b': []}]}).encode()],
+        _read_file('manifest.json', files.read_json),
+    ),
+    'csv': lambda: _labels('classification', '.csv', 'formats/all.csv'),
+    'tsv': lambda: _labels('classification', '.tsv', 'formats/stray_quotes.tsv'),
+    'jsonl': lambda: _labels('classification', '.jsonl', 'formats/rows.jsonl'),
+    'spans': lambda: _labels('spans', '.jsonl', 'spans.jsonl'),
+    'conll': lambda: _labels('tagging', '.conll', 'entities.conll'),
+    'conllu': lambda: _labels('tagging', '.conllu', 'pos.conllu', tag='upos'),
+    'xml': lambda: _labels(
+        'classification', '.xml', 'formats/pairs.xml', text='t', text2='h', label='entailment'
+    ),
+    'squad': lambda: _labels('question_answering', '.json', 'formats/squad.json'),
+    'choice': lambda: _labels(
+        'multiple_choice', '.jsonl', 'choice.jsonl', text='premise', choices=('choice1', 'choice2')
+    ),
+}
