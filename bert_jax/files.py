@@ -34,6 +34,14 @@ def sha256(path: pathlib.Path) -> str:
         return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON from a file of anybody; nesting that is too deep is a ValueError as well."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError('it is nested too deeply') from None
+
+
 def read_json(path: pathlib.Path, kind: type = dict, default: Any = None) -> Any:
     """Read a JSON file and check the type of its value.
 
@@ -46,7 +54,7 @@ def read_json(path: pathlib.Path, kind: type = dict, default: Any = None) -> Any
         UserError: The file cannot be read, is not valid JSON, or holds a value of another type.
     """
     try:
-        value = json.loads(path.read_text(encoding='utf-8'))
+        value = parse_json(path.read_text(encoding='utf-8'))
     except OSError as error:
         if default is not None and isinstance(error, FileNotFoundError):
             return default

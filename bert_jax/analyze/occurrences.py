@@ -1,12 +1,12 @@
 """Occurrences of words in texts: marked as [[word]], searched for, or given by characters."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_jax import files
 from bert_jax.analyze.layers import Layer
 from bert_jax.data.labeled import word_spans
 from bert_jax.errors import UserError
@@ -93,8 +93,8 @@ def from_json(record: Mapping[str, Any], which: int, place: str) -> Occurrence:
 def parse_json(line: str, place: str) -> Mapping[str, Any]:
     """Parse a line that is a JSON object."""
     try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
+        record = files.parse_json(line)
+    except ValueError as error:
         raise UserError(f'{place} is not valid JSON: {error}') from None
     if not isinstance(record, dict):
         raise UserError(f'{place} is not a JSON object')

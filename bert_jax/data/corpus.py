@@ -14,7 +14,6 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +24,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.data import tokenizers
 from bert_jax.data.watched_file import WatchedFile
-from bert_jax.files import sha256
+from bert_jax.files import parse_json, sha256
 from bert_jax.storage import names, paths, trust
 from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
 
@@ -260,7 +259,7 @@ def read_manifest(directory: pathlib.Path) -> dict[str, Any]:
     """Return the manifest of a corpus; UserError if it is missing, damaged or of another format."""
     path = directory / 'manifest.json'
     try:
-        manifest = json.loads(path.read_text(encoding='utf-8'))
+        manifest = parse_json(path.read_text(encoding='utf-8'))
     except OSError:
         raise errors.UserError(
             f'no corpus in {str(directory)!r}: make one with python -m bert_jax.prepare'

@@ -1,6 +1,5 @@
 """Detects changes of source files by their sizes and modification times."""
 
-import json
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from typing import TypeAlias
 from bert_jax.data.corpus import read_manifest
 from bert_jax.data.sources import Source, open_source
 from bert_jax.errors import UserError
-from bert_jax.files import write_json
+from bert_jax.files import parse_json, write_json
 from bert_jax.storage import paths, trust
 
 NAME = 'source_files.json'  # in the folder of a corpus; not hashed, because times differ by machine
@@ -40,7 +39,7 @@ def write(folder: pathlib.Path, source_stamps: Sequence[Stamps]) -> None:
 
 def read(folder: pathlib.Path) -> list[Stamps]:
     """Return the stamps that `write` recorded."""
-    return json.loads((folder / NAME).read_text(encoding='utf-8'))
+    return parse_json((folder / NAME).read_text(encoding='utf-8'))
 
 
 def changes(folder: pathlib.Path) -> list[str]:

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TextIO
 
+from bert_jax import limits
 from bert_jax.errors import UserError
 from bert_jax.storage import paths
 from bert_jax.storage.bucket import BucketError
@@ -264,6 +265,28 @@ class _Range(io.RawIOBase):
         return num_bytes
 
 
+class _Expanded(io.RawIOBase):
+    """Decompressed bytes; OSError if they are many and far more than the compressed ones."""
+
+    def __init__(self, file: Any, raw: io.BufferedReader):
+        self._file, self._raw, self._num_bytes = file, raw, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        self._num_bytes += len(data)
+        most = max(limits.EXPANDED, limits.EXPANSION * self._raw.tell())
+        if self._num_bytes > most:
+            raise OSError(
+                f'it expands to more than {limits.EXPANSION:,} times its size and '
+                f'{limits.EXPANDED:,} bytes'
+            )
+        return len(data)
+
+
 def uncompressed_name(path: str) -> str:
     """Return a file name without the suffix of a compression format."""
     stem, suffix = os.path.splitext(path)
@@ -274,7 +297,8 @@ def _decompressed(raw: io.BufferedReader) -> io.BufferedReader:
     head = raw.peek(_HEAD_BYTES)
     for signature, decompress in _DECOMPRESSORS.items():
         if re.match(signature, head):
-            return io.BufferedReader(decompress(raw), _HEAD_BYTES)
+            expanded = _Expanded(decompress(raw), raw)
+            return io.BufferedReader(expanded, _HEAD_BYTES)
     return raw
 
 

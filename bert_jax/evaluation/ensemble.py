@@ -17,6 +17,7 @@ import numpy as np
 
 from bert_jax.data import text_files
 from bert_jax.errors import UserError, exit_cleanly, writing_to
+from bert_jax.files import parse_json
 from bert_jax.storage import outputs, paths
 
 _MIN_PROBABILITY = 1e-30  # so that no single model can rule out a class
@@ -64,8 +65,8 @@ def records(paths: Sequence[str], weights: Sequence[float]) -> Iterator[dict[str
 def _read(path: str) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(text_files.read_lines(path, 'utf-8'), start=1):
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError as error:
+            yield parse_json(line)
+        except ValueError as error:
             raise UserError(f'{path}, line {number} is not valid JSON: {error}') from None
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from bert_jax.data import text_files
 from bert_jax.errors import UserError
+from bert_jax.files import parse_json
 from bert_jax.inference.vector_file import Vectors
 
 if TYPE_CHECKING:
@@ -130,8 +131,8 @@ def parse_line(number: int, line: str, flags: Namespace) -> Record:
     name, columns = f'line {number}', _COLUMNS.get(flags.task, ('text',))
     if flags.input_format == 'jsonl' or (flags.input_format == 'auto' and line.startswith('{')):
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
+            record = parse_json(line)
+        except ValueError as error:
             raise UserError(
                 f'{name} is not valid JSON: {error}; set --input_format=text if it is a text'
             ) from error

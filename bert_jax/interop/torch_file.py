@@ -6,7 +6,8 @@ machine information, dictionary, storage keys) followed by the storages, each pr
 of elements (torch/serialization.py, _legacy_save). The unpickler allows only the few functions that
 such a dictionary needs and rejects any other before calling it. A small file cannot take much
 memory: no storage is compressed, no tensor repeats elements of its storage, and together the
-tensors have at most SHARING times the bytes of the file.
+tensors have at most `limits.SHARED_STORAGE` times the bytes of the
+file.
 """
 
 import collections
@@ -22,9 +23,9 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 
+from bert_jax import limits
 from bert_jax.errors import UserError
 
-SHARING = 16  # tied weights may be named several times
 _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 _MAX_DIMENSIONS = 16
 _STORAGES = {
@@ -57,10 +58,10 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
         if not isinstance(value, np.ndarray):
             raise UserError(f'{path}: {name} is not a tensor')
     total, size = sum(array.nbytes for _, array in items), path.stat().st_size
-    if total > SHARING * size:
+    if total > limits.SHARED_STORAGE * size:
         raise UserError(
-            f'{path} has {size:,} bytes, but its tensors have {total:,}, more than {SHARING} times '
-            'as many'
+            f'{path} has {size:,} bytes, but its tensors have {total:,}, more than '
+            f'{limits.SHARED_STORAGE} times as many'
         )
     return dict(items)
 

@@ -1,6 +1,5 @@
 """Files of named arrays: safetensors and PyTorch."""
 
-import json
 import pathlib
 from collections.abc import Callable
 
@@ -10,6 +9,7 @@ import safetensors
 import safetensors.numpy
 
 from bert_jax.errors import UserError
+from bert_jax.files import parse_json
 from bert_jax.interop import torch_file
 from bert_jax.storage import names
 
@@ -67,14 +67,14 @@ def read_safetensors(path: pathlib.Path) -> Weights:
 
 def _read_shards(index: pathlib.Path, read_file: Callable[[pathlib.Path], Weights]) -> Weights:
     try:
-        shards = dict(json.loads(index.read_text(encoding='utf-8'))['weight_map'])
+        shards = dict(parse_json(index.read_text(encoding='utf-8'))['weight_map'])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f'{index} is not a valid index of weights: {error}') from error
     weights: Weights = {}
     present = {path.name for path in index.parent.iterdir()}
     for name in sorted({names.check(name, index) for name in shards.values()}):
         if name not in present:
-            raise UserError(f'{index} names the shard {name}, which does not exist')
+            raise UserError(f'{index} names the shard {name[:80]}, which does not exist')
         weights |= read_file(index.parent / name)
     for name in sorted(weights.keys() ^ shards.keys()):
         where = 'the index but not in its shard' if name in shards else 'a shard but not the index'

@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 
+from bert_jax import limits
 from bert_jax.errors import UserError, unknown
 from bert_jax.models.tuning_method import Tuning
 
 VOCABULARY_MULTIPLE = 128
 POSITION_TERMS = ('content_to_position', 'position_to_content')
+_MOST = {'vocab_size': limits.VOCABULARY, 'num_layers': limits.LAYERS}
 _MAY_BE_ZERO = ('type_vocab_size', 'first_position')
 _DTYPES = {'float32': jnp.dtype('float32'), 'bfloat16': jnp.dtype('bfloat16')}
 _ATTENTION_KERNELS = ('auto', 'xla', 'cudnn', 'flash')
@@ -266,6 +268,9 @@ def _problems_of_field(field: dataclasses.Field, value: object) -> Iterator[str]
     is_integer = field.type is int or (field.type == int | None and value is not None)
     if is_integer and (not isinstance(value, int) or value < least):
         yield f'{field.name} is {value!r}, must be an integer ≥ {least}'
+    elif is_integer and value > _MOST.get(field.name, limits.WIDTH):
+        most = _MOST.get(field.name, limits.WIDTH)
+        yield f'{field.name} is {value:,}, above the limit of {most:,}'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from ml_collections import ConfigDict
 
+from bert_jax import limits
 from bert_jax.data import text_files
 from bert_jax.data.labeled.records import (
     InvalidRecord,
@@ -20,6 +21,11 @@ from bert_jax.data.labeled.records import (
 )
 from bert_jax.errors import UserError
 
+# Declarations that do not reach the rows, and their ends.
+_DECLARATION_ENDS = {'<!--': '-->', '<![': ']>', '<!': '>', '<?': '>'}
+_DECLARATION = re.compile(r'<(?:!--|!\[|[!?])')
+_BETWEEN_ENDS = re.compile('<[^>]*')
+_TAG_START = re.compile('<[A-Za-z/]')
 _VOID = ('br', 'hr', 'img', 'input', 'link', 'meta')  # HTML elements without an end
 
 
@@ -41,6 +47,7 @@ def read_elements(path: str, data: ConfigDict) -> Iterator[Record]:
     try:
         check_text(text)
         root = _parse(text)
+        _check_depth(root)
         elements = list(root)
         if data.record:
             elements = [element for element in root.iter() if _name(element.tag) == data.record]
@@ -48,7 +55,9 @@ def read_elements(path: str, data: ConfigDict) -> Iterator[Record]:
     except (InvalidRecord, AssertionError) as error:
         raise UserError(f'{path} cannot be read as XML: {printable(str(error))}') from None
     except RecursionError:
-        raise UserError(f'{path}: elements are nested too deeply') from None
+        raise UserError(
+            f'{path}: elements are nested more than {limits.MARKUP_DEPTH} deep'
+        ) from None
     if not rows:
         wanted = f'elements <{data.record}>' if data.record else 'elements inside the root'
         names = printable(', '.join(sorted({_name(element.tag) for element in root.iter()})))
@@ -57,15 +66,51 @@ def read_elements(path: str, data: ConfigDict) -> Iterator[Record]:
         yield make_record(path, number, Row(row))
 
 
+def _check_depth(root: ElementTree.Element) -> None:
+    """Raise RecursionError if a text would be repeated in the rows of too many elements."""
+    level = [root]
+    for _ in range(limits.MARKUP_DEPTH):
+        level = [child for element in level for child in element]
+    if level:
+        raise RecursionError
+
+
 def _parse(text: str) -> ElementTree.Element:
     with contextlib.suppress(ElementTree.ParseError):
         return ElementTree.fromstring(text)
+    text = _without_declarations(text)
+    for span in _BETWEEN_ENDS.finditer(text):
+        tags = len(_TAG_START.findall(span[0]))
+        if len(span[0]) > limits.TAG_CHARACTERS or tags > limits.OPEN_TAGS:
+            raise InvalidRecord(f'the tag {span[0][:20]!r} is not closed')
     parser = _LenientParser(set(re.findall(r'</([^\s>]+)', text.lower())))
     parser.feed(text)
     parser.close()
     root = parser.builder.close()
     has_one_root = len(root) == 1 and not (root.text or '').strip() + (root[0].tail or '').strip()
     return root[0] if has_one_root else root
+
+
+def _without_declarations(text: str) -> str:
+    """Leave out comments and declarations; a '<' that begins one without an end is text.
+
+    HTMLParser would search for the end of each to the end of the file.
+    """
+    parts, place, without_end = [], 0, set()
+    for start in _DECLARATION.finditer(text):
+        if start.start() < place:
+            continue
+        end_mark = _DECLARATION_ENDS[start[0]]
+        end = -1 if start[0] in without_end else text.find(end_mark, start.end())
+        parts.append(text[place : start.start()])
+        place = start.start()
+        if end < 0:
+            without_end.add(start[0])
+            parts.append('&lt;')
+            place += 1
+        else:
+            place = end + len(end_mark)
+    return ''.join([*parts, text[place:]])
 
 
 class _LenientParser(HTMLParser):
@@ -87,6 +132,8 @@ class _LenientParser(HTMLParser):
             self.handle_endtag(tag)
         self.builder.start(tag, {name: value or '' for name, value in attrs})
         self._open.append(tag)
+        if len(self._open) > limits.MARKUP_DEPTH:
+            raise RecursionError
         if tag in _VOID:
             self.handle_endtag(tag)
 

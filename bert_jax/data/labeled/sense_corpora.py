@@ -9,7 +9,6 @@ Files are XML with one of two root elements, or JSON lines; they may be compress
   an index from 0.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from xml.etree import ElementTree
 from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
 from bert_jax.errors import UserError
+from bert_jax.files import parse_json
 
 _POS_LETTERS = {'n': 'NOUN', 'v': 'VERB', 'a': 'ADJ', 's': 'ADJ', 'r': 'ADV'}
 
@@ -128,7 +128,7 @@ def _read_json_lines(path: str) -> Iterator[SenseSentence]:
         if not line.strip():
             continue
         try:
-            fields = json.loads(line)
+            fields = parse_json(line)
             labels = [
                 (int(target['word']), target['lemma'], target['pos'], tuple(target['senses']))
                 for target in fields['targets']

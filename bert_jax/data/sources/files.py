@@ -1,7 +1,6 @@
 """Sources that read text files: plain text and JSON lines."""
 
 import abc
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from bert_jax import errors
 from bert_jax.data import text_files
 from bert_jax.data.sources.base import Document, Option, Piece
 from bert_jax.data.sources.file_source import FileSource
+from bert_jax.files import parse_json
 
 MAX_DOCUMENT_CHARACTERS = 2**22  # bounds memory: longer documents of a text source are split
 MAX_LINE_CHARACTERS = 2**26  # of a line of JSON, which cannot be split
@@ -173,8 +173,8 @@ class JsonLinesSource(EncodedFileSource):
         if not line or line.isspace():
             return None
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = parse_json(line)
+        except ValueError:
             record = None
         if not isinstance(record, dict):
             self._malformed += 1

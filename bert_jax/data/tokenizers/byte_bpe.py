@@ -9,6 +9,7 @@ import tokenizers
 
 from bert_jax import errors
 from bert_jax.data.tokenizers import special_tokens
+from bert_jax.files import parse_json
 
 SPACE = 'Ġ'
 # Printable bytes are written as themselves, the others as characters from 256 on.
@@ -89,8 +90,8 @@ def read(vocab: pathlib.Path, merges: pathlib.Path) -> tuple[dict[str, int], lis
         UserError: The files are not valid JSON or do not belong together.
     """
     try:
-        ids = json.loads(vocab.read_text(encoding='utf-8-sig'))
-    except json.JSONDecodeError as error:
+        ids = parse_json(vocab.read_text(encoding='utf-8-sig'))
+    except ValueError as error:
         raise errors.UserError(f'not valid JSON: {error}') from None
     if not isinstance(ids, dict) or not all(isinstance(i, int) for i in ids.values()):
         raise errors.UserError('not a vocabulary: expected a JSON object from tokens to ids')

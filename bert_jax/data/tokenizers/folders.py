@@ -15,6 +15,7 @@ from absl import logging
 
 from bert_jax import errors
 from bert_jax.data.tokenizers import special_tokens
+from bert_jax.files import parse_json
 
 # model_type → tokenizer class. ModernBERT has no class: its tokenizer.json is complete.
 _CLASSES = {
@@ -135,7 +136,7 @@ def add_tokens(settings: dict[str, Any], configuration: Configuration) -> dict[s
 def _read_object(path: pathlib.Path) -> dict[str, Any]:
     """The values of a JSON file that are not null; {} if the file does not exist."""
     try:
-        values = json.loads(path.read_text(encoding='utf-8-sig'))
+        values = parse_json(path.read_text(encoding='utf-8-sig'))
     except FileNotFoundError:
         return {}
     except ValueError as error:

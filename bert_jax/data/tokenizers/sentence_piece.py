@@ -12,13 +12,12 @@ from typing import Any, TypeAlias
 import sentencepiece
 import tokenizers
 
-from bert_jax import errors
+from bert_jax import errors, limits
 from bert_jax.data.tokenizers import charsmap, special_tokens
 
 SPACE = '▁'
 CHARACTER_COVERAGE = 0.9995  # rarer characters become <unk>; SentencePiece's default
 TRAINING_THREADS = 4  # fixed, because it affects the order of floating-point sums
-MAX_PIECE = 1000  # characters of a piece of a .model file; published ones have at most 50
 _UNTRAINABLE = re.compile('[\0\t▁▅]')
 _UNIGRAM, _BPE = 1, 2  # sentencepiece_model.proto: TrainerSpec.ModelType
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # SentencePiece.Type
@@ -108,8 +107,13 @@ def read(data: bytes) -> SentencePieceModel:
                 piece = dict(_fields(value))
                 (score,) = struct.unpack('<f', piece.get(2, bytes(4)))
                 text = piece[1].decode('utf-8')
-                if len(text) > MAX_PIECE or not math.isfinite(score):
-                    raise ValueError('no published model has such a piece')
+                if len(text) > limits.PIECE_CHARACTERS:
+                    raise errors.UserError(
+                        f'a piece has {len(text):,} characters; the limit is '
+                        f'{limits.PIECE_CHARACTERS:,}'
+                    )
+                if not math.isfinite(score):
+                    raise ValueError('a score is not finite')
                 model.pieces.append((text, score, piece.get(3, 1)))
             elif number == 2:
                 trainer = dict(_fields(value))

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tokenizers
 
-from bert_jax import errors
+from bert_jax import errors, limits
 from bert_jax.data.tokenizers import backend, byte_bpe, sentence_piece, special_tokens
 from bert_jax.data.tokenizers.backend import Backend
 from bert_jax.data.tokenizers.cached_encoding import CachedEncoder, encodable, splitter
+from bert_jax.files import parse_json
 
 MODELS = ('WordPiece', 'BPE', 'Unigram')
 
@@ -68,6 +69,10 @@ class Tokenizer:
         self.special_ids = tuple(special_tokens.find_in_settings(settings, ids).values())
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
         self.vocab_size = max(ids.values()) + 1
+        if self.vocab_size > limits.VOCABULARY:
+            raise errors.UserError(
+                f'the id {self.vocab_size - 1:,} is above the limit of {limits.VOCABULARY:,} ids'
+            )
         token_of = {index: token for token, index in ids.items()}
         self.vocab = tuple(token_of.get(index, '') for index in range(self.vocab_size))
 
@@ -184,8 +189,8 @@ class Tokenizer:
 def parse(text: str) -> dict[str, Any]:
     """Read the settings of a tokenizer.json, without truncation and padding."""
     try:
-        settings = json.loads(text)
-    except json.JSONDecodeError as error:
+        settings = parse_json(text)
+    except ValueError as error:
         raise errors.UserError(f'not valid JSON: {error}') from None
     if not isinstance(settings, dict) or not isinstance(settings.get('model'), dict):
         raise errors.UserError("not a tokenizer: the JSON has no 'model'")

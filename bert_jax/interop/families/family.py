@@ -9,6 +9,7 @@ from typing import Any
 
 from flax.core import FrozenDict
 
+from bert_jax import limits
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
@@ -42,7 +43,6 @@ _FIXED: dict[str, object] = {
     'auto_map': None,
     'quantization_config': None,
 }
-_MAX_LAYERS = 1000  # keeps malformed configs from filling the memory
 # For families that supported other values in transformers 4.
 BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
 # Fields of Architecture that the published class and the weights determine, not the config.
@@ -298,8 +298,8 @@ def _read(config: Mapping[str, Any], name: str, key: Key) -> Any:
     expected = type(key.default) if isinstance(key.default, int) else float
     if expected is float and type(value) is int:
         value = float(value)
-    if key.field == 'num_layers' and expected is type(value) and value > _MAX_LAYERS:
-        raise UserError(f'{name} is {value}, must be at most {_MAX_LAYERS}')
+    if key.field == 'num_layers' and expected is type(value) and value > limits.LAYERS:
+        raise UserError(f'{name} is {value}, must be at most {limits.LAYERS}')
     if type(value) is not expected and not (value is None and key.default is None):
         raise UserError(f'{name} is {value!r}, expected {expected.__name__}')
     return value

@@ -73,7 +73,7 @@ def test_elements_inside_a_text_are_its_spans(tmp_path):
     [
         ('', 'a.xml has no elements inside the root; it has file'),
         ('just text', 'set data.record or data.format'),
-        ('<a>' * 100_000 + '</a>', 'nested too deeply'),
+        ('<a>' * 100_000 + '</a>', 'nested more than 100 deep'),
         ('<a><![foo[</a>', 'cannot be read as XML|has no elements'),
         ('<a>\udcff</a>', 'the text cannot be decoded'),
         ('<a><b/></a>', "names column 'label', but .*a.xml has columns spans, text"),

@@ -1,0 +1,15 @@
+"""Limits on what a file may ask for, far above every published model; checked before allocation.
+
+A file above a limit is refused with the limit in the message (SECURITY.md).
+"""
+
+VOCABULARY = 10_000_000  # ids of a tokenizer, rows of an embedding table
+LAYERS = 1_000  # layers of an architecture
+WIDTH = 1_000_000  # every other size of an architecture, and its number of positions
+PIECE_CHARACTERS = 1_000  # characters of a piece of a SentencePiece model
+SHARED_STORAGE = 16  # bytes of all tensors of a PyTorch file per byte of the file: tied weights
+MARKUP_DEPTH = 100  # XML or HTML elements inside each other
+TAG_CHARACTERS = 100_000  # from the < of a tag of HTML to the next >
+OPEN_TAGS = 100  # further tags that begin before it
+EXPANSION = 1_000  # decompressed bytes per byte of a compressed file, above EXPANDED bytes
+EXPANDED = 2**30
