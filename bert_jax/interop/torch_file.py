@@ -116,9 +116,10 @@ def _read_legacy(path: pathlib.Path) -> Any:
 
 # A subclass of the Python implementation: the C one allocates gigabytes for a damaged memo index.
 class _Unpickler(pickle._Unpickler):
+    stack: list[Any]
     # Without sets and other keys than names, no value is hashed: hashing nested tuples can take
     # exponential time.
-    dispatch = {
+    dispatch: dict[int, Callable[[Any], None]] = {
         code: load
         for code, load in pickle._Unpickler.dispatch.items()
         if bytes([code]) not in (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET, pickle.DICT)
@@ -145,17 +146,17 @@ class _Unpickler(pickle._Unpickler):
             )
         return allowed[module, name]
 
-    def load_setitem(self) -> None:
+    def _set_item(self) -> None:
         self._check_keys(self.stack[-2:-1])
-        super().load_setitem()
+        pickle._Unpickler.dispatch[pickle.SETITEM[0]](self)
 
-    dispatch[pickle.SETITEM[0]] = load_setitem
+    dispatch[pickle.SETITEM[0]] = _set_item
 
-    def load_setitems(self) -> None:
+    def _set_items(self) -> None:
         self._check_keys(self.stack[::2])
-        super().load_setitems()
+        pickle._Unpickler.dispatch[pickle.SETITEMS[0]](self)
 
-    dispatch[pickle.SETITEMS[0]] = load_setitems
+    dispatch[pickle.SETITEMS[0]] = _set_items
 
     def _check_keys(self, keys: list[Any]) -> None:
         if not all(isinstance(key, str | int) for key in keys):
