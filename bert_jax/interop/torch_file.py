@@ -18,7 +18,7 @@ import pickle
 import struct
 import zipfile
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -114,14 +114,17 @@ def _read_legacy(path: pathlib.Path) -> Any:
     return weights
 
 
+_LOADERS: dict[int, Callable[[Any], None]] = dict(pickle._Unpickler.dispatch)
+
+
 # A subclass of the Python implementation: the C one allocates gigabytes for a damaged memo index.
 class _Unpickler(pickle._Unpickler):
     stack: list[Any]
     # Without sets and other keys than names, no value is hashed: hashing nested tuples can take
     # exponential time.
-    dispatch: dict[int, Callable[[Any], None]] = {
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         code: load
-        for code, load in pickle._Unpickler.dispatch.items()
+        for code, load in _LOADERS.items()
         if bytes([code]) not in (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET, pickle.DICT)
     }
 
@@ -148,13 +151,13 @@ class _Unpickler(pickle._Unpickler):
 
     def _set_item(self) -> None:
         self._check_keys(self.stack[-2:-1])
-        pickle._Unpickler.dispatch[pickle.SETITEM[0]](self)
+        _LOADERS[pickle.SETITEM[0]](self)
 
     dispatch[pickle.SETITEM[0]] = _set_item
 
     def _set_items(self) -> None:
         self._check_keys(self.stack[::2])
-        pickle._Unpickler.dispatch[pickle.SETITEMS[0]](self)
+        _LOADERS[pickle.SETITEMS[0]](self)
 
     dispatch[pickle.SETITEMS[0]] = _set_items
 

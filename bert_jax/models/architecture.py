@@ -268,7 +268,7 @@ def _problems_of_field(field: dataclasses.Field, value: object) -> Iterator[str]
     is_integer = field.type is int or (field.type == int | None and value is not None)
     if is_integer and (not isinstance(value, int) or value < least):
         yield f'{field.name} is {value!r}, must be an integer ≥ {least}'
-    elif is_integer and value > _MOST.get(field.name, limits.WIDTH):
+    elif isinstance(value, int) and is_integer and value > _MOST.get(field.name, limits.WIDTH):
         most = _MOST.get(field.name, limits.WIDTH)
         yield f'{field.name} is {value:,}, above the limit of {most:,}'
 
