@@ -1,5 +1,7 @@
 """The documentation agrees with the project: links, config keys, commands and generated pages."""
 
+import argparse
+import importlib
 import pathlib
 import re
 import runpy
@@ -7,9 +9,12 @@ import shlex
 
 import pytest
 
-from bert_jax import predict
+from bert_jax import command_line, config_values, predict
+from bert_jax.tasks import unused_keys
 from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.training import schedules
 from configs import base, finetune
+from tests import printed_commands
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob('*.md'), *ROOT.glob('docs/*.md'), *ROOT.glob('experiments/**/*.md')])
@@ -68,7 +73,7 @@ def test_tasks_and_flags_of_predict_in_the_documentation_exist(capsys):
     described = capsys.readouterr().out
     for page in PAGES:
         for command in re.findall(r'python -m bert_jax\.predict (.*)', page.read_text()):
-            for argument in shlex.split(command.rstrip('`. ').partition('`')[0]):
+            for argument in shlex.split(command.rstrip('`. \\').partition('`')[0]):
                 assert argument.partition('=')[0] in described, (page, argument)
 
 
@@ -80,3 +85,62 @@ def test_the_api_reference_has_a_page_for_every_module(tmp_path):
     for name in names:
         page = tmp_path / f'{name.replace(".", "/")}.html'
         assert page.exists() or (page.with_suffix('') / 'index.html').exists(), name
+
+
+class Parsed(Exception):
+    """A command line was accepted."""
+
+
+@pytest.fixture
+def only_parse(monkeypatch):
+    """Commands end with `Parsed` once their flags are accepted."""
+    parse = argparse.ArgumentParser.parse_known_args
+
+    def parse_and_end(parser, *arguments, **options):
+        found = parse(parser, *arguments, **options)
+        if parser.prog != 'python -m bert_jax.analyze':  # that one only finds the analysis
+            raise Parsed
+        return found
+
+    monkeypatch.setattr(argparse.ArgumentParser, 'parse_known_args', parse_and_end)
+
+
+def arguments_of(text, variables):
+    """The module of a command `python -m MODULE …` and its arguments; None for other commands."""
+    text = re.sub(r'\$(\w+)', lambda match: variables[match[1]], text)
+    words = shlex.shlex(text, posix=True, punctuation_chars='|<>')
+    words.whitespace_split = True
+    words = list(words)
+    if words[0].startswith('MODEL='):
+        variables['MODEL'] = words[0].removeprefix('MODEL=')
+    if '-m' not in words or words[words.index('-m') + 1] == 'pytest':
+        return None
+    module, *arguments = words[words.index('-m') + 1 :]
+    ends = [arguments.index(mark) for mark in ('|', '>') if mark in arguments]
+    return module, arguments[: min(ends, default=None)]
+
+
+def test_every_printed_command_is_accepted(only_parse):
+    """Without running it; tests/end_to_end/test_printed_commands.py runs all of them."""
+    variables, number = {}, 0
+    for printed in printed_commands.commands():
+        found = arguments_of(printed.text, variables)
+        if printed.page == 'docs/extending.md' or not found:
+            continue  # tables have these lines only after what the page says was done
+        module, arguments = found
+        number += 1
+        if module == 'bert_jax.completion':
+            continue  # takes no flags
+        if module == 'bert_jax.main':
+            line = command_line.parse(['main', *arguments], '')
+            config_values.check(line.config)
+            unused_keys.check(line.config, line.user_keys)
+            steps = line.config.training.steps
+            if isinstance(steps, tuple):
+                schedules.build(line.config.schedule, sum(steps))
+            continue
+        path = ROOT / module.replace('.', '/')
+        name = f'{module}.__main__' if path.is_dir() else module
+        with pytest.raises(Parsed):
+            importlib.import_module(name).main(arguments)
+    assert number > 50

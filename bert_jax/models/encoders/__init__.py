@@ -9,7 +9,9 @@ from bert_jax.models.encoders.transformer import Transformer
 
 __all__ = ['ENCODERS', 'Encoder', 'EncoderOutput', 'Transformer', 'build_encoder']
 
-ENCODERS: dict[str, type[Encoder]] = {'transformer': Transformer}
+ENCODERS: dict[str, type[Encoder]] = {
+    'transformer': Transformer,
+}
 
 
 def build_encoder(architecture: Architecture, compute: Compute, **options: Any) -> Encoder:

@@ -15,7 +15,7 @@ from tests.data.sources.reading import write
     [
         (
             'wikipedia:en',
-            "unknown source 'wikipedia'; known: canaries, docstrings, hf, jsonl, parquet, text",
+            "unknown source 'wikipedia'; known: canaries, docstrings, hf, jsonl, .*parquet, text",
         ),
         ('text:{}/a.txt;langauge=en', "'langauge'; did you mean language. known: "),
         ('{}/a.txt', 'write .text:.*/a.txt'),

@@ -1,0 +1,118 @@
+"""Every command that README and docs/ print runs as printed, in order, in one clean folder.
+
+To be quick, `shrunk` appends small values to commands that train. Not run are commands that need
+several machines, devices or a network, and packages that are not installed (`reason_to_skip`).
+"""
+
+import importlib.util
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests import extending, page_inputs, printed_commands
+
+# Appended to commands of bert_jax.main; later values replace earlier ones.
+SMALL = (
+    '--config.training.steps=(3,2) --config.training.sequence_length=(32,64) '
+    '--config.training.batch_size=(4,4) --config.training.max_predictions=(5,10) '
+    '--config.evaluation.examples=16 --config.evaluation.cloze_examples=2'
+)
+SMALL_TUNING = (
+    '--config.training.epochs=0 --config.training.steps=2 --config.training.batch_size=4 '
+    '--config.evaluation.every_steps=0'
+)
+TEXT = ' --config.data.sources="(\'text:mine/*.txt\',)"'  # instead of the installed packages
+ELSEWHERE = ('gs://', 'HOST', '--coordinator', '--config.mesh.fsdp=8', 'pytest', '--wordnet')
+
+
+def reason_to_skip(text: str) -> str:
+    """Why a command is not run here; '' to run it."""
+    if any(mark in text for mark in ELSEWHERE):
+        return 'needs other machines, data or minutes'
+    if ('onnx' in text or 'exported/tiny' in text) and not importlib.util.find_spec('onnx'):
+        return 'onnx is not installed'
+    return ''
+
+
+def shrunk(text: str) -> str:
+    """Append the small values to a command that trains."""
+    if 'bert_jax.main' not in text or '--help' in text:
+        return text
+    if 'finetune.py' in text:
+        seeds = ' "--config.sweep.seeds=(13,21)"' if 'few_shot' in text else ''
+        return f'{text} {SMALL_TUNING}{seeds}'
+    more = ' '.join(map(shlex.quote, SMALL.split()))
+    if 'linguistic' in text:
+        more += ' --config.evaluation.linguistic.max_share=1.0'
+    is_own = 'data.sources' in text or 'data.corpus' in text
+    return f'{text} {more}{"" if is_own else TEXT}'
+
+
+class Folder:
+    """The folder of the commands, and a copy of the project with the examples of extending.md."""
+
+    def __init__(self, root: pathlib.Path):
+        self.root, self.variables = root / 'work', ''
+        self.root.mkdir()
+        extending.apply(root / 'copy')
+        shutil.copy(root / 'copy/with_recovery.py', self.root)
+        page_inputs.write(self.root)
+        self.inputs = {path.name for path in self.root.iterdir()} | {'runs', 'corpora'}
+        python = f'{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
+        self.environment = {
+            **os.environ,
+            'PATH': python,
+            'PYTHONPATH': str(root / 'copy'),
+            'PYTHONDONTWRITEBYTECODE': '1',
+            # One device, and machine code that is made quickly.
+            'XLA_FLAGS': '--xla_backend_optimization_level=0',
+        }
+
+    def run(self, text: str) -> None:
+        """Run a command; `MODEL=…` holds for all later ones."""
+        if text.startswith('MODEL='):
+            self.variables = f'{text}\n'
+            return
+        done = subprocess.run(
+            ['bash', '-c', self.variables + text],
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f'{text}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}'
+
+    def make_weights(self) -> None:
+        """Make the published models that the pages call FOLDER and WEIGHTS."""
+        self.run('python -m bert_jax.export --model=runs/tiny --output=FOLDER')
+        shutil.copytree(self.root / 'FOLDER', self.root / 'WEIGHTS')
+        self.inputs |= {'FOLDER', 'WEIGHTS'}
+
+    def clean(self) -> None:
+        """Remove what a page has written, except runs and corpora, and restore the files."""
+        for path in self.root.iterdir():
+            if path.name not in self.inputs:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        page_inputs.write(self.root)
+
+
+@pytest.mark.slow
+def test_every_printed_command_runs_in_order(tmp_path):
+    folder, page = Folder(tmp_path), ''
+    for printed in printed_commands.commands():
+        if printed.page != page and page:
+            folder.clean()
+        page = printed.page
+        if reason_to_skip(printed.text):
+            print(f'not run: {printed.text}', flush=True)
+            continue
+        print(f'{page}: {printed.text}', flush=True)
+        folder.run(shrunk(printed.text))
+        if not (folder.root / 'FOLDER').exists():
+            folder.make_weights()

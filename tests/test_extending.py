@@ -1,0 +1,68 @@
+"""docs/extending.md applied to a copy of the project: the tests of the tables pass there."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests import extending
+
+REGISTRIES = (
+    'tests/test_config_values.py',
+    'tests/test_docs.py',
+    'tests/test_imports.py',
+    'tests/test_layers.py',
+    'tests/data/sources/test_registry.py',
+    'tests/objectives/test_table.py',
+    'tests/tasks/problems/test_registry.py',
+)
+
+
+def run(root, *command, folder=None) -> subprocess.CompletedProcess:
+    """Run Python with the copy of the project."""
+    environment = os.environ | {'PYTHONPATH': str(root), 'PYTHONDONTWRITEBYTECODE': '1'}
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=folder or root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope='module')
+def copy(tmp_path_factory):
+    root = tmp_path_factory.mktemp('copy')
+    extending.apply(root)
+    done = run(root, 'docs/generate.py')
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+def test_every_table_has_its_new_line(copy):
+    code = (
+        'from bert_jax.objectives import OBJECTIVES\n'
+        'from bert_jax.objectives.masking_schemes import SCHEMES\n'
+        'from bert_jax.models.encoders import ENCODERS\n'
+        'from bert_jax.tasks.problems import PROBLEMS\n'
+        'from bert_jax.data.sources import SOURCES\n'
+        'print(OBJECTIVES["recovery"].__name__, SCHEMES["first"].choose.__name__,'
+        'ENCODERS["bag_of_words"].__name__, PROBLEMS["word_count"].load().__name__,'
+        'SOURCES["line"].__name__)'
+    )
+    done = run(copy, '-c', code)
+    assert done.stdout.split() == [
+        'Recovery',
+        'choose_first',
+        'BagOfWords',
+        'WordCount',
+        'RepeatedLine',
+    ], done.stderr
+
+
+@pytest.mark.slow
+def test_the_tests_of_the_tables_pass_in_the_copy(copy):
+    done = run(copy, '-m', 'pytest', '-n', '0', '-q', '-m', 'not slow', *REGISTRIES)
+    assert done.returncode == 0, done.stdout[-3000:]
