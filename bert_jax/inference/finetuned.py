@@ -17,6 +17,7 @@ from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Scores
 from bert_jax.inference import prompts
+from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
@@ -48,11 +49,26 @@ def problem_kind(model: Pretrained) -> str | None:
         return task if task in PROBLEMS else None
     if 'mlm' in model.heads and model.metadata.get('config', {}).get('problem', {}).get('template'):
         return 'prompt'
-    for head, kind in _KIND_OF_HEAD.items():
-        if head in model.heads and not model.is_multi_label:  # no problem is multi-label
-            is_number = kind == 'classification' and len(model.labels) == 1
-            return 'regression' if is_number else kind
-    return None
+    kind = next((kind for head, kind in _KIND_OF_HEAD.items() if head in model.heads), None)
+    if kind == 'classification' and len(model.labels) == 1:
+        kind = 'regression'
+    return None if unsupported(model) else kind
+
+
+def unsupported(model: Pretrained) -> str | None:
+    """Why a published sequence classifier cannot answer `classify`; None if it can."""
+    if 'task' in model.metadata or 'sequence_classification' not in model.heads:
+        return None
+    is_number = pretrained.num_labels(model.params) == 1
+    if model.activation in (('identity', 'sigmoid') if is_number else ('softmax',)):
+        return None
+    if is_number:
+        return f'activation_fn {model.activation} is not supported'
+    return {
+        'sigmoid': 'models that may assign several classes to a text (multi-label classification) '
+        'are not supported',
+        'identity': 'models of several numbers (problem_type regression) are not supported',
+    }[model.activation]
 
 
 class PredictionOptions(NamedTuple):
@@ -127,6 +143,7 @@ class FineTuned:
         self.problem = entry.load()(settings, layout, model.labels or settings.labels)
         self.problem.thresholds = dict(model.metadata.get('calibrated', {}))
         self.problem.kept = dict(model.metadata.get('kept', {}))
+        self.problem.activation = model.activation if kind == 'regression' else 'identity'
         self._words = model.metadata.get('words', self.problem.splitter)
         self._data = config.get('data', {})
         self._num_texts = model.metadata.get('texts')

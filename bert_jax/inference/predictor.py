@@ -39,6 +39,7 @@ class Predictor(PretrainedPredictor):
         """
         super().__init__(model, **settings)
         kind = finetuned.problem_kind(model)
+        self._unsupported = finetuned.unsupported(model)
         self._finetuned = self._load_problem(model, kind) if kind else None
         if self._finetuned:
             self.tasks += (self._finetuned.task,)
@@ -221,6 +222,8 @@ class Predictor(PretrainedPredictor):
         Returns:
             The metrics, their intervals, tables, and the lines of predictions.jsonl.
         """
+        if self._unsupported:
+            self.require('classify')  # says why
         if not self._finetuned:
             raise UserError(f'{self._name} is not a fine-tuned model; it has nothing to score')
         return self._finetuned.evaluate(

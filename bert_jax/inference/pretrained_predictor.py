@@ -102,6 +102,7 @@ class PretrainedPredictor:
             self.tasks = ('embed', 'pseudo_likelihood')
         self._params = jax.tree.map(jnp.asarray, model.params)
         self.counts: Counter[str] = Counter()
+        self._unsupported: str | None = None  # why a model with a classifier cannot classify
         self._rows = TextRows(
             self.tokenizer, max_length, overlap, batch_tokens, self._advance, self.counts
         )
@@ -116,6 +117,8 @@ class PretrainedPredictor:
 
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""
+        if task == 'classify' and self._unsupported:
+            raise UserError(f'{self._name} cannot classify: {self._unsupported}')
         if task not in self.tasks:
             raise UserError(
                 f'{self._name} has no head for {task}; it can answer {", ".join(self.tasks)}'

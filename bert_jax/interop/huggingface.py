@@ -99,7 +99,8 @@ def load(
         labels,
         new,
         metadata=usage.read(folder),
-        is_multi_label=config.get('problem_type') == 'multi_label_classification',
+        problem_type=config.get('problem_type'),
+        activation_fn=sentence_modules.activation_fn(pathlib.Path(path), config),
         is_causal=bool(config.get('is_decoder')),
         sentence_modules=modules,
     )
@@ -298,11 +299,24 @@ def _label_config(model: Pretrained) -> dict[str, Any]:
     }
 
 
+def _activation_config(model: Pretrained) -> dict[str, Any]:
+    """The keys by which transformers and CrossEncoder choose the activation of a classifier."""
+    problem_type, name = model.problem_type, model.activation_fn
+    if pretrained.num_labels(model.params) == 1:
+        is_logit = model.activation == 'identity'
+        problem_type = 'regression' if is_logit else None
+        name = 'torch.nn.modules.linear.Identity' if is_logit else name
+    config: dict[str, Any] = {'problem_type': problem_type} if problem_type else {}
+    return config | ({'sentence_transformers': {'activation_fn': name}} if name else {})
+
+
 def _write(model: Pretrained, folder: pathlib.Path) -> None:
     family, architecture = family_of(model), model.architecture
     published = family.class_of(model.heads)
     config: dict[str, Any] = {'architectures': [published], 'model_type': family.model_type}
     config |= {'dtype': 'float32'} | family.write_config(architecture) | _label_config(model)
+    if 'sequence_classification' in model.heads:
+        config |= _activation_config(model)
     if model.is_causal:
         config['is_decoder'] = True
     if model.tokenizer is not None:

@@ -167,6 +167,8 @@ def load_checkpoint(
         other_parts=other_parts,
         metadata={'step': restored.step, **metadata},
         card=_card(paths.path(path)),
+        # Our own models of one number are trained by the squared error of the logit itself.
+        problem_type='regression' if num_labels == 1 else None,
         is_causal=objectives.is_causal(metadata.get('config', {}).get('objectives', {})),
     )
 

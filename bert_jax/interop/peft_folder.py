@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -126,6 +127,7 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
         labels=labels if heads else (),
         newly_initialized=new,
         metadata=metadata,
+        problem_type=_problem_type(base, num_labels, metadata),
         sentence_modules=modules or base.sentence_modules,
     )
 
@@ -221,6 +223,14 @@ def _tuned_weights(
             'peft (merge_and_unload) and save the model'
         )
     return tuned_state
+
+
+def _problem_type(base: Pretrained, num_labels: int, metadata: Mapping[str, Any]) -> str | None:
+    """The problem_type of the tuned model, whose folder has no config.json."""
+    if num_labels == 1 and metadata:  # our own models of one number
+        return 'regression'
+    is_same = 'sequence_classification' in base.heads and len(base.labels) == num_labels
+    return base.problem_type if is_same else None
 
 
 def _num_labels(family: Family, heads: tuple[str, ...], state: Arrays) -> int:

@@ -73,6 +73,11 @@ HEADS = {
 LABEL_HEADS = tuple(name for name, head in HEADS.items() if head.has_labels)
 PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'rtd')
 POOLER_HEADS = tuple(name for name, head in HEADS.items() if head.needs_pooler)
+# Value of `activation_fn` → activation.
+ACTIVATIONS: dict[str | None, str] = {
+    'torch.nn.modules.linear.Identity': 'identity',
+    'torch.nn.modules.activation.Sigmoid': 'sigmoid',
+}
 # Parameters with a row for each token of the vocabulary.
 TOKEN_ROWS = (
     'encoder/embeddings/token',
@@ -95,7 +100,10 @@ class Pretrained:
         other_parts: parameters of a checkpoint that belong neither to the encoder nor to HEADS, by
             part.
         metadata: `step` and the metadata of a bert_jax checkpoint; empty for other folders.
-        is_multi_label: whether a published classifier may assign several classes to a text.
+        problem_type: what config.json says about a sequence classifier: 'regression',
+            'single_label_classification', 'multi_label_classification' or None.
+        activation_fn: class of torch that a CrossEncoder applies to its logits; None if the folder
+            does not name one.
         is_causal: whether tokens attend only to themselves and earlier tokens.
         card: model card of the run in Markdown; '' if there is none.
         sentence_modules: modules after the encoder in a sentence-transformers folder.
@@ -109,7 +117,8 @@ class Pretrained:
     newly_initialized: tuple[str, ...] = ()
     other_parts: dict = dataclasses.field(default_factory=dict)
     metadata: dict = dataclasses.field(default_factory=dict)
-    is_multi_label: bool = False
+    problem_type: str | None = None
+    activation_fn: str | None = None
     is_causal: bool = False
     card: str = ''
     sentence_modules: SentenceModules | None = None
@@ -118,6 +127,21 @@ class Pretrained:
     def heads(self) -> tuple[str, ...]:
         """Names of the model's heads, in the order of HEADS."""
         return tuple(name for name in HEADS if name in self.params)
+
+    @property
+    def activation(self) -> str:
+        """Function that gives the answer of a sequence classifier from its logits.
+
+        'identity', 'sigmoid' or 'softmax', as the text-classification pipeline of transformers and
+        CrossEncoder choose it, or the class of torch if it is another one.
+        """
+        if num_labels(self.params) == 1:
+            chosen = 'identity' if self.problem_type == 'regression' else 'sigmoid'
+            return ACTIVATIONS.get(self.activation_fn, self.activation_fn) or chosen
+        by_type = {'regression': 'identity', 'multi_label_classification': 'sigmoid'}
+        if ACTIVATIONS.get(self.activation_fn) == 'sigmoid':
+            return 'sigmoid'
+        return by_type.get(self.problem_type or '', 'softmax')
 
 
 def reads_pooler(head: str, architecture: Architecture) -> bool:

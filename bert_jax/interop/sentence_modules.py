@@ -136,6 +136,35 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
     return SentenceModules(**fields), settings.get('do_lower_case') is True
 
 
+def activation_fn(folder: pathlib.Path, config: Mapping[str, Any]) -> str | None:
+    """The class of torch that a CrossEncoder applies to its logits; None if none is named.
+
+    Args:
+        folder: folder of the model.
+        config: its config.json, where earlier versions name the class.
+
+    Raises:
+        UserError: a value of another type, or a prompt, which is not supported.
+    """
+    path = folder / 'config_sentence_transformers.json'
+    settings = files.read_json(path, default={})
+    if settings.get('model_type') != 'CrossEncoder':
+        settings = {}
+    if settings.get('default_prompt_name'):
+        raise UserError(f'{path}: a CrossEncoder with a prompt is not supported')
+    earlier = config.get('sentence_transformers') or {}
+    if not isinstance(earlier, dict):
+        raise UserError(f'sentence_transformers is {earlier!r:.40}, expected an object')
+    name = (
+        settings.get('activation_fn')
+        or earlier.get('activation_fn')
+        or config.get('sbert_ce_default_activation_function')
+    )
+    if name is not None and not isinstance(name, str):
+        raise UserError(f'{folder}: activation_fn is {name!r:.40}, expected the name of a class')
+    return name
+
+
 def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
     """Write supported modules into the folder of a model with token states of width `size`."""
     pooling: dict[str, Any] = {key: mode in modules.pooling for key, mode in _MODES.items()}

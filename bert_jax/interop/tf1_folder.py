@@ -74,7 +74,15 @@ def load(
         family, architecture, state, path, heads, allow_missing, num_labels, declared
     )
     labels = tuple(f'LABEL_{index}' for index in range(num_labels)) if declared else ()
-    return Pretrained('bert', architecture, params, tokenizer, labels, new)
+    return Pretrained(
+        'bert',
+        architecture,
+        params,
+        tokenizer,
+        labels,
+        new,
+        problem_type='regression' if num_labels == 1 else None,
+    )
 
 
 def _find_checkpoint(folder: pathlib.Path) -> str:

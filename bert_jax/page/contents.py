@@ -80,8 +80,8 @@ def describe(
     if kind is not None and kind not in _HEADS:
         notes.append(f'the page has no predictions of a {kind} model, only of its encoder')
         kind = None
-    elif model.is_multi_label:
-        notes.append('the page has no predictions of multi-label classifiers')
+    elif unsupported := finetuned.unsupported(model):
+        notes.append(f'the page has no predictions: {unsupported}')
     packed = weights.pack(_arrays(model, kind), dtype)
     description = {
         'name': name,
@@ -184,5 +184,6 @@ def _problem(model: Pretrained, kind: str) -> dict[str, Any]:
         'max_length': problem.layout.max_length,
         'thresholds': problem.thresholds,
         'entity_tags': getattr(problem, 'entity_tags', None),
+        'activation': problem.activation,
         'settings': problem.settings.to_dict(),
     }

@@ -127,6 +127,6 @@ def test_other_fine_tuned_models_have_a_page_of_their_encoder(tmp_path):
     assert found.description['problem'] is None
     assert found.notes == ('the page has no predictions of a relation model, only of its encoder',)
     model = pages.random_model('bert', tokenizer(), ['sequence_classification'])
-    several = dataclasses.replace(model, is_multi_label=True)
+    several = dataclasses.replace(model, problem_type='multi_label_classification')
     (note,) = contents.describe(several, 'test').notes
-    assert note == 'the page has no predictions of multi-label classifiers'
+    assert 'no predictions: models that may assign several classes to a text' in note

@@ -29,8 +29,9 @@ ACTIVATIONS = {
 _METADATA = """
 _name_or_path architectures bos_token_id cls_token_id dtype eos_token_id finetuning_task
 gradient_checkpointing id2label label2id mask_token_id model_type num_labels output_attentions
-output_hidden_states pad_token_id position_embedding_type problem_type return_dict sep_token_id
-tokenizer_class torch_dtype torchscript transformers_version unk_token_id use_cache
+output_hidden_states pad_token_id position_embedding_type problem_type return_dict
+sbert_ce_default_activation_function sentence_transformers sep_token_id tokenizer_class torch_dtype
+torchscript transformers_version unk_token_id use_cache
 """
 _FIXED: dict[str, object] = {
     'add_cross_attention': False,
@@ -49,7 +50,7 @@ BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
 _IMPLIED_BY_WEIGHTS = ('pooler', 'mask_decoder')
 # Types of the keys that every family reads; None is allowed.
 _TYPES: dict[str, Any] = {'architectures': list, 'id2label': dict, 'label2id': dict}
-_TYPES |= {'model_type': str, 'num_labels': int}
+_TYPES |= {'model_type': str, 'num_labels': int, 'problem_type': str}
 
 
 @dataclasses.dataclass(frozen=True)

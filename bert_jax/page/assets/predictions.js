@@ -32,7 +32,9 @@ async function classify(model, texts) {
 /** The score of a regression model. */
 async function regress(model, texts) {
   const { row, isCut } = textRow(model, texts);
-  return { score: model.heads.sequence(await model.run(row))[0], isCut };
+  const [logit] = model.heads.sequence(await model.run(row));
+  const isSigmoid = model.description.problem.activation === 'sigmoid';
+  return { score: isSigmoid ? 1 / (1 + Math.exp(-logit)) : logit, isCut };
 }
 
 /** Probability of each choice after a premise. */

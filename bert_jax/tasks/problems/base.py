@@ -95,6 +95,8 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         counts: how many texts or labels were truncated or unusable, by reason, for the log.
         thresholds: decision thresholds of `tune_thresholds`, stored in checkpoints.
         kept: JSON values from the training examples that predictions need, stored in checkpoints.
+        activation: function on the logit of a regression: 'identity', or 'sigmoid' for some models
+            of other libraries.
         splitter: how plain text is split into words (SPLITTERS in data/labeled/word_spans.py),
             stored in checkpoints.
         has_probabilities: whether predictions can list the probability of every class.
@@ -121,6 +123,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         self.counts: collections.Counter[str] = collections.Counter()
         self.thresholds: dict[str, float] = {}
         self.kept: dict[str, Any] = {}
+        self.activation = 'identity'
         self.splitter = 'punctuation'
         self.all_probabilities = False
         self.window_overlap: float | None = None

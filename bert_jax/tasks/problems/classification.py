@@ -30,6 +30,7 @@ from bert_jax.models.heads import SequenceClassificationHead
 from bert_jax.tasks.problems import base
 from bert_jax.types import Batch
 
+_ACTIVATIONS = {'identity': lambda logits: logits, 'sigmoid': jax.nn.sigmoid}
 _MIN_Q = 1e-30  # lower bound of class probabilities that are learned from another model
 
 Probabilities = Mapping[str, float]  # label → probability
@@ -235,7 +236,8 @@ class Regression(base.Problem[TextExample, float]):
         return {'regression': weighted_sum(jnp.square(error_RS), batch['known'])}
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        return base.HostOutputs({'score': outputs['logits'][..., 0]}, {})
+        score = _ACTIVATIONS[self.activation](outputs['logits'][..., 0])
+        return base.HostOutputs({'score': score}, {})
 
     exported_outputs = host_outputs
 

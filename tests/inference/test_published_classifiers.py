@@ -1,0 +1,87 @@
+"""Published sequence classifiers: what their logits mean, as their folders say."""
+
+import json
+
+import pytest
+import torch
+import transformers
+
+import bert_jax
+from bert_jax.errors import UserError
+from bert_jax.interop import huggingface, loading
+from tests.inference import small_runs
+from tests.interop import published
+
+IDENTITY = 'torch.nn.modules.linear.Identity'
+# How a folder with one class says what its logit means: keys of config.json and of
+# config_sentence_transformers.json, and whether the answer is the logit or its sigmoid.
+ONE_CLASS = {
+    'nothing': ({}, {}, False),
+    'regression': ({'problem_type': 'regression'}, {}, True),
+    'cross encoder': ({}, {'model_type': 'CrossEncoder', 'activation_fn': IDENTITY}, True),
+    'version 4': ({'sentence_transformers': {'activation_fn': IDENTITY}}, {}, True),
+    'version 3': ({'sbert_ce_default_activation_function': IDENTITY}, {}, True),
+    'sigmoid': (
+        {'problem_type': 'regression'},
+        {'model_type': 'CrossEncoder', 'activation_fn': 'torch.nn.modules.activation.Sigmoid'},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize('name', ONE_CLASS)
+def test_one_class_is_a_number_as_its_folder_says(name, tmp_path):
+    """Also in transformers and sentence-transformers, before and after export."""
+    changes, settings, is_logit = ONE_CLASS[name]
+    path = published.folder(tmp_path / 'model', 'BertForSequenceClassification', num_labels=1)
+    config = json.loads((path / 'config.json').read_text())
+    (path / 'config.json').write_text(json.dumps(config | changes))
+    if settings:
+        (path / 'config_sentence_transformers.json').write_text(json.dumps(settings))
+    tokenize = transformers.BertTokenizer(str(path / 'vocab.txt'))
+    theirs = transformers.BertForSequenceClassification.from_pretrained(path).eval()
+    with torch.no_grad():
+        logit = theirs(**tokenize('the ship', 'the moon', return_tensors='pt')).logits[0, 0]
+    expected = float(logit if is_logit else logit.sigmoid())
+    pair = ('the ship', 'the moon')
+    (record,) = bert_jax.load(path).classify([pair])
+    assert record['predicted'] == pytest.approx(expected, abs=1e-5)
+
+    huggingface.save(loading.load_any(path), tmp_path / 'exported')
+    (record,) = bert_jax.load(tmp_path / 'exported').classify([pair])
+    assert record['predicted'] == pytest.approx(expected, abs=1e-5)
+    pipeline = transformers.pipeline('text-classification', str(tmp_path / 'exported'))
+    found = pipeline({'text': pair[0], 'text_pair': pair[1]})
+    assert found['score'] == pytest.approx(expected, abs=1e-5)
+    sentence_transformers = pytest.importorskip('sentence_transformers')
+    encoder = sentence_transformers.CrossEncoder(str(tmp_path / 'exported'))
+    assert encoder.predict([pair])[0] == pytest.approx(expected, abs=1e-5)
+
+
+SEVERAL = {
+    'multi_label_classification': 'may assign several classes to a text',
+    'regression': 'models of several numbers',
+}
+
+
+@pytest.mark.parametrize('problem_type', SEVERAL)
+def test_classifiers_of_several_answers_say_why_they_cannot_classify(problem_type, tmp_path):
+    changes = {'num_labels': 3, 'problem_type': problem_type}
+    path = published.folder(tmp_path / 'model', 'BertForSequenceClassification', **changes)
+    model = bert_jax.load(path)
+    with pytest.raises(UserError, match=SEVERAL[problem_type]):
+        model.classify(['the ship'])
+    with pytest.raises(UserError, match=SEVERAL[problem_type]):
+        model.evaluate([str(tmp_path / 'gold.tsv')])
+    huggingface.save(loading.load_any(path), tmp_path / 'exported')
+    config = json.loads((tmp_path / 'exported/config.json').read_text())
+    assert config['problem_type'] == problem_type
+
+
+def test_an_exported_regression_run_keeps_its_score(tmp_path):
+    run = small_runs.save_run(tmp_path / 'run', 'regression')
+    huggingface.save(loading.load_any(run), tmp_path / 'exported')
+    (record,) = bert_jax.load(run).classify(['the ship near the moon'])
+    pipeline = transformers.pipeline('text-classification', str(tmp_path / 'exported'))
+    (found,) = pipeline(['the ship near the moon'])
+    assert found['score'] == pytest.approx(record['predicted'], abs=1e-5)
