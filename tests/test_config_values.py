@@ -78,3 +78,24 @@ def test_all_recipes_have_valid_values():
     configs += [finetune.get_config(name) for name in (*TASKS, *PROBLEMS)]
     for config in configs:
         config_values.check(config)
+
+
+@pytest.mark.parametrize('name', ['base', *PROBLEMS])
+def test_no_numeric_key_takes_nan_or_infinity_or_a_negative_number_by_accident(name):
+    make = base.get_config if name == 'base' else functools.partial(finetune.get_config, name)
+    may_be_negative = ('mesh.', 'data.first_choice', 'problem.lowest', 'problem.highest')
+    tried = 0
+    for key, old in config_values.flatten(make()):
+        for value in (float('nan'), float('inf'), float('-inf'), -0.5, -2):
+            config = make()
+            new = (value,) if isinstance(old, tuple) else value
+            try:
+                config.update_from_flattened_dict({key: new})
+            except TypeError:
+                continue  # not a number, or not a whole one
+            if key.startswith(may_be_negative) and value in (-0.5, -2):
+                continue
+            tried += 1
+            with pytest.raises(UserError, match=rf'^{key} is '):
+                config_values.check(config)
+    assert tried > 100

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import ConfigDict
 
+from bert_jax import config_values
 from bert_jax.data.finetune_batches import BatchShape, row_length
 from bert_jax.data.labeled import loader, seen_examples, word_spans
 from bert_jax.data.labeled.records import ReadingReport
@@ -294,6 +295,7 @@ def _data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> Conf
         except TypeError:
             kind = type(target[name]).__name__
             raise UserError(f'data.{key} is {value!r}, which is not of type {kind}') from None
+    config_values.check(ConfigDict({'data': data}))
     return data
 
 

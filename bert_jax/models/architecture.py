@@ -1,6 +1,7 @@
 """What a model computes (`Architecture`) and how it is run (`Compute`), as plain values."""
 
 import dataclasses
+import math
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -15,6 +16,7 @@ VOCABULARY_MULTIPLE = 128
 POSITION_TERMS = ('content_to_position', 'position_to_content')
 _MOST = {'vocab_size': limits.VOCABULARY, 'num_layers': limits.LAYERS}
 _MAY_BE_ZERO = ('type_vocab_size', 'first_position')
+_POSITIVE = ('layer_norm_eps', 'initializer_range', 'rope_thetas')
 _DTYPES = {'float32': jnp.dtype('float32'), 'bfloat16': jnp.dtype('bfloat16')}
 _ATTENTION_KERNELS = ('auto', 'xla', 'cudnn', 'flash')
 # Values that checkpoints of earlier versions hold under other names.
@@ -271,6 +273,9 @@ def _problems_of_field(field: dataclasses.Field, value: object) -> Iterator[str]
     elif isinstance(value, int) and is_integer and value > _MOST.get(field.name, limits.WIDTH):
         most = _MOST.get(field.name, limits.WIDTH)
         yield f'{field.name} is {value:,}, above the limit of {most:,}'
+    numbers = value if isinstance(value, tuple) else (value,)
+    if field.name in _POSITIVE and not all(n is None or 0 < n < math.inf for n in numbers):
+        yield f'{field.name} is {value!r}, must be above 0 and finite'
 
 
 @dataclasses.dataclass(frozen=True)

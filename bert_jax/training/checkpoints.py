@@ -293,4 +293,12 @@ def load(path: str | os.PathLike, prefix: str = '') -> Restored:
     args = checkpoint_files.orbax().RestoreArgs(restore_type=np.ndarray)
     arrays = checkpoint_files.read_arrays(folder, wanted, lambda _: args)
     tree = traverse_util.unflatten_dict(arrays, sep='/')
-    return Restored(int(folder.name), tree, checkpoint_files.read_metadata(folder))
+    return Restored(_stored_step(folder), tree, checkpoint_files.read_metadata(folder))
+
+
+def _stored_step(folder: pathlib.Path) -> int:
+    """Return the step of a checkpoint, whose folder may be a copy under any name."""
+    if folder.name.isdecimal():
+        return int(folder.name)
+    args = checkpoint_files.orbax().RestoreArgs(restore_type=np.ndarray)
+    return int(checkpoint_files.read_arrays(folder, {'step': 0}, lambda _: args)['step'])

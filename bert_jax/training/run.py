@@ -85,6 +85,11 @@ class Plan:
     def restore(self, checkpoints: Checkpoints, step: int | None = None) -> Restored | None:
         """Restore a checkpoint as `Checkpoints.restore`, with initial frozen parameters."""
         restored = checkpoints.restore(self.transfer.stored(self.abstract), step)
+        if restored is not None and (own := int(restored.state.step)) != restored.step:
+            raise UserError(
+                f'checkpoint {checkpoints.directory / str(restored.step)} holds step {own}; rename '
+                f'it to {own} or remove it'
+            )
         if restored is None or not self.transfer.frozen:
             return restored
         params = self.transfer.merge(restored.state.params, self.initial_state().params)

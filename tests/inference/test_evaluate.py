@@ -48,6 +48,7 @@ def test_a_run_is_scored_on_a_file_of_another_format(run, tmp_path, capsys):
         ('text\tlabel\n', {}, 'no examples in '),
         ('text\tlabel\na\tno\n', {'columns.lable': 'x'}, "unknown key of data 'columns.lable'"),
         ('text\tlabel\na\tno\n', {'malformed_fraction': 'x'}, "malformed_fraction is 'x', which"),
+        ('text\tlabel\na\tno\n', {'malformed_fraction': float('nan')}, 'is nan; it must be in'),
     ],
 )
 def test_a_mistake_is_one_line(content, changes, message, run, tmp_path):

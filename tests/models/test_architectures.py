@@ -288,3 +288,12 @@ def test_values_of_shared_layers_that_do_not_fit_together_are_errors(changes, me
 def test_an_unknown_dtype_is_an_error():
     with pytest.raises(UserError, match="'float16'; known: bfloat16, float32"):
         Compute(dtype='float16')
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf'), -1.0, 0.0])
+@pytest.mark.parametrize('name', ['layer_norm_eps', 'initializer_range', 'rope_thetas'])
+def test_numbers_that_no_model_can_have_are_refused(name, value):
+    architecture = architectures.build('modernbert_base', vocab_size=8, num_layers=2)
+    new = (value, value) if name == 'rope_thetas' else value
+    with pytest.raises(UserError, match=f'{name} is .*, must be above 0 and finite'):
+        dataclasses.replace(architecture, **{name: new})

@@ -271,3 +271,11 @@ def test_sigkill_loses_no_finished_checkpoint(tmp_path):
 
 if __name__ == '__main__':
     save_forever(sys.argv[1])
+
+
+def test_a_checkpoint_under_another_name_is_loaded_with_its_own_step(tmp_path):
+    save_all(tmp_path, [20])
+    shutil.copytree(tmp_path / '20', tmp_path / 'best-so-far')
+    found = checkpoints.load(tmp_path / 'best-so-far')
+    assert found.step == 20
+    assert_bitwise_equal(found.state['params'], make_state(20).params)
