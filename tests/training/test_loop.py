@@ -238,8 +238,8 @@ def test_a_workdir_that_becomes_unwritable_is_a_user_error(tmp_path):
 
 
 def test_a_checkpoint_under_the_name_of_another_step_is_not_resumed(tmp_path):
-    toy.train(tmp_path / 'run', training__steps=(10,))
+    toy.train(tmp_path / 'run', training__steps=(5, 5))
     copy = shutil.copytree(tmp_path / 'run', tmp_path / 'copy')
     (copy / 'checkpoints/10').rename(copy / 'checkpoints/12')
     with pytest.raises(UserError, match='checkpoints/12 holds step 10; rename it to 10 or remove'):
-        toy.train(copy, training__steps=(20,))
+        toy.train(copy, training__steps=(5, 15))
