@@ -273,10 +273,36 @@ def read_manifest(directory: pathlib.Path) -> dict[str, Any]:
             f'{path} has format {manifest.get("format")!r}, but this version reads {FORMAT}: '
             'prepare the corpus again'
         )
+    try:
+        _check_structure(manifest, path)
+        return _with_current_names(manifest)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise errors.UserError(
+            f'{path} is damaged ({error!r:.80}): prepare the corpus again'
+        ) from error
+
+
+def _check_structure(manifest: dict[str, Any], path: pathlib.Path) -> None:
+    """Raise an error if a value that is used later is missing or of another type."""
     for name, file in manifest['files'].items():
         names.check(name, path)
         names.check_digest(file['sha256'], path)
-    return _with_current_names(manifest)
+        _check_counts(file, 'bytes')
+    for split in SPLITS:
+        for entry in manifest['splits'][split]['shards']:
+            _check_counts(entry, 'source', *ARRAYS)
+            if not isinstance(entry['language'], str):
+                raise ValueError(entry['language'])
+            if missing := {*shard_files(split, entry)} - manifest['files'].keys():
+                raise ValueError(missing.pop())
+    if not isinstance(manifest['tokenizer']['fingerprint'], str):
+        raise ValueError(manifest['tokenizer']['fingerprint'])
+
+
+def _check_counts(entry: Mapping[str, Any], *keys: str) -> None:
+    for key in keys:
+        if type(entry[key]) is not int or entry[key] < 0:
+            raise ValueError(f'{key}: {entry[key]!r}')
 
 
 def _with_current_names(manifest: dict[str, Any]) -> dict[str, Any]:

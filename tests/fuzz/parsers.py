@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import pathlib
+import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,9 +14,10 @@ import sentencepiece
 import torch
 
 from bert_jax import files
-from bert_jax.data import tokenizers
+from bert_jax.data import corpus, corpus_writer, tokenizers
 from bert_jax.data.labeled import formats
 from bert_jax.interop import families, torch_file, weights
+from bert_jax.storage import names
 from bert_jax.tasks import problems
 from tests.data.labeled import reading
 from tests.interop import published
@@ -108,6 +111,35 @@ def _config() -> bytes:
     return json.dumps(published.config('BertForMaskedLM').to_dict()).encode()
 
 
+def _manifest() -> Parser:
+    """The manifest of a small corpus."""
+    tokenizer = tokenizers.train('wordpiece:60', ['the cat sat on the mat'] * 9)
+    folder = pathlib.Path(tempfile.mkdtemp())
+    writer = corpus_writer.CorpusWriter(folder, tokenizer, ['en'], shard_tokens=100)
+    counts = np.array([3, 4], np.int64)
+    for split in corpus.SPLITS:
+        ids = np.arange(7, dtype=np.int32)
+        writer.append(split, 0, corpus_writer.TokenizedDocuments(ids, counts, np.array([2])))
+    settings = corpus.settings(['text:a'], 'train:wordpiece:60', True, 0.1)
+    source = {'spec': 'text:a', 'language': 'en', 'license': 'CC0', 'report': {}}
+    writer.finish(settings, [source])
+    sample = (folder / 'manifest.json').read_bytes()
+
+    def read(data: bytes, _: pathlib.Path) -> object:
+        (folder / 'manifest.json').write_bytes(data)
+        opened = corpus.Corpus.open(folder)
+        return [opened.split(name).num_tokens for name in corpus.SPLITS]
+
+    return Parser([sample], read)
+
+
+def _check_key(data: bytes, folder: pathlib.Path) -> None:
+    name = names.check(data.decode('utf-8', 'surrogateescape'), 'a bucket')
+    path = pathlib.Path(os.path.normpath(folder / name))
+    assert path != folder
+    assert path.is_relative_to(folder)
+
+
 # Name → function that makes the parser.
 PARSERS: dict[str, Callable[[], Parser]] = {
     'torch': lambda: Parser(_torch_samples(), _read_file('pytorch_model.bin', torch_file.read)),
@@ -132,6 +164,8 @@ PARSERS: dict[str, Callable[[], Parser]] = {
         [json.dumps({'a': [1, 2.5, 'x', None, {'b': []}]}).encode()],
         _read_file('manifest.json', files.read_json),
     ),
+    'manifest': _manifest,
+    'keys': lambda: Parser([b'a/b-1.txt', b'runs/x/0001/step.json'], _check_key),
     'csv': lambda: _labels('classification', '.csv', 'formats/all.csv'),
     'tsv': lambda: _labels('classification', '.tsv', 'formats/stray_quotes.tsv'),
     'jsonl': lambda: _labels('classification', '.jsonl', 'formats/rows.jsonl'),
