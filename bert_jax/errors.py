@@ -6,6 +6,8 @@ import errno
 import functools
 import os
 import re
+import select
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 
@@ -25,6 +27,20 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
 def nearest(name: object, known: Iterable[str]) -> str:
     """Return the known name that a mistyped name is most like; '' if it is like none."""
     return next(iter(difflib.get_close_matches(str(name), list(known), 1, 0.7)), '')
+
+
+# Control characters except tab and line feed, and marks that reorder the text around them.
+_CONTROL = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]')
+
+
+def printable(text: str) -> str:
+    """Escape the characters by which a name from a file could rewrite a terminal."""
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def warn(text: str) -> None:
+    """Print a line to stderr, escaping control characters."""
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def join_first(names: Collection[str]) -> str:
@@ -50,6 +66,8 @@ def disk_fault(error: BaseException) -> str | None:
 
     Libraries in other languages raise exceptions of their own with the message of the system.
     """
+    if isinstance(error, BrokenPipeError):  # not a disk
+        return None
     if isinstance(error, OSError):
         return error.strerror or str(error)
     if match := re.search(r'([^:]*) \[os_error_code', str(error)):  # Orbax
@@ -59,14 +77,46 @@ def disk_fault(error: BaseException) -> str | None:
 
 
 def exit_cleanly(main: Callable[..., None]) -> Callable[..., None]:
-    """Decorate `main` of a command: a UserError becomes 'error: …' on stderr and exit status 2."""
+    """Decorate `main` of a command, so that no user sees a traceback.
+
+    A UserError becomes 'error: …' on stderr and exit status 2. Ctrl-C, and a reader of the output
+    that ends, such as `head`, end the command with the statuses that shells give to these signals.
+    """
 
     @functools.wraps(main)
     def wrapped(*args: object) -> None:
         try:
-            main(*args)
-        except UserError as error:
-            print(f'error: {error}', file=sys.stderr)
+            try:
+                main(*args)
+            finally:
+                sys.stdout.flush()  # Python would report a failure after the last line of `main`
+        except KeyboardInterrupt:
+            warn('interrupted')
+            sys.exit(128 + signal.SIGINT)
+        except (UserError, OSError) as error:
+            if _has_no_reader(error):
+                sys.exit(128 + signal.SIGPIPE)
+            if not isinstance(error, UserError):
+                raise
+            warn(f'error: {error}')
             sys.exit(2)
 
     return wrapped
+
+
+def _has_no_reader(error: BaseException | None) -> bool:
+    """Whether an error is, or follows from, one that nobody reads the output of this process.
+
+    Other pipes break too, such as those to worker processes. Later output is discarded.
+    """
+    while error is not None and not isinstance(error, BrokenPipeError):
+        error = error.__cause__ or error.__context__
+    if error is None:
+        return False
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, 0)
+    broken = [descriptor for descriptor, event in poll.poll(0) if event & select.POLLERR]
+    for descriptor in broken:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+    return bool(broken)

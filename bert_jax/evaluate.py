@@ -10,7 +10,6 @@ The files are read with the `data` settings of the training run; --data.KEY=VALU
 
 import argparse
 import ast
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     counts = (f'{number:,} {what}' for what, number in model.counts.items() if number)
     warnings = [f'warning: {warning}' for warning in evaluation.warnings]
     for line in [*evaluation.lines, *counts, *warnings]:
-        print(line, file=sys.stderr)
+        errors.warn(line)
     names = ', '.join(sorted(path.name for path in folder.iterdir()))
     progress.say(f'{len(records):,} examples\n')
     progress.say(tables.metrics_markdown(scores.metrics, intervals))

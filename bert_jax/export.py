@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax import errors, export_formats
+from bert_jax import errors, export_formats, progress
 from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import outputs, paths
 
@@ -66,7 +66,7 @@ def export(
         base = loading.find_base(base, model) if base else {}
         with outputs.replacing(paths.path(output), _MARKERS['peft']) as path:
             peft_folder.write(loaded, base, path)
-        print(f'{output}: the added parameters and the head, for peft')
+        progress.say(f'{output}: the added parameters and the head, for peft')
         return
     if merge:
         if loaded.architecture.tuning is None:
@@ -89,16 +89,16 @@ def _export_published(loaded: Any, output: str) -> None:
         written = huggingface.write(loaded, path)
     parameters = f'{num_parameters(written.model):,} parameters'
     heads = ', '.join(written.model.heads) or 'no head'
-    print(f'{output}: {parameters}, {heads}; {written.report}')
+    progress.say(f'{output}: {parameters}, {heads}; {written.report}')
     for name in loaded.newly_initialized:
-        print(f'  {name} was in no file and is newly initialized')
+        progress.say(f'  {name} was in no file and is newly initialized')
     for line in written.lines:
-        print(f'  {line}')
+        progress.say(f'  {line}')
     for name in loaded.other_parts:
         reason = 'Hugging Face has no class with such a part'
         if name == 'generator':
             reason = 'export it separately with --generator'
-        print(f'  {name} is dropped: {reason}')
+        progress.say(f'  {name} is dropped: {reason}')
 
 
 def _export_other(loaded: Any, model: str, output: str, format: str, options: Any) -> None:
@@ -109,10 +109,10 @@ def _export_other(loaded: Any, model: str, output: str, format: str, options: An
     with outputs.replacing(path, 'load.py') as new:
         written = folder.write(loaded, model, new, format, **options)
     size = paths.total_bytes(path)
-    print(f'{output}: {format}, task {written.task}, {size / 1e6:.1f} MB; {written.report}')
+    progress.say(f'{output}: {format}, task {written.task}, {size / 1e6:.1f} MB; {written.report}')
     for line in written.lines:
-        print(f'  {line}')
-    print(f'  use it: pip install -r {path}/requirements.txt; python {path}/load.py')
+        progress.say(f'  {line}')
+    progress.say(f'  use it: pip install -r {path}/requirements.txt; python {path}/load.py')
 
 
 @errors.exit_cleanly

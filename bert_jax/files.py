@@ -10,13 +10,12 @@ import json
 import os
 import pathlib
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bert_jax.errors import UserError, disk_fault
+from bert_jax.errors import UserError, disk_fault, warn
 from bert_jax.storage import leases, paths, temporary
 from bert_jax.storage.paths import BucketPath, open_binary, sync
 
@@ -178,11 +177,9 @@ def _wait_for_lock(file: int, path: pathlib.Path, progress: Callable[[], str]) -
     while not _try_lock(file):
         if time.monotonic() >= next_report:
             holder = os.pread(file, 1000, 0).decode(errors='replace')
-            print(
+            warn(
                 f'waiting for the lock {path} of {holder or "another process"}; {progress()}, '
-                f'waited {time.monotonic() - start:.0f} s',
-                file=sys.stderr,
-                flush=True,
+                f'waited {time.monotonic() - start:.0f} s'
             )
             next_report += _REPORT_SECONDS
         time.sleep(_POLL_SECONDS)

@@ -1,8 +1,14 @@
 """Train a model: python -m bert_jax.main --config=configs/base.py [--config.KEY=VALUE …]"""
 
+import sys
+
+from bert_jax.training import interruption
+
+if __name__ == '__main__':
+    interruption.exit_on_signals()  # before the imports below, which take seconds
+
 import contextlib
 import functools
-import sys
 from collections.abc import Collection
 from typing import Any
 
@@ -54,11 +60,11 @@ def run(
             if sweep.is_wanted(config):
                 sweep.check(config)
                 configs = list(sweep.runs(config).values())
-                print(f'a sweep of {len(configs)} runs; the first of them:', flush=True)
+                progress.say(f'a sweep of {len(configs)} runs; the first of them:')
                 config = configs[0]
             check_run(config)
             for text in loop.dry_run(make_task(config, user_keys), config):
-                print(text, flush=True)
+                progress.say(text)
             return None
         if overwrite:
             multihost.run_on_host0(lambda: workdir.delete_run(config.workdir))
@@ -78,7 +84,7 @@ def train(config: Config, user_keys: Collection[str] = ()) -> dict[str, Any]:
         with writing_to(config.workdir):
             files.write_json(paths.local(config.workdir) / 'results.json', results)
         workdir.push(config.workdir)
-        print(f'results in {config.workdir}: README.md is the overview')
+        progress.say(f'results in {config.workdir}: README.md is the overview')
         for command in task.next_commands():
             progress.say(f'  {command}')
     return results
@@ -93,7 +99,7 @@ def main(argv: list[str] | None = None) -> None:
         data_keys = [key.removeprefix('data.') for key in line.user_keys if key.startswith('data.')]
         pretraining_data.follow_corpus(config.data, data_keys)
     if line.print_config:
-        print('\n'.join(command_line.describe_keys(config)))
+        progress.say('\n'.join(command_line.describe_keys(config)))
         return
     run(config, line.processes, line.dry_run, line.user_keys, line.overwrite)
 

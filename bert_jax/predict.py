@@ -299,7 +299,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 _write_records(file, task(predictors[flags.model], lines, flags))
     counts: Counter[str] = sum((model.counts for model in predictors.values()), Counter())
     for what, number in counts.items():  # the sum has no zeros
-        print(f'{number:,} {what}', file=sys.stderr)
+        errors.warn(f'{number:,} {what}')
 
 
 if __name__ == '__main__':

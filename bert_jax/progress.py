@@ -5,13 +5,15 @@ from typing import Any
 
 import tqdm
 
+from bert_jax.errors import printable
+
 SECONDS_BETWEEN_LINES = 15.0  # when stderr is a file
 
 
 def say(text: str) -> None:
-    """Print a line, escaping characters that stdout cannot encode."""
+    """Print a line to stdout, escaping control characters and those that it cannot encode."""
     encoding = sys.stdout.encoding or 'utf-8'
-    print(text.encode(encoding, 'backslashreplace').decode(encoding))
+    print(printable(text).encode(encoding, 'backslashreplace').decode(encoding), flush=True)
 
 
 def bar(**settings: Any) -> tqdm.tqdm:

@@ -8,7 +8,8 @@ import pathlib
 ROOT = pathlib.Path(__file__).parents[1]
 # From the lowest to the highest; a package may import itself and packages of lower layers.
 LAYERS = (
-    ('errors', 'figures', 'limits', 'markdown', 'progress', 'tree_paths', 'types'),
+    ('errors', 'figures', 'limits', 'markdown', 'tree_paths', 'types'),
+    ('progress',),
     ('storage',),
     ('averages', 'config_values', 'files'),
     ('data', 'models', 'recipes'),

@@ -106,7 +106,7 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
         card.add(flags.model, output / report.RESULTS)
     for event, number in model.predictor.counts.items():
         if number:
-            print(f'{number:,} {event}', file=sys.stderr)
+            errors.warn(f'{number:,} {event}')
     return output
 
 

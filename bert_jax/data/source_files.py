@@ -1,13 +1,12 @@
 """Detects changes of source files by their sizes and modification times."""
 
 import pathlib
-import sys
 from collections.abc import Sequence
 from typing import TypeAlias
 
 from bert_jax.data.corpus import read_manifest
 from bert_jax.data.sources import Source, open_source
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, warn
 from bert_jax.files import parse_json, write_json
 from bert_jax.storage import paths, trust
 
@@ -66,8 +65,7 @@ def report_changes(folder: pathlib.Path) -> None:
     """Print a warning if source files have changed since the corpus was prepared."""
     if differences := changes(folder):
         more = f' and {len(differences) - 3:,} more' if len(differences) > 3 else ''
-        print(
+        warn(
             f'warning: {folder} was prepared before these changes: {"; ".join(differences[:3])}'
-            f'{more}. The corpus is used unchanged; prepare another corpus to include the changes',
-            file=sys.stderr,
+            f'{more}. The corpus is used unchanged; prepare another corpus to include the changes'
         )

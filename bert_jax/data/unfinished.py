@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from bert_jax.data import source_files
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, warn
 from bert_jax.files import sync, write_json
 from bert_jax.storage import names, paths
 
@@ -129,7 +129,7 @@ class Unfinished:
             self._publish()
             paths.remove(self._output / PARTS)
         elif (self.folder / RECORD).exists():
-            print(f'{self.shared} is kept: rerun the same command to resume', file=sys.stderr)
+            warn(f'{self.shared} is kept: rerun the same command to resume')
         else:
             self._discard()
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax import progress
 from bert_jax.data import text_files
 from bert_jax.errors import UserError, exit_cleanly, writing_to
 from bert_jax.files import parse_json
@@ -98,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     path = paths.path(flags.output)
     with writing_to(path.parent, 'folder'):
         path.write_text(''.join(f'{line}\n' for line in lines), encoding='utf-8')
-    print(f'{path}: {len(lines):,} examples, from {len(flags.predictions)} models')
+    progress.say(f'{path}: {len(lines):,} examples, from {len(flags.predictions)} models')
 
 
 if __name__ == '__main__':

@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bert_jax import progress
 from bert_jax.errors import UserError, exit_cleanly, unknown
 from bert_jax.evaluation import squad, tables
 from bert_jax.evaluation.scores import MEAN, Table, main_first
@@ -239,7 +240,7 @@ def main() -> None:
         'runs', nargs='+', help='folders of runs or sweeps, named after their tasks'
     )
     flags = parser.parse_args()
-    print(average_table(SUITES[flags.suite], read_results(flags.runs), flags.without))
+    progress.say(average_table(SUITES[flags.suite], read_results(flags.runs), flags.without))
 
 
 if __name__ == '__main__':

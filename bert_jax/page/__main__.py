@@ -10,7 +10,7 @@ import argparse
 import pathlib
 from collections.abc import Sequence
 
-from bert_jax import errors
+from bert_jax import errors, progress
 from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import paths
 
@@ -37,11 +37,11 @@ def make(flags: argparse.Namespace) -> None:
         model, name, dtype=flags.dtype, texts=texts, text=flags.text, word=flags.word
     )
     size = bundle.write(page, output, flags.overwrite)
-    print(f'{output}: {size / 1e6:.1f} MB, {flags.dtype}')
+    progress.say(f'{output}: {size / 1e6:.1f} MB, {flags.dtype}')
     for note in page.notes:
-        print(f'  {note}')
+        progress.say(f'  {note}')
     if bundle.link_from_card(output, pathlib.Path(flags.model)):
-        print(f'  linked from {pathlib.Path(flags.model) / "README.md"}')
+        progress.say(f'  linked from {pathlib.Path(flags.model) / "README.md"}')
 
 
 @errors.exit_cleanly

@@ -13,14 +13,13 @@ import json
 import os
 import pathlib
 import socket
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, warn
 from bert_jax.storage.bucket import BucketPath
 
 RENEW_SECONDS = 10.0
@@ -228,10 +227,8 @@ def _describe(owner: dict[str, Any]) -> str:
 
 
 def _report(path: Any, owner: dict[str, Any], progress: str, seconds: float) -> None:
-    print(
+    warn(
         f'waiting for the lock {path} of {_describe(owner)}'
         + (f'; {progress}' if progress else '')
-        + f', waited {seconds:.0f} s',
-        file=sys.stderr,
-        flush=True,
+        + f', waited {seconds:.0f} s'
     )

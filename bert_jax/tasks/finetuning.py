@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import averages
+from bert_jax import averages, progress
 from bert_jax.data.finetune_batches import (
     BatchShape,
     TrainBatches,
@@ -31,7 +31,7 @@ from bert_jax.data.labeled.examples import (
     texts_of,
 )
 from bert_jax.data.special_token_layout import SpecialTokenLayout
-from bert_jax.errors import UserError, writing_to
+from bert_jax.errors import UserError, warn, writing_to
 from bert_jax.evaluation import finetuning_card, glue, tables
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models import kernels
@@ -322,7 +322,7 @@ class FineTuning:
                     none = 'no labels, predictions only'
                     if unknown < len(records):
                         none = f'predictions only, {unknown:,} of {len(records):,} have no label'
-                    print(f'{split}: {shown or none}')
+                    progress.say(f'{split}: {shown or none}')
         if jax.process_index() == 0:
             results['warnings'] = self._warnings(scored)
             num_train = len(self.splits.train)
@@ -356,7 +356,7 @@ class FineTuning:
         ]
         warnings += self._copies.values()
         for warning in warnings:
-            print(f'warning: {warning}', file=sys.stderr)
+            warn(f'warning: {warning}')
         return warnings
 
     def _save(

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from bert_jax import progress
 from bert_jax.data import languages, source_files
 from bert_jax.data.corpus import DEFAULTS, Corpus, read_manifest
 from bert_jax.data.example_source import ExampleSource
@@ -82,7 +83,7 @@ def follow_corpus(data: Config, user_keys: Collection[str]) -> None:
     for setting, key in CORPUS_KEYS.items():
         value = tuple(made_from[setting]) if key == 'sources' else made_from[setting]
         if key not in user_keys and data[key] != value:
-            print(f'data.{key} = {value!r}, as in {data.corpus}')
+            progress.say(f'data.{key} = {value!r}, as in {data.corpus}')
             data[key] = value
 
 

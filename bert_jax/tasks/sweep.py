@@ -140,7 +140,7 @@ def _train_each(
     """Train the runs one after the other, unless they are finished."""
     results = {}
     for number, (key, run_config) in enumerate(configs.items(), start=1):
-        print(f'run {number} of {len(configs)}: {run_config.workdir}', flush=True)
+        progress.say(f'run {number} of {len(configs)}: {run_config.workdir}')
         finished_results = multihost.run_on_host0(functools.partial(finished, run_config))
         results[key] = finished_results or train(run_config)
     return results
@@ -294,7 +294,7 @@ def write(folder: pathlib.Path, sweep_results: Results) -> None:
     name = ', '.join(_setting_columns(sweep_results))
     comparison.plot_runs(folder / 'plot', by_setting, {metric: metric}, name)
     progress.say(markdown)
-    print(f'sweep in {paths.name_of(folder)}: results.json, table.md, plot.png')
+    progress.say(f'sweep in {paths.name_of(folder)}: results.json, table.md, plot.png')
 
 
 def table(sweep_results: Results) -> str:

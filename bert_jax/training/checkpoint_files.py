@@ -14,11 +14,10 @@ import json
 import logging
 import pathlib
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, warn
 from bert_jax.files import read_json
 from bert_jax.storage import paths
 from bert_jax.training import checksums, older_versions
@@ -82,10 +81,7 @@ def first_undamaged(
         if damage is None:
             return step
         damaged.add(step)
-        print(
-            f'warning: skipping damaged checkpoint {directory / str(step)}: {damage}',
-            file=sys.stderr,
-        )
+        warn(f'warning: skipping damaged checkpoint {directory / str(step)}: {damage}')
     return None
 
 

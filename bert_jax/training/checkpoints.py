@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import shutil
-import sys
 import threading
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ import numpy as np
 from flax import traverse_util
 
 from bert_jax import tree_paths
-from bert_jax.errors import UserError, disk_fault, writing_to
+from bert_jax.errors import UserError, disk_fault, warn, writing_to
 from bert_jax.storage import paths
 from bert_jax.training import checkpoint_files, checksums, disk_checks, multihost, shards
 
@@ -68,7 +67,7 @@ class Checkpoints:
             disk_checks.make_writable(paths.local(self.directory))
         if jax.process_index() == 0:
             for leftover in paths.leftovers(self.directory, checksums.NAME):
-                print(f'removing unfinished checkpoint {leftover}', file=sys.stderr)
+                warn(f'removing unfinished checkpoint {leftover}')
                 paths.remove(leftover)
 
     def steps(self) -> list[int]:

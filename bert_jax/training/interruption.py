@@ -1,19 +1,25 @@
 """Stopping a run by a signal: the loop saves, then exits with a status that means "rerun"."""
 
+import contextlib
+import os
 import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from bert_jax.training import multihost
-
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+RESTART = 75  # exit status (EX_TEMPFAIL): nothing is lost, rerun the same command to resume
+_PATIENCE = 15.0  # seconds until a signal ends a process whose main thread does not end it
 
 
 class Interrupted(SystemExit):
     """A signal asked the run to stop and everything is saved. Exits with status RESTART."""
 
     def __init__(self) -> None:
-        super().__init__(multihost.RESTART)
+        super().__init__(RESTART)
 
 
 class StopSignal:
@@ -42,3 +48,47 @@ class StopSignal:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.number = number
         signal.signal(number, signal.SIG_DFL)
+
+
+def exit_on_signals() -> None:
+    """Let SIGTERM and SIGINT end this process with status RESTART, outside of a `StopSignal`.
+
+    The command of training calls this first. The process ends without cleaning up, because what a
+    run has saved is complete at any moment, and an exception from a handler is lost in callbacks
+    and in some imports. While C++ code compiles for minutes, no handler runs; then a thread ends
+    the process.
+    """
+    received, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in SIGNALS:
+        signal.signal(number, _exit)
+    threading.Thread(target=_watch, args=(received,), daemon=True, name='signals').start()
+
+
+def tell_before_exit(tell: Callable[[str], None]) -> None:
+    """Call a function with a message before a signal ends this process; see `exit_on_signals`."""
+    _listeners.append(tell)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
+    text = f'{signal.Signals(number).name}: stopped; rerun the same command to resume'
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        print(f'\n{text}', file=sys.stderr, flush=True)
+    for tell in _listeners:
+        tell(text)
+    os._exit(RESTART)
+
+
+def _watch(received: int) -> None:
+    while True:
+        number = os.read(received, 1)[0]
+        if number in SIGNALS and signal.getsignal(number) is _exit:
+            time.sleep(_PATIENCE)
+            if signal.getsignal(number) is _exit:
+                os._exit(RESTART)
+
+
+_listeners: list[Callable[[str], None]] = []

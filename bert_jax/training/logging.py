@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from bert_jax import figures, progress
-from bert_jax.errors import writing_to
+from bert_jax.errors import printable, writing_to
 from bert_jax.storage import paths
 from bert_jax.training import trackers
 from bert_jax.training.disk_checks import check_free_space
@@ -64,7 +64,7 @@ class Log:
     def info(self, text: str) -> None:
         """Print a line above the progress bar."""
         if self._is_host0:
-            self._bar.write(text, file=sys.stderr)
+            self._bar.write(printable(text), file=sys.stderr)
 
     def record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         """Append a line to metrics.jsonl and a point to each curve of the trackers.

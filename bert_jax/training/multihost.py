@@ -9,7 +9,9 @@ instead of waiting in a collective.
 import contextlib
 import itertools
 import json
+import math
 import os
+import socket
 import sys
 import threading
 import time
@@ -24,10 +26,10 @@ from jax._src import distributed
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
-from bert_jax.errors import UserError
-from bert_jax.training import runtime
+from bert_jax.errors import UserError, warn
+from bert_jax.training import interruption, runtime
+from bert_jax.training.interruption import RESTART
 
-RESTART = 75  # exit status (EX_TEMPFAIL): nothing is lost, rerun the same command to resume
 JOIN_TIMEOUT = 240  # seconds until all processes must have joined
 
 # Seconds without a heartbeat after which JAX declares a process dead and ends all others. The
@@ -38,8 +40,10 @@ HEARTBEAT_TIMEOUT = 60
 EXIT_TIMEOUT = 10  # seconds that processes wait for each other when all of them exit
 
 _POLL_INTERVAL = 1.0  # seconds between looks for the error of another process
+_SIGNS = 12  # signs of life within HEARTBEAT_TIMEOUT; a host is silent if it misses four
 _WAIT_SLICE = 5000  # milliseconds of one blocking call; Python handles signals between the calls
 _ERROR_KEY = 'bert_jax/error'
+_ALIVE_KEY = 'bert_jax/alive'
 
 
 @contextlib.contextmanager
@@ -49,8 +53,8 @@ def joined(
     """Join the processes of a run for the duration of the block.
 
     If the block raises in any process, every process prints the error and exits: with status 2
-    after a UserError, with 1 otherwise. If a process dies, JAX aborts the others (see
-    HEARTBEAT_TIMEOUT).
+    after a UserError, with RESTART after a signal, with 1 otherwise. If a process dies, JAX aborts
+    the others (see HEARTBEAT_TIMEOUT).
 
     Args:
         coordinator: HOST:PORT of process 0. By default all arguments come from the environment (TPU
@@ -65,6 +69,7 @@ def joined(
     run_ended = threading.Event()
     watcher = threading.Thread(target=_watch_for_error, args=(run_ended,), daemon=True)
     watcher.start()
+    interruption.tell_before_exit(lambda text: _end(RESTART, text))
     try:
         yield
         _leave(run_ended, watcher)
@@ -222,11 +227,56 @@ def _wait_for(key: str) -> str:
 
 
 def _watch_for_error(run_ended: threading.Event) -> None:
-    """Until the run has ended, exit if another process publishes an error; runs in a thread."""
-    while not run_ended.wait(_POLL_INTERVAL):
+    """Until the run has ended, exit if another process publishes an error; runs in a thread.
+
+    A process that dies publishes nothing: it is named before JAX ends the others.
+    """
+    peers, polls_per_sign = _Peers(), math.ceil(HEARTBEAT_TIMEOUT / _SIGNS / _POLL_INTERVAL)
+    for number in itertools.count():
+        if number % polls_per_sign == 0:
+            for line in peers.exchange(str(number)):
+                warn(line)
+        if run_ended.wait(_POLL_INTERVAL):
+            return
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # the key does not exist
             status, message = json.loads(_client().key_value_try_get(_ERROR_KEY))
             _end(status, message, is_own=False)
+
+
+class _Peers:
+    """Signs of life of all hosts, which name a host whose process has died."""
+
+    def __init__(self) -> None:
+        now = time.monotonic()
+        # Host → its last sign and when it came.
+        self._last = {str(host): ('', now) for host in range(jax.process_count())}
+        self._silent: set[str] = set()
+
+    def exchange(self, sign: str) -> list[str]:
+        """Give a sign of this host; return a line for each host that has become silent."""
+        try:
+            own = f'{_ALIVE_KEY}/{jax.process_index()}'
+            _client().key_value_set(own, f'{sign} {socket.gethostname()}', allow_overwrite=True)
+            signs = dict(_client().key_value_dir_get(_ALIVE_KEY))
+        except jax.errors.JaxRuntimeError:  # host 0, which runs the service, is gone
+            signs = {}
+        now = time.monotonic()
+        for key, value in signs.items():
+            host = key.rpartition('/')[2]
+            if self._last[host][0] != value:
+                self._last[host] = value, now
+                self._silent.discard(host)
+        wait = HEARTBEAT_TIMEOUT * 4 / _SIGNS
+        silent = {host for host, (_, time_) in self._last.items() if now - time_ > wait}
+        if '0' in silent:  # then nobody can give a sign
+            silent = {'0'}
+        lines = [
+            f'host {host} ({self._last[host][0].partition(" ")[2]}) has not answered for '
+            f'{wait:.0f} s; if it has died, all hosts end soon: rerun the same command to resume'
+            for host in sorted(silent - self._silent)
+        ]
+        self._silent |= silent
+        return lines
 
 
 def _end(status: int, message: str, is_own: bool = True) -> NoReturn:
@@ -234,7 +284,8 @@ def _end(status: int, message: str, is_own: bool = True) -> NoReturn:
     with _exit_lock:
         _print_error(message)
         if is_own:
-            error = json.dumps([status, f'host {jax.process_index()} stopped: {message}'])
+            name = f'host {jax.process_index()} ({socket.gethostname()})'
+            error = json.dumps([status, f'{name} stopped: {message}'])
             with contextlib.suppress(jax.errors.JaxRuntimeError):  # another process was faster
                 _client().key_value_set(_ERROR_KEY, error)
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # a process does not answer
@@ -246,7 +297,7 @@ def _end(status: int, message: str, is_own: bool = True) -> NoReturn:
 
 def _print_error(message: str) -> None:
     sys.stdout.flush()
-    print(f'\nerror: {message}', file=sys.stderr, flush=True)
+    warn(f'\nerror: {message}')
 
 
 def _leave(run_ended: threading.Event, watcher: threading.Thread) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import time
 
 import numpy as np
@@ -25,6 +26,8 @@ ARGUMENTS = (
     '--config.evaluation.cloze_examples=0',
     '--config.logging.every_steps=1',
 )
+
+NAME = socket.gethostname()
 
 
 def start(folder, *more, **place):
@@ -87,17 +90,21 @@ def test_two_processes_agree_and_save_one_checkpoint_together(tmp_path):
 @pytest.mark.parametrize(
     ('scenario', 'status', 'messages'),
     [
-        ('user_error_on_host_0', 2, ['the disk is full', 'host 0 stopped: the disk is full']),
+        (
+            'user_error_on_host_0',
+            2,
+            ['the disk is full', f'host 0 ({NAME}) stopped: the disk is full'],
+        ),
         (
             'exception_on_host_1',
             1,
-            ['host 1 stopped: ZeroDivisionError: a bug', 'ZeroDivisionError: a bug'],
+            [f'host 1 ({NAME}) stopped: ZeroDivisionError: a bug', 'ZeroDivisionError: a bug'],
         ),
         pytest.param(
             'upload_fails_on_host_1',
             2,
             [
-                'host 1 stopped: checkpoint 1 could not be',
+                f'host 1 ({NAME}) stopped: checkpoint 1 could not be',
                 'checkpoint 1 could not be written to gs',
             ],
             marks=pytest.mark.slow,
@@ -144,6 +151,7 @@ def test_a_host_that_hangs_ends_the_other_within_the_heartbeat_timeout(tmp_path)
         statuses, stderrs = finish([zero], timeout=60)
         assert statuses[0] not in (0, -signal.SIGKILL), stderrs
         assert 'stopped sending heartbeats' in stderrs[0]
+        assert f'host 1 ({NAME}) has not answered for' in stderrs[0]
     finally:
         one.send_signal(signal.SIGKILL)
     assert 1.5 * multihost.HEARTBEAT_TIMEOUT < 120  # two minutes, which the documentation promises

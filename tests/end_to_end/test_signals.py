@@ -1,0 +1,108 @@
+"""Signals and closed pipes end every command with one line at most, and with the right status."""
+
+import importlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bert_jax import errors
+from bert_jax.training import interruption
+from tests.end_to_end import commands
+
+MODULES = ('main', 'prepare', 'predict', 'evaluate', 'export', 'page', 'analyze')
+
+
+@pytest.mark.parametrize('signal_number', interruption.SIGNALS)
+def test_training_stopped_before_its_loop_asks_to_be_restarted(signal_number, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, '-m', 'bert_jax.main', '--config=configs/tiny.py', '--dry_run'],
+        cwd=commands.ROOT,
+        stderr=subprocess.PIPE,
+    )
+    while not _catches_sigterm(process.pid):
+        time.sleep(0.02)
+    time.sleep(0.1)  # SIGINT is next
+    process.send_signal(signal_number)
+    _, text = process.communicate(timeout=60)
+    assert process.returncode == interruption.RESTART == 75
+    name = signal.Signals(signal_number).name
+    assert text.decode().split('\n')[1:] == [
+        f'{name}: stopped; rerun the same command to resume',
+        '',
+    ]
+
+
+def _catches_sigterm(pid):
+    status = pathlib.Path(f'/proc/{pid}/status').read_text()
+    return bool(int(status.partition('SigCgt:')[2].split()[0], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_a_signal_ends_a_process_that_runs_no_handler():
+    code = (
+        'import hashlib\n'
+        'from bert_jax.training import interruption\n'
+        'interruption._PATIENCE = 0.1\n'
+        'interruption.exit_on_signals()\n'
+        "print('ready', flush=True)\n"
+        "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"  # as long as a compilation
+    )
+    process = subprocess.Popen(
+        [sys.executable, '-c', code], cwd=commands.ROOT, stdout=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b'ready\n'
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == interruption.RESTART
+
+
+@pytest.mark.parametrize('module', MODULES)
+def test_help_for_a_reader_that_ends_is_no_traceback(module):
+    read, write = os.pipe()
+    os.close(read)  # as of `| head`, but certainly before the command writes
+    done = subprocess.run(
+        [sys.executable, '-m', f'bert_jax.{module}', '--help'],
+        cwd=commands.ROOT,
+        stdout=write,
+        stderr=subprocess.PIPE,
+    )
+    os.close(write)
+    assert done.stderr == b''
+    assert done.returncode in (0, 128 + signal.SIGPIPE)  # argparse ignores the failure
+
+
+@pytest.mark.parametrize('module', MODULES[1:])
+def test_control_c_is_one_line(module, monkeypatch, capsys):
+    name = f'bert_jax.{module}' + ('.__main__' if module in ('page', 'analyze') else '')
+    command = importlib.import_module(name)
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.argparse, 'ArgumentParser', interrupt)
+    with pytest.raises(SystemExit) as ended:
+        command.main([])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == 'interrupted\n'
+
+
+def test_other_broken_pipes_are_errors():
+    @errors.exit_cleanly
+    def main():
+        raise BrokenPipeError('of a worker')
+
+    with pytest.raises(BrokenPipeError):
+        main()
+
+
+def test_names_of_strangers_do_not_rewrite_a_terminal(capsys):
+    @errors.exit_cleanly
+    def main():
+        raise errors.UserError('no file \x1b[2J\x9b1A\u202etxt.exe\r')
+
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err == 'error: no file \\x1b[2J\\x9b1A\\u202etxt.exe\\r\n'
