@@ -6,8 +6,8 @@
 #                          bash tpu_setup.sh stop                       save and stop the training
 #   on a machine with gcloud, for all workers of a pod (or of a single TPU VM):
 #                          bash tpu_setup.sh POD ZONE [PROJECT]         copy this checkout, install
-#                          bash tpu_setup.sh POD ZONE PROJECT --config=…   train
-#                          bash tpu_setup.sh POD ZONE PROJECT stop      save and stop
+#                          bash tpu_setup.sh POD ZONE [PROJECT] --config=…   train
+#                          bash tpu_setup.sh POD ZONE [PROJECT] stop    save and stop
 #
 # Training survives a lost connection: rerun the same command to follow the log again. It is restarted after a
 # worker died or was preempted, but not after a mistake in the config. --config.workdir and --config.data.corpus
@@ -55,7 +55,17 @@ sys.exit(0 if jax.default_backend() == 'tpu' else 'error: no TPU found; is this 
 PYTHON
 }
 
-is_running() { [ -f "$state/pid" ] && kill -0 "$(cat "$state/pid")" 2>/dev/null; }
+# Tells a process from a later one with its id: the boot of the machine, and the start in ticks since then.
+start_of() {
+    local stat
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return
+    echo "$(cat /proc/sys/kernel/random/boot_id) $(cut --delimiter=' ' --fields=20 <<<"${stat##*) }")"
+}
+
+recorded_pid() { sed --quiet 1p "$state/pid"; }
+
+# Whether the training that was recorded runs, rather than another process with its id.
+is_running() { [ -f "$state/pid" ] && [ "$(start_of "$(recorded_pid)")" = "$(sed --quiet 2p "$state/pid")" ]; }
 
 # Repeats the training until it finishes (0), finds a mistake (2), or has failed 20 times.
 train_until_done() {
@@ -76,12 +86,12 @@ train() {
     if ! is_running; then
         rm -f "$state/status"
         setsid nohup bash "$here/tpu_setup.sh" train_until_done "$@" >"$state/log" 2>&1 </dev/null &
-        echo $! >"$state/pid"
+        printf '%s\n' $! "$(start_of $!)" >"$state/pid"
     elif [ "$(cat "$state/arguments")" != "$*" ]; then
         die "a training with other arguments is running here ($(cat "$state/arguments")); stop it first"
     fi
     echo "$*" >"$state/arguments"
-    tail --lines=+1 --follow --pid="$(cat "$state/pid")" "$state/log" || true
+    tail --lines=+1 --follow --pid="$(recorded_pid)" "$state/log" || true
     [ -f "$state/status" ] || die "the training was stopped; the same command resumes it"
     return "$(cat "$state/status")"
 }
@@ -90,7 +100,7 @@ train() {
 stop() {
     is_running || die "no training is running here"
     local loop trainer
-    loop=$(cat "$state/pid")
+    loop=$(recorded_pid)
     trainer=$(pgrep --parent "$loop" || true)
     kill "$loop"
     [ -z "$trainer" ] || kill $trainer
@@ -121,13 +131,21 @@ train_until_done | train) "$@" ;;
 stop) stop ;;
 -*) die "give POD ZONE PROJECT before $1, or 'train' on a TPU VM itself" ;;
 *)
-    [ $# -ge 2 ] || die "usage: bash tpu_setup.sh POD ZONE [PROJECT [stop | --config=…]]"
-    if [ $# -le 3 ]; then
-        install_on_pod "$1" "$2" "${3:-}"
-    elif [ "$4" = stop ]; then
-        on_all_workers "$1" "$2" "$3" "bash $remote/tpu_setup.sh stop"
-    else
-        on_all_workers "$1" "$2" "$3" "bash $remote/tpu_setup.sh train --distributed$(printf ' %q' "${@:4}")"
-    fi
+    [ $# -ge 2 ] || die "usage: bash tpu_setup.sh POD ZONE [PROJECT] [stop | --config=…]"
+    pod=$1 zone=$2 project=
+    shift 2
+    case ${1:-} in
+    '' | stop | -*) ;;
+    *)
+        project=$1
+        shift
+        ;;
+    esac
+    case ${1:-} in
+    '') install_on_pod "$pod" "$zone" "$project" ;;
+    stop) on_all_workers "$pod" "$zone" "$project" "bash $remote/tpu_setup.sh stop" ;;
+    -*) on_all_workers "$pod" "$zone" "$project" "bash $remote/tpu_setup.sh train --distributed$(printf ' %q' "$@")" ;;
+    *) die "$1 is neither stop nor a flag: bash tpu_setup.sh POD ZONE [PROJECT] [stop | --config=…]" ;;
+    esac
     ;;
 esac

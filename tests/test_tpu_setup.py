@@ -214,3 +214,37 @@ def test_stop_lets_the_training_save_and_does_not_restart_it(installed):
     assert training.returncode == 2
     wait_for(lambda: all('saved' in log.read_text() for log in logs))
     assert [log.read_text().count('training') for log in logs] == [1, 1]
+
+
+@pytest.mark.parametrize('project', [(), ('project',)])
+def test_stop_installs_nothing(installed, project):
+    for home in installed.of_workers(''):
+        (home / 'pip.log').unlink()
+    status, output = installed.run('pod', 'zone', *project, 'stop')
+    assert status == 2
+    assert output.count('error: no training is running here') == 2
+    assert not any(log.exists() for log in installed.of_workers('pip.log'))
+
+
+def test_training_needs_no_project(installed):
+    status, output = installed.run('pod', 'zone', '--config=configs/base.py')
+    assert status == 0, output
+    assert output.count('training -m bert_jax.main --distributed --config=configs/base.py') == 2
+
+
+def test_a_process_that_got_the_id_of_the_training_is_left_alone(installed):
+    other = subprocess.Popen(['sleep', '60'])  # as after a reboot
+    try:
+        for home in installed.of_workers(''):
+            (home / 'bert_jax_state').mkdir()
+            record = f'{other.pid}\nanother-boot 12345\n'
+            (home / 'bert_jax_state/pid').write_text(record)
+        status, output = installed.run('pod', 'zone', 'project', 'stop')
+        assert status == 2
+        assert 'no training is running here' in output
+        assert other.poll() is None
+        status, output = installed.run('pod', 'zone', 'project', '--config=configs/base.py')
+        assert status == 0, output
+    finally:
+        other.kill()
+        other.wait()
