@@ -5,7 +5,8 @@
     … --template='{text} It was [MASK].' --answers 0=bad 1=good   (any masked language model)
 
 The files are read with the `data` settings of the training run; --data.KEY=VALUE changes one
-(docs/configs.md).
+(docs/configs.md). --problem.KEY=VALUE changes a setting of the problem that a trained model may
+change, such as --problem.no_answer=True for a published model of SQuAD 2.0.
 """
 
 import argparse
@@ -20,12 +21,12 @@ from bert_jax.tasks.prompting import arguments as prompt_arguments
 _FIGURES = ('confusion.*', 'scatter.*', 'candidates.tsv')
 
 
-def parse_changes(arguments: Sequence[str]) -> dict[str, Any]:
+def parse_changes(arguments: Sequence[str], section: str = 'data') -> dict[str, Any]:
     """Map KEY to VALUE for each --data.KEY=VALUE: a Python literal if it is one, else a string."""
-    changes = {}
+    changes, prefix = {}, f'--{section}.'
     for argument in arguments:
-        key, equals, text = argument.removeprefix('--data.').partition('=')
-        if not argument.startswith('--data.') or not equals:
+        key, equals, text = argument.removeprefix(prefix).partition('=')
+        if not argument.startswith(prefix) or not equals:
             raise errors.UserError(f'{argument!r} is not an option; see --help')
         try:
             changes[key] = ast.literal_eval(text)
@@ -51,7 +52,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     prompt_arguments.add(parser)
     flags, rest = parser.parse_known_args(argv)
-    changes = parse_changes(rest)
+    of_problem = [argument for argument in rest if argument.startswith('--problem.')]
+    settings = parse_changes(of_problem, 'problem')
+    changes = parse_changes([argument for argument in rest if argument not in of_problem])
     outputs.check_folder(flags.output, flags.overwrite, ['predictions.jsonl'])
     from bert_jax.training import runtime
 
@@ -64,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             flags.model, dtype=flags.dtype, batch_tokens=flags.batch_tokens, advance=bar.update
         )
         model = prompt_arguments.apply(model, flags)
+        model = model.with_settings(**settings) if settings else model
         evaluation = model.evaluate(flags.gold, changes)
     records, scores, intervals = evaluation.records, evaluation.scores, evaluation.intervals
     folder = paths.local(flags.output)

@@ -77,6 +77,7 @@ _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'overlap': (0.25, [*PRETRAINED, 'classify']),
     'variant': ('tokens', ['pseudo_likelihood', 'pairs']),
     'long_texts': (None, ['embed', 'pseudo_likelihood', 'classify']),
+    'no_answer': (False, ['answer']),
     'probabilities': (False, ['classify', 'tag', 'prompt']),
     **{name: (None, ['prompt']) for name in prompt_arguments.OPTIONS},
     'words': (None, ['tag', 'spans', 'embed']),
@@ -205,6 +206,13 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         help='classify, tag, prompt: write the probabilities of all classes; prompt: also of all '
         'answers',
     )
+    add(
+        '--no_answer',
+        action='store_true',
+        default=None,
+        help='answer: leave a question unanswered if no answer is more probable, as published '
+        'models of SQuAD 2.0 are used (default: as in training)',
+    )
     prompt_arguments.add(parser, 'prompt: ')
     add(
         '--words',
@@ -284,6 +292,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         predictors = {
             name: prompt_arguments.apply(bert_jax.load(name, **options), flags) for name in names
         }
+        if flags.no_answer:
+            predictors = {n: p.with_settings(no_answer=True) for n, p in predictors.items()}
         for predictor in predictors.values():
             predictor.require('pseudo_likelihood' if flags.task == 'pairs' else flags.task)
         task = PRETRAINED.get(flags.task, predict_finetuned)

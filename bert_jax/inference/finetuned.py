@@ -149,9 +149,32 @@ class FineTuned:
         self._data = config.get('data', {})
         self._num_texts = model.metadata.get('texts')
         self._encoder = build_encoder(architecture, compute)
+        self._module_settings = (architecture, compute)
         self._module = FineTuningModel(architecture, compute, self.problem)
         self._max_length, self._batch_tokens = architecture.max_length, batch_tokens
         self._overlap, self._kind = overlap, kind
+
+    def with_settings(self, changes: Mapping[str, Any]) -> 'FineTuned':
+        """Return this model with other settings of its problem.
+
+        Raises:
+            UserError: a setting that the problem lacks, that would need another training, or a
+                value of another type.
+        """
+        problem = copy.copy(self.problem)
+        problem.settings = ConfigDict(problem.settings.to_dict())
+        for name, value in changes.items():
+            if name not in problem.answer_settings:
+                raise unknown(f'setting of a {self._kind} model', name, problem.answer_settings)
+            try:
+                problem.settings[name] = tuple(value) if isinstance(value, list) else value
+            except TypeError:
+                kind = type(problem.settings[name]).__name__
+                raise UserError(f'problem.{name} is {value!r}, not of type {kind}') from None
+        changed = copy.copy(self)
+        changed.problem = problem
+        changed._module = FineTuningModel(*self._module_settings, problem)
+        return changed
 
     def predict(
         self,

@@ -134,6 +134,21 @@ class Predictor(PretrainedPredictor):
         pairs = zip(questions, contexts, strict=True)
         return self.predict('answer', [{'question': q, 'context': c} for q, c in pairs])
 
+    def with_settings(self, **settings: Any) -> 'Predictor':
+        """Return this fine-tuned model with other settings of its problem (docs/configs.md).
+
+        Args:
+            settings: such as no_answer=True, for a published model of SQuAD 2.0.
+
+        Raises:
+            UserError: a setting that the problem lacks or that would need another training.
+        """
+        if not self._finetuned:
+            raise UserError(f'{self._name} is not a fine-tuned model; it has no settings')
+        changed = copy.copy(self)
+        changed._finetuned = self._finetuned.with_settings(settings)
+        return changed
+
     def with_prompt(
         self,
         template: str,

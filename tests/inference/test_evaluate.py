@@ -3,12 +3,15 @@
 import json
 
 import pytest
+import torch
+import transformers
 
 import bert_jax
-from bert_jax import evaluate
+from bert_jax import evaluate, predict
 from bert_jax.data.labeled import examples, seen_examples
 from bert_jax.errors import UserError
 from tests.inference.small_runs import save_run
+from tests.interop import published
 
 
 @pytest.fixture(scope='module')
@@ -86,3 +89,76 @@ def test_columns_are_given_by_number_too(run, tmp_path):
         (['the ship'], 'no'),
         (['the moon'], 'yes'),
     ]
+
+
+PLACES = ['the ship', 'the moon near the barn', 'the cow and the barn', 'star', 'the field . moon']
+
+
+def published_answer(theirs, tokenize, question, context):
+    """The answer of the original code for SQuAD 2.0, '' for none: the best span, or [CLS]."""
+    given = tokenize(question, context, return_tensors='pt')
+    with torch.no_grad():
+        output = theirs(**given)
+    starts, ends = output.start_logits[0], output.end_logits[0]
+    words = context.split()
+    first = len(question.split()) + 2
+    spans = {
+        ' '.join(words[i : j + 1]): float(starts[first + i] + ends[first + j])
+        for i in range(len(words))
+        for j in range(i, len(words))
+    }
+    best = max(spans, key=spans.get)
+    return best if spans[best] >= float(starts[0] + ends[0]) else ''
+
+
+def test_a_published_model_of_squad_2_is_scored(tmp_path, capsys):
+    """Its folder cannot say that some questions have no answer; the option does."""
+    path = published.folder(tmp_path / 'model', 'BertForQuestionAnswering')
+
+    theirs = transformers.BertForQuestionAnswering.from_pretrained(path).eval()
+    tokenize = transformers.BertTokenizer(str(path / 'vocab.txt'))
+    answers = [published_answer(theirs, tokenize, 'the ship', place) for place in PLACES]
+    assert '' in answers
+    assert any(answers)
+    gold = [*answers[:-1], '' if answers[-1] else 'moon']  # the last one is wrong
+    records = [
+        {
+            'id': str(number),
+            'question': 'the ship',
+            'context': place,
+            'answers': [{'text': text, 'answer_start': place.index(text)}] * bool(text),
+            'is_impossible': not text,
+        }
+        for number, (place, text) in enumerate(zip(PLACES, gold, strict=True))
+    ]
+    paragraphs = [{'context': r.pop('context'), 'qas': [r]} for r in records]
+    content = {'version': 'v2.0', 'data': [{'title': 't', 'paragraphs': paragraphs}]}
+    (tmp_path / 'dev.json').write_text(json.dumps(content))
+    files = [f'--model={path}', f'--gold={tmp_path}/dev.json', f'--output={tmp_path}/scores']
+    with pytest.raises(SystemExit):
+        evaluate.main(files)
+    option = '--problem.no_answer=True'
+    assert 'problem.no_answer=True' in capsys.readouterr().err
+    evaluate.main([*files, option])
+    saved = json.loads((tmp_path / 'scores/metrics.json').read_text())['metrics']
+    assert saved['exact_match'] == pytest.approx(0.8)
+    found = (tmp_path / 'scores/predictions.jsonl').read_text().splitlines()
+    assert [json.loads(line)['answer'] for line in found] == answers
+
+    given = tmp_path / 'questions.txt'
+    given.write_text(''.join(f'the ship\t{place}\n' for place in PLACES))
+    flags = [f'--model={path}', '--task=answer', f'--input={given}', f'--output={tmp_path}/out']
+    predict.main([*flags, '--no_answer'])
+    found = (tmp_path / 'out').read_text().splitlines()
+    assert [json.loads(line)['answer'] for line in found] == answers
+
+
+def test_settings_that_need_another_training_are_refused(run):
+    model = bert_jax.load(run)
+    changed = model.with_settings(metrics=['f1_macro'])
+    assert [*changed.problem.settings.metrics] == ['f1_macro']
+    assert [*model.problem.settings.metrics] == ['accuracy']
+    with pytest.raises(UserError, match="unknown setting of a classification model 'labels'"):
+        model.with_settings(labels=('a', 'b'))
+    with pytest.raises(UserError, match='problem.metrics is 3, not of type'):
+        model.with_settings(metrics=3)

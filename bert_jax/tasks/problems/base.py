@@ -103,6 +103,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         all_probabilities: whether predictions list the probability of every class.
         long_texts: supported treatments of texts longer than a sequence, the default first:
             'truncate', or 'windows' whose predictions are combined.
+        answer_settings: settings that only affect how a trained model answers and is scored.
         window_overlap: for problems that truncate by default, the share of a window that the next
             window repeats; None to truncate.
     """
@@ -115,6 +116,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     head_field: ClassVar[str] = 'attention_mask'
     has_probabilities: ClassVar[bool] = False
     long_texts: ClassVar[tuple[str, ...]] = ('windows',)
+    answer_settings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         self.settings, self.layout, self.labels = settings, layout, tuple(labels)

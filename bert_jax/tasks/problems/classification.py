@@ -74,6 +74,7 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
     min_labels = 2
     has_probabilities = True
     long_texts: ClassVar[tuple[str, ...]] = ('truncate',)
+    answer_settings: ClassVar[tuple[str, ...]] = ('metrics', 'positive', 'negative')
 
     @classmethod
     def count_labels(cls, train: Sequence[LabeledT]) -> Counter[str]:
@@ -212,6 +213,7 @@ class Regression(base.Problem[TextExample, float]):
     weights = {'regression': 1.0}
     pretrained_heads = ('sequence_classification',)
     long_texts = ('truncate', 'windows')
+    answer_settings = ('metrics',)
 
     @classmethod
     def count_labels(cls, train: Sequence[TextExample]) -> Counter[str]:

@@ -40,6 +40,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
 
     weights = {'answer': 1.0}
     pretrained_heads = ('question_answering',)
+    answer_settings = ('doc_stride', 'question_tokens', 'answer_tokens', 'n_best', 'no_answer')
 
     def parse_input(self, name: str, record: Mapping[str, Any]) -> QuestionExample:
         """Read 'question' and 'context'."""
