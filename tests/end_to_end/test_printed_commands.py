@@ -1,12 +1,13 @@
 """Every command that README and docs/ print runs as printed, in order, in one clean folder.
 
-To be quick, `shrunk` appends small values to commands that train. Not run are commands that need
+To be quick, `shrunk` replaces some values of commands that train by small ones. Not run are commands that need
 several machines, devices or a network, and packages that are not installed (`reason_to_skip`).
 """
 
 import importlib.util
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 from tests import extending, page_inputs, printed_commands
 
-# Appended to commands of bert_jax.main; later values replace earlier ones.
+# Instead of other values of these keys in commands of bert_jax.main.
 SMALL = (
     '--config.training.steps=(3,2) --config.training.sequence_length=(32,64) '
     '--config.training.batch_size=(4,4) --config.training.max_predictions=(5,10) '
@@ -40,9 +41,11 @@ def reason_to_skip(text: str) -> str:
 
 
 def shrunk(text: str) -> str:
-    """Append the small values to a command that trains."""
-    if 'bert_jax.main' not in text or '--help' in text:
+    """Replace values of a command that trains by small ones."""
+    if 'bert_jax.main' not in text:
         return text
+    for key in re.findall(r'--config\.[\w.]+=', f'{SMALL} {SMALL_TUNING}'):
+        text = re.sub(rf' {re.escape(key)}("[^"]*"|\S+)', '', text)
     if 'finetune.py' in text:
         seeds = ' "--config.sweep.seeds=(13,21)"' if 'few_shot' in text else ''
         return f'{text} {SMALL_TUNING}{seeds}'
