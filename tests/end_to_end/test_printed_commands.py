@@ -1,7 +1,8 @@
 """Every command that README and docs/ print runs as printed, in order, in one clean folder.
 
-To be quick, `shrunk` replaces some values of commands that train by small ones. Not run are commands that need
-several machines, devices or a network, and packages that are not installed (`reason_to_skip`).
+To be quick, `shrunk` replaces some values of commands that train by small ones. Not run are
+commands that need several machines, devices or a network, and packages that are not installed
+(`reason_to_skip`).
 """
 
 import importlib.util
