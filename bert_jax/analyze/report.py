@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax import figures, files
+from bert_jax import figures, files, markdown
 from bert_jax.analyze.base import Analysis, Results
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Table
@@ -79,12 +79,12 @@ def first_table(content: Mapping[str, Any]) -> tuple[str, str]:
 
 def _report(content: dict[str, Any], results: Results) -> str:
     sections = [
-        f'# {content["analysis"]} of {pathlib.Path(content["model"]).name}',
+        f'# {content["analysis"]} of {markdown.escape(pathlib.Path(content["model"]).name)}',
         f'{content["description"]}.',
         f'    {content["command"]}',
     ]
     for title, table in results.tables.items():
-        sections += [f'## {title}', markdown_table(table)]
+        sections += [f'## {markdown.escape(title)}', markdown_table(table)]
     sections += [f'![{name}]({name})' for name in content['figures']]
     for title in ('notes', 'limits'):
         if content[title]:

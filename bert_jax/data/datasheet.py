@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bert_jax import markdown
 from bert_jax.data import personal_data, tokenizers
 
 _TEMPLATE = """\
@@ -75,10 +76,16 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
         personal = _personal_counts(source)
         report = sorted(source['report'].items() - personal.items())
         source_lines += [
-            f'{number}. `{source["spec"]}`',
-            *(f'   - {key}: {source[key] or "not stated"}' for key in ('language', 'license')),
+            f'{number}. {markdown.code(source["spec"])}',
+            *(
+                f'   - {key}: {markdown.escape(source[key] or "not stated")}'
+                for key in ('language', 'license')
+            ),
             *(f'   - {key.replace("_", " ")}: {count:,}' for key, count in report),
-            *(f'   - bad file: {reason}' for reason in source.get('bad_files', [])),
+            *(
+                f'   - bad file: {markdown.escape(reason)}'
+                for reason in source.get('bad_files', [])
+            ),
         ]
         counts = ' | '.join(f'{count:,}' for count in personal.values())
         personal_rows.append(f'| {number} | {counts} |')

@@ -1,6 +1,7 @@
 """Model cards: the README of a pretraining run and the README of an exported model."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from bert_jax.evaluation import linguistic_curves
 from bert_jax.models.architecture import Architecture
 from bert_jax.types import Config
 
+# The folders of an absolute path, but not of a URL.
+_FOLDERS = re.compile(r'(?<![\w/.])(?:~[\w.-]*)?/(?!/)(?:[^\s/\'"`,;|<>()\[\]{}]+/)+')
 _OF_EXPORT = ('library_name:', 'tags:')  # lines of a header that an export replaces
 _BIASES = 'The model reproduces the statements of its training text, including errors and biases.'
 _DECOMPOSED = """
@@ -120,7 +123,8 @@ def exported(
         training += f'\n## The run\n\n{_lower_headings(_without_pictures(page))}'
     lines = [f'library_name: transformers\ntags: [{family}]']
     lines += [line for line in run_header.splitlines() if not line.startswith(_OF_EXPORT)]
-    header = '\n'.join(lines)
+    header = _without_folders('\n'.join(lines))
+    training = _without_folders(training)
     return f"""---
 {header}
 ---
@@ -142,6 +146,11 @@ After the export, the folder was loaded again and computed the same logits as th
 {_BIASES}
 {_DECOMPOSED if tokenizer is not None and tokenizer.has_rules else ''}\
 {training if details else ''}"""
+
+
+def _without_folders(text: str) -> str:
+    """Shorten absolute paths to the names of their files: others learn no folders of the user."""
+    return _FOLDERS.sub('…/', text)
 
 
 def _title(name: str | None, architecture: Architecture) -> str:

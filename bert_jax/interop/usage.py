@@ -13,7 +13,7 @@ from bert_jax.interop.pretrained import Pretrained
 FILE = 'bert_jax.json'
 # Checkpoint metadata to write. 'task' is left out: the heads of an exported model determine it.
 _KEYS = ('words', 'texts', 'calibrated', 'kept')
-_PATH_KEYS = ('train', 'dev', 'test', 'data_dir')  # of config.data; not written
+_PATH_KEYS = ('train', 'dev', 'test', 'data_dir', 'contexts')  # of config.data; not written
 
 
 def write(model: Pretrained, folder: pathlib.Path) -> None:

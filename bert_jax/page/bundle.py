@@ -5,6 +5,7 @@ import html
 import json
 import os
 import pathlib
+import urllib.parse
 from typing import Any
 
 from bert_jax import files
@@ -101,7 +102,8 @@ def link_from_card(page: pathlib.Path, folder: pathlib.Path) -> bool:
         return False
     if not target.is_relative_to(folder.resolve()):
         return False
-    line = f'[A page that computes with this model]({target.relative_to(folder.resolve())})\n'
+    link = urllib.parse.quote(str(target.relative_to(folder.resolve())))
+    line = f'[A page that computes with this model]({link})\n'
     text = card.read_text(encoding='utf-8')
     if line in text:
         return False
