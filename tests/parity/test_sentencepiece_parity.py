@@ -126,6 +126,16 @@ def test_ids_of_vocabularies_trained_here_equal_those_of_sentencepiece(
         assert unknown.mean() < 0.01
 
 
+def test_the_first_text_that_transformers_reads_otherwise_is_reported(caplog):
+    made = load(train('nmt_nfkc', 'unigram', 700, TRAINING), 'xlm-roberta')
+    made.encode_batch(['người ở Việt Nam'])
+    assert not caplog.text
+    for text in ('người', 'Việt'):
+        made.encode_batch([unicodedata.normalize('NFD', text)])
+    assert len(caplog.records) == 1
+    assert repr(unicodedata.normalize('NFD', 'người')) in caplog.text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(('rule', 'model_type', 'layout'), MODELS)
 def test_ids_of_real_text_equal_those_of_sentencepiece(rule, model_type, layout, real_data):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tokenizers
+from absl import logging
 
 from bert_jax import errors
 from bert_jax.data.tokenizers import byte_bpe, charsmap
@@ -36,6 +37,7 @@ class Backend:
         self._space_ids = [i for token, i in vocab.items() if not token.strip(byte_bpe.SPACE)]
         self._steps = charsmap.steps(settings['normalizer'])
         self.has_rules = bool(self._steps)
+        self._has_warned = False
         if not self.has_rules:
             return
         self._without_normalizer = tokenizers.Tokenizer(self.library.model)  # not copied
@@ -76,9 +78,20 @@ class Backend:
         if not self.has_rules:
             return self.library.encode_batch(texts, add_special_tokens=False)
         normalize = self.library.normalizer.normalize_str
-        is_same = [
-            normalize(text) == exact and not self._before.search(text)
+        is_normalized = [
+            normalize(text) == exact
             for text, exact in zip(texts, self._normalize(texts), strict=True)
+        ]
+        if not (all(is_normalized) or self._has_warned):
+            self._has_warned = True
+            logging.warning(
+                'with this SentencePiece vocabulary transformers drops characters of decomposed '
+                'text, which are kept here: %r',
+                texts[is_normalized.index(False)][:60],
+            )
+        is_same = [
+            flag and not self._before.search(text)
+            for flag, text in zip(is_normalized, texts, strict=True)
         ]
         if all(is_same):
             return self.library.encode_batch(texts, add_special_tokens=False)
