@@ -173,3 +173,23 @@ def test_a_share_far_from_the_fraction_is_a_warning(tmp_path, capsys):
         assert f'{share:.2%} of all tokens are held out' in (output / 'DATASHEET.md').read_text()
         warning = f'warning: {share:.2%} of the tokens are held out instead of {fraction:.2%}'
         assert (warning in capsys.readouterr().out) == (fraction == 0.005)
+
+
+def test_in_a_bucket_nothing_is_left_of_the_first_attempt(
+    copied_pages, buckets, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(unfinished.UnfinishedInBucket, '_save_seconds', 0.0)
+    prepare.prepare([copied_pages], output=tmp_path / 'local', workers=0, **SETTINGS)
+    save = unfinished.UnfinishedInBucket.save
+
+    def interrupted(self, progress):
+        save(self, progress)
+        if 'exceptions' in progress:  # before the files of the first attempt are removed
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(unfinished.UnfinishedInBucket, 'save', interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepare.prepare([copied_pages], output='gs://texts/out', workers=0, **SETTINGS)
+    prepare.prepare([copied_pages], output='gs://texts/out', workers=0, **SETTINGS).verify()
+    assert contents(buckets / 'texts/out') == contents(tmp_path / 'local')
