@@ -8,6 +8,7 @@ import tqdm
 from bert_jax.errors import printable
 
 SECONDS_BETWEEN_LINES = 15.0  # when stderr is a file
+_DELAY = 1e-5  # seconds; above 0, tqdm does not show a bar as soon as it is made
 
 
 def say(text: str) -> None:
@@ -19,8 +20,20 @@ def say(text: str) -> None:
 def bar(**settings: Any) -> tqdm.tqdm:
     """Create a tqdm bar on stderr: redrawn once a second on a terminal, lines of text in a file."""
     if sys.stderr.isatty():
-        return tqdm.tqdm(mininterval=1.0, dynamic_ncols=True, **settings)
-    return tqdm.tqdm(mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, **settings)
+        return _Bar(mininterval=1.0, dynamic_ncols=True, delay=_DELAY, **settings)
+    return _Bar(
+        mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, delay=_DELAY, **settings
+    )
+
+
+class _Bar(tqdm.tqdm):
+    """A bar that is not shown before there is progress, such as '0 windows [00:00]'."""
+
+    def close(self) -> None:
+        """Show the final state, if there was progress."""
+        if not self.disable and self.n > self.initial:
+            self.delay = 0
+        super().close()
 
 
 class _Lines:

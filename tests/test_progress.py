@@ -35,3 +35,15 @@ def test_a_terminal_gets_one_line_that_is_redrawn(monkeypatch):
     text = show(monkeypatch, Terminal())
     assert '\r' in text
     assert 'a line of the log\n' in text
+
+
+def test_a_bar_without_progress_is_not_shown(monkeypatch):
+    """Predictions started with '0 windows [00:00, ? windows/s]'."""
+    for stderr in (io.StringIO(), Terminal()):
+        monkeypatch.setattr(sys, 'stderr', stderr)
+        progress.bar(unit=' windows').close()
+        assert stderr.getvalue().strip() == ''
+        with progress.bar(unit=' windows') as bar:
+            bar.update(3)
+        assert '3 windows' in stderr.getvalue()
+        assert ' 0 windows' not in stderr.getvalue()

@@ -1,11 +1,12 @@
 """The log of a run: progress bar, metrics.jsonl, trackers and a plot of the loss."""
 
+import contextlib
 import functools
 import json
 import pathlib
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -142,6 +143,18 @@ class Log:
         """Move the progress bar by one step and show these values beside it."""
         self._bar.set_postfix(values, refresh=False)
         self._bar.update(1)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep the time of the block, in which no step is taken, out of the estimated time left."""
+        start = time.time()
+        try:
+            yield
+        finally:
+            if not self._bar.disable:
+                waited = time.time() - start
+                self._bar.start_t += waited
+                self._bar.last_print_t += waited
 
     def close(self) -> None:
         """Close the progress bar and the trackers, and upload the records."""

@@ -50,16 +50,19 @@ def train(
         threads = config.data.reading_threads
         if run.step == 0:
             _evaluate_initial_weights(run)
-        for stage, first_step in _with_first_steps(task.stages):
+        stages = _with_first_steps(task.stages)
+        for number, (stage, first_step) in enumerate(stages, start=1):
             if not run.is_evaluated and run.step <= first_step + stage.steps:
                 _evaluate_checkpoint(run, stage)
             if run.early_stopping.is_over:
                 break
             if run.step >= first_step + stage.steps:
                 continue  # finished before this process was started
-            if run.step == first_step:
-                predictions.check(run.task, run.state.params, stage, run.key, threads)
-            train_step, lines = _compile(run, stage)
+            run.log.info(f'compiling stage {number} of {len(task.stages)}')
+            with run.log.paused():
+                if run.step == first_step:
+                    predictions.check(run.task, run.state.params, stage, run.key, threads)
+                train_step, lines = _compile(run, stage)
             for line in lines:
                 run.log.info(line)
             window = MetricsWindow(
@@ -144,10 +147,12 @@ def _describe(run: Run) -> None:
     """Log what is trained, on which devices, and from which step."""
     for line in [*run.task.describe(), *run.transfer.describe(run.state.params)]:
         run.log.info(line)
-    origin = 'measured' if peak_flops.published_flops() is None else 'published'
+    peak = ''
+    if run.peak_flops is not None:
+        origin = 'measured' if peak_flops.published_flops() is None else 'published'
+        peak = f', {origin} peak {run.peak_flops / 1e12:,.2f} TFLOP/s'
     run.log.info(
-        f'{num_parameters(run.state.params):,} parameters on {devices()}, '
-        f'{origin} peak {run.peak_flops / 1e12:,.2f} TFLOP/s; '
+        f'{num_parameters(run.state.params):,} parameters on {devices()}{peak}; '
         + (f'resuming from step {run.step:,}' if run.step else f'new run in {run.config.workdir}')
     )
 
@@ -200,7 +205,8 @@ def _evaluate_checkpoint(run: Run, stage: Stage) -> None:
 
 def _evaluate(run: Run, stage: Stage) -> None:
     """Evaluate on the held-out data, if any, record the metrics and draw the plot of the loss."""
-    run.held_out = run.task.evaluate(run.state.params, stage)
+    with run.log.paused():
+        run.held_out = run.task.evaluate(run.state.params, stage)
     run.is_evaluated = True
     if not run.held_out:
         return

@@ -32,7 +32,7 @@ class MetricsWindow:
         log: Log,
         stage: Stage,
         weights: Mapping[str, float],
-        peak_flops: float,
+        peak_flops: float | None,
         max_skipped_in_row: int,
     ):
         """Start a window of steps of one stage.
@@ -41,7 +41,7 @@ class MetricsWindow:
             log: shows the progress and receives the records.
             stage: the stage that the steps belong to.
             weights: weight of each loss term by name.
-            peak_flops: FLOP/s of all devices, the reference for MFU.
+            peak_flops: FLOP/s of all devices, the reference for MFU; None: no MFU is recorded.
             max_skipped_in_row: number of skipped steps in a row that ends the run; more skipped
                 steps than this also end it if they are over a tenth of the steps so far.
         """
@@ -77,13 +77,11 @@ class MetricsWindow:
             self._last = metrics
         terms, rates = metrics['terms'], self._rates()
         has_prediction = any(terms[name].count > 0 for name in self._weights)
-        self._log.advance(
-            {
-                'loss': f'{metrics["loss"]:.3f}' if has_prediction else 'none',
-                'tokens/s': f'{rates["tokens_per_second"]:,.0f}',
-                'MFU': f'{rates["mfu"]:.0%}',
-            }
-        )
+        shown = {
+            'loss': f'{metrics["loss"]:.3f}' if has_prediction else 'none',
+            'tokens/s': f'{rates["tokens_per_second"]:,.0f}',
+        }
+        self._log.advance(shown | ({'MFU': f'{rates["mfu"]:.0%}'} if 'mfu' in rates else {}))
 
     def record(self, step: int, learning_rate: float) -> float:
         """Record the window and restart it, unless all steps were skipped; return its seconds."""
@@ -111,10 +109,10 @@ class MetricsWindow:
 
     def _rates(self) -> dict[str, float]:
         steps_per_second = self._steps / self._seconds()
-        return {
-            'tokens_per_second': self._stage.tokens_per_step * steps_per_second,
-            'mfu': self._stage.flops_per_step * steps_per_second / self._peak_flops,
-        }
+        rates = {'tokens_per_second': self._stage.tokens_per_step * steps_per_second}
+        if self._peak_flops is not None:
+            rates['mfu'] = self._stage.flops_per_step * steps_per_second / self._peak_flops
+        return rates
 
     def _report_skipped(self, step: int, metrics: Mapping[str, Any]) -> None:
         loss, norm, in_row = metrics['loss'], metrics['gradient_norm'], metrics['skipped_in_row']

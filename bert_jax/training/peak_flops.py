@@ -1,8 +1,9 @@
 """Peak FLOP/s of the devices: the reference for MFU.
 
 For chips in PUBLISHED_TFLOPS, the reference is the published bf16 peak, whatever the dtype of the
-run, so that MFU can be compared between all runs on one chip. For CPUs and other chips, it is
-measured with a large matrix product in the dtype of the run.
+run, so that MFU can be compared between all runs on one chip. For other chips it is measured with a
+large matrix product in the dtype of the run. Runs on CPUs have no MFU: there a single product says
+little about the peak, and small models exceeded it.
 """
 
 import functools
@@ -46,6 +47,11 @@ PUBLISHED_TFLOPS = {
 # Edge of the square matrices that are measured: large enough to saturate a device.
 MATRIX_SIZE = {'cpu': 1024, 'gpu': 8192, 'tpu': 8192}
 _REPEATS = 8
+
+
+def reference(dtype: str) -> float | None:
+    """Return the peak to which MFU refers, `peak_flops`; None on CPUs."""
+    return None if jax.default_backend() == 'cpu' else peak_flops(dtype)
 
 
 def peak_flops(dtype: str) -> float:

@@ -102,7 +102,7 @@ class Run(Plan):
 
     Attributes:
         key: random key of the run; the key of each step is derived from it.
-        peak_flops: FLOP/s of all devices, the reference for MFU.
+        peak_flops: FLOP/s of all devices, the reference for MFU; None: MFU is not reported.
         state: parameters, optimizer state and counters after `step` steps.
         step: number of completed steps.
         seconds: time spent in training steps, in all processes of the run so far.
@@ -116,7 +116,7 @@ class Run(Plan):
     stop: StopSignal
     profile: Profile
     key: Key
-    peak_flops: float
+    peak_flops: float | None
     state: TrainState
     step: int
     seconds: float
@@ -150,7 +150,7 @@ def check(config: Config) -> None:
 def start(task: Task, config: Config) -> Iterator[Run]:
     """Claim the working directory and restore the last checkpoint, or initialize."""
     early_stopping, profile = EarlyStopping(config.evaluation), Profile(config)
-    flops = peak_flops.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
+    flops = peak_flops.reference(config.compute.dtype)  # before set_mesh: it uses one device
     settings = config.to_dict()
     multihost.check_same('config', lambda: json.dumps(settings))
     multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(dict(task.metadata)))

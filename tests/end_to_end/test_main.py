@@ -83,7 +83,7 @@ def test_metrics_are_recorded_for_every_window_and_add_up(finished):
         total = record['mlm_loss'] + record['nsp_loss']
         assert record['loss'] == pytest.approx(total, rel=1e-5)
         assert record['tokens_per_second'] > 0
-        assert 0 < record['mfu'] < 1
+        assert 'mfu' not in record  # on a CPU
     held_out = [record['step'] for record in records if record['kind'] == 'held_out']
     assert {300, 400} <= set(held_out)
 

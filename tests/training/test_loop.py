@@ -4,14 +4,18 @@ import json
 import os
 import shutil
 import signal
+import time
 
 import jax
 import numpy as np
 import pytest
+import tqdm
 
+from bert_jax import progress
 from bert_jax.errors import UserError
 from bert_jax.training import checkpoints, loop, multihost, predictions, run, schedules
 from bert_jax.training.interruption import Interrupted, StopSignal
+from bert_jax.training.logging import Log
 from tests.training import toy
 
 STAGES = dict(training__steps=(6, 4), checkpoint__every_steps=4, checkpoint__keep=4)
@@ -243,3 +247,31 @@ def test_a_checkpoint_under_the_name_of_another_step_is_not_resumed(tmp_path):
     (copy / 'checkpoints/10').rename(copy / 'checkpoints/12')
     with pytest.raises(UserError, match='checkpoints/12 holds step 10; rename it to 10 or remove'):
         toy.train(copy, training__steps=(5, 15))
+
+
+def test_the_time_of_compiling_and_evaluating_is_not_in_the_estimated_time_left(
+    tmp_path, monkeypatch
+):
+    """The first steps of a run announced hours instead of minutes."""
+    evaluate, compile_ = toy.Toy.evaluate, loop._compile
+    bars = []
+
+    def slowly(function):
+        def call(*arguments):
+            time.sleep(1)
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(toy.Toy, 'evaluate', slowly(evaluate))
+    monkeypatch.setattr(loop, '_compile', slowly(compile_))
+    monkeypatch.setattr(
+        progress, 'bar', lambda **settings: bars.append(tqdm.tqdm(**settings)) or bars[0]
+    )
+    lines = []
+    monkeypatch.setattr(Log, 'info', lambda self, text: lines.append(text))
+    start = time.time()
+    toy.train(tmp_path, training__steps=(6,), evaluation__every_steps=3)
+    assert bars[0].format_dict['elapsed'] < time.time() - start - 2.5  # of three seconds
+    assert 'compiling stage 1 of 1' in lines
+    assert not any('MFU' in text for text in lines)
