@@ -6,7 +6,7 @@ import json
 import pathlib
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ import jax
 from bert_jax import figures, progress
 from bert_jax.errors import printable, writing_to
 from bert_jax.storage import paths
-from bert_jax.training import trackers
+from bert_jax.training import curves, trackers
 from bert_jax.training.disk_checks import check_free_space
 from bert_jax.training.workdir import push
 from bert_jax.types import Config
@@ -96,48 +96,23 @@ class Log:
             push(self._target)
             self._flushed = time.monotonic()
 
-    def plot(self, references: Mapping[str, float], file_format: str = 'png') -> None:
-        """Draw loss.png: loss terms and accuracies over the steps, and a line per reference."""
+    def plot(
+        self,
+        references: Mapping[str, float],
+        stage_starts: Sequence[int],
+        file_format: str = 'png',
+    ) -> None:
+        """Draw loss.png; see `curves.draw`."""
         if not self._is_host0:
             return
-        names = {name for record in self.records for name in record}
-        scores = {name for name in names if name.endswith('accuracy')} | self._main_metric()
-        figure = figures.new(13 if scores else 8, 5)
-        axes, *right = figure.subplots(1, 1 + bool(scores), squeeze=False)[0]
-        self._draw_curves(axes, {name for name in names if name.endswith('loss')})
-        for score_axes in right:
-            self._draw_curves(score_axes, scores)
-            score_axes.set(xlabel='training step', ylabel=', '.join(sorted(scores)))
-            score_axes.legend()
-            score_axes.grid(alpha=0.3)
-        for name, value in references.items():
-            axes.axhline(value, linestyle='--', color='grey', linewidth=1)
-            axes.annotate(
-                name, (0.01, value), xycoords=('axes fraction', 'data'), va='bottom', fontsize=8
-            )
-        axes.set(xlabel='training step', ylabel='loss', ylim=(0, None))
-        if axes.lines:
-            axes.legend()
-        axes.grid(alpha=0.3)
+        figure = curves.draw(self.records, self._main_metric(), references, stage_starts)
         with writing_to(self.workdir):
             figures.save(figure, self.workdir / 'loss', [file_format])
 
-    def _main_metric(self) -> set[str]:
+    def _main_metric(self) -> str:
         """The first metric of the evaluations, by which fine-tuning runs are compared."""
         held_out = next((record for record in self.records if record['kind'] == 'held_out'), {})
-        first = next((name for name in held_out if name not in ('kind', 'step')), 'loss')
-        return set() if first.endswith('loss') else {first}
-
-    def _draw_curves(self, axes: Any, names: set[str]) -> None:
-        """Draw metrics over the steps, of training as lines and held-out with dots."""
-        for kind, style in (('train', '-'), ('held_out', 'o-')):
-            records = [record for record in self.records if record['kind'] == kind]
-            for name in sorted(names):
-                points = [(record['step'], record[name]) for record in records if name in record]
-                label = f'{kind.replace("_", "-")} {name.replace("_", " ")}'
-                if points:
-                    steps, values = zip(*points, strict=True)
-                    axes.plot(steps, values, style, label=label, alpha=0.8, markersize=4)
+        return next((name for name in held_out if name not in ('kind', 'step')), '')
 
     def advance(self, values: Mapping[str, str]) -> None:
         """Move the progress bar by one step and show these values beside it."""

@@ -180,6 +180,10 @@ def _with_first_steps(stages: Sequence[Stage]) -> Iterator[tuple[Stage, int]]:
     return zip(stages, first_steps, strict=False)
 
 
+def _stage_starts(run: Run) -> list[int]:
+    return [first_step for _, first_step in _with_first_steps(run.task.stages)]
+
+
 def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
     """Compile the steps of training and evaluation; also return their memory as log lines."""
     train_step = make_train_step(
@@ -220,7 +224,7 @@ def _evaluate(run: Run, stage: Stage) -> None:
     run.log.record('held_out', run.step, run.held_out)
     shown = ', '.join(f'{name} {value:.4g}' for name, value in run.held_out.items())
     run.log.info(f'step {run.step} held-out: {shown}')
-    run.log.plot(run.task.references())
+    run.log.plot(run.task.references(), _stage_starts(run))
     if run.step:
         run.early_stopping.update(run.step, run.held_out)
 
@@ -270,7 +274,7 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
     if not run.held_out:  # no step was left to train
         run.held_out = run.task.evaluate(run.state.params, run.task.stages[-1])
     for file_format in ('png', 'pdf'):
-        run.log.plot(run.task.references(), file_format)
+        run.log.plot(run.task.references(), _stage_starts(run), file_format)
     # A signal may have arrived since the last step: exit now, or a sweep would start the next run.
     _exit_if_signaled(run, int(multihost.largest(run.stop.number)))
     tokens = sum(

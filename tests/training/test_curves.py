@@ -1,0 +1,32 @@
+"""The learning curves: a panel for each loss and one for scores, with stages and references."""
+
+from bert_jax.training import curves
+
+RECORDS = [
+    {'kind': kind, 'step': step, 'loss': 5 - step / 9, 'mlm_loss': 4.0, 'nsp_loss': 0.7}
+    | {'mlm_accuracy': step / 20, 'f1': 0.5}
+    for step in (2, 4, 6)
+    for kind in ('train', 'held_out')
+]
+
+
+def test_each_loss_has_its_own_panel_and_scores_share_one():
+    figure = curves.draw(RECORDS, 'f1', {'guessing': 3.0}, [0, 3])
+    panels = {axes.get_title(): axes for axes in figure.axes}
+    assert [*panels] == ['Loss: masked tokens', 'Loss: next sentence', 'Scores']
+    labels = [text.get_text() for text in panels['Loss: masked tokens'].get_legend().get_texts()]
+    assert labels == ['train', 'held-out', 'guessing']
+    labels = [text.get_text() for text in panels['Scores'].get_legend().get_texts()]
+    assert labels == ['train: f1', 'held-out: f1', 'train: mlm accuracy', 'held-out: mlm accuracy']
+    for axes in figure.axes:
+        assert [text.get_text() for text in axes.texts] == ['stage 2']
+        assert axes.get_xlabel() == 'training step'
+    assert panels['Loss: next sentence'].get_ylim()[0] > 0.5  # its own scale
+
+
+def test_a_run_without_held_out_data_and_an_empty_run_have_a_figure():
+    train = [{'kind': 'train', 'step': 1, 'loss': 2.0}]
+    (axes,) = curves.draw(train, '', {}, [0]).axes
+    assert axes.get_title() == 'Loss: total'
+    assert not axes.texts
+    assert len(curves.draw([], '', {}, [0]).axes) == 1
