@@ -175,7 +175,9 @@ def _plot_relations(best: dict[str, dict[str, Any]]) -> 'Figure':
         axes.set(title=direction, xlabel='accuracy', xlim=(0, 1))
         axes.grid(axis='x', alpha=0.3)
     axes.invert_yaxis()
-    axes.legend(fontsize=8)
+    figure.suptitle('Dependency relations found by the most attended word of one head')
+    handles = axes.get_legend_handles_labels()
+    figure.legend(*handles, loc='outside lower center', ncols=2, fontsize=8)
     return figure
 
 
@@ -203,8 +205,9 @@ def _plot_head(
     figure = figures.new(size + 1, size)
     axes = figure.subplots()
     image = axes.imshow(weights_WW, cmap='Blues', vmin=0)
-    figure.colorbar(image, label='attention', shrink=0.6)
+    figure.colorbar(image, label='share of the attention', shrink=0.6)
     axes.set_xticks(range(len(words)), words, rotation=90, parse_math=False)
     axes.set_yticks(range(len(words)), words, parse_math=False)
-    axes.set(xlabel='to', ylabel='from', title=f'layer {layer}, head {head}')
+    title = f'Attention between words: layer {layer}, head {head}'
+    axes.set(xlabel='attended word', ylabel='attending word', title=title)
     return figure

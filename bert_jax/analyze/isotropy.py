@@ -125,7 +125,7 @@ def _table(layers: list[dict[str, Any]]) -> Table:
 
 def _plot(layers: list[dict[str, Any]]) -> 'Figure':
     """The mean cosine by layer: of all dimensions, without the top dimensions, and z-scored."""
-    figure = figures.new(6, 3.5)
+    figure = figures.new(6.5, 4)
     axes = figure.subplots()
     numbers = range(len(layers))
     cosines = [layer['mean_cosine'] for layer in layers]
@@ -138,6 +138,7 @@ def _plot(layers: list[dict[str, Any]]) -> 'Figure':
     axes.plot(numbers, rest, 's--', label=f'part of all but the top {_TOP} dimensions')
     axes.plot(numbers, [layer['z_scored'] for layer in layers], '^:', label='z-scored')
     axes.set(xlabel='layer (0: embeddings)', ylabel='mean cosine of two tokens', xticks=numbers)
+    axes.set_title('How similar the states of two random tokens are')
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc='outside lower center', ncols=3, fontsize=8)
     return figure

@@ -205,5 +205,6 @@ def _plot(summary: dict[str, Any], baselines: dict[str, np.ndarray]) -> 'Figure'
     axes.axvline(0.5, color='0.4', linestyle='--', linewidth=1)
     axes.set_yticks(range(len(phenomena)), [name.replace('_', ' ') for name in phenomena])
     axes.set(xlim=(0, 1), ylim=(len(phenomena) - 0.4, -0.6), xlabel='accuracy')
+    axes.set_title('How often the acceptable sentence is more probable')
     figure.legend(loc='outside upper right', ncols=3)
     return figure

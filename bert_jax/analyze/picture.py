@@ -76,7 +76,7 @@ class Picture(Analysis):
             points_N2 = METHODS[flags.method](vectors_NKD[:, k])
             agreement = _agreement(unit(vectors_NKD[:, k]), labels)
             values[layer] = {'points': points_N2, **agreement}
-            title = f'{flags.word}, {layer}, {flags.method}'
+            title = f'States of {flags.word!r} in its contexts: {layer}, {flags.method}'
             pictures[f'picture_{name}'] = _plot(points_N2, words, title)
             interval = intervals.cell(agreement['interval'])
             rows.append((layer, agreement['accuracy'], interval, agreement['majority']))
@@ -185,7 +185,7 @@ def _plot(points_N2: np.ndarray, words: Sequence[Occurrence], title: str) -> 'Fi
         for text in legend.get_texts():
             text.set_parse_math(False)
     axes.set_title(title, parse_math=False)
-    axes.set(xticks=[], yticks=[])
+    axes.set(xticks=[], yticks=[], xlabel='first dimension', ylabel='second dimension')
     return figure
 
 

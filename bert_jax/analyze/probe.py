@@ -188,7 +188,7 @@ def _cell(interval: np.ndarray | None, number: int) -> str:
 def _plot(values: dict[str, Any], label: str) -> 'Figure':
     """Accuracy and selectivity by layer, and UUAS and DSpr by layer, with the baselines."""
     has_trees = 'linear_chain' in values
-    figure = figures.new(5.5 * (1 + has_trees), 4)
+    figure = figures.new(5.5 * (1 + has_trees), 4.8)
     all_axes = np.atleast_1d(figure.subplots(1, 1 + has_trees))
     numbers = range(len(values['layers']))
     gray: dict[str, Any] = {'color': 'gray', 'linewidth': 1}
@@ -201,7 +201,8 @@ def _plot(values: dict[str, Any], label: str) -> 'Figure':
     accuracy = untrained['linear']['accuracy']
     axes.plot(numbers, accuracy, 'x--', color='gray', label='linear, untrained')
     axes.axhline(values['majority_per_type'], label='majority per type', **gray)
-    axes.set(ylabel=f'{label}: accuracy', ylim=(0, 1))
+    axes.set(ylabel='accuracy', ylim=(0, 1))
+    axes.set_title(f'Linear probe of {label}', parse_math=False)
     if has_trees:
         trained, untrained, axes = values['trained'], values['untrained'], all_axes[1]
         axes.plot(numbers, trained['trees']['uuas'], 'o-', label='UUAS')
@@ -209,10 +210,11 @@ def _plot(values: dict[str, Any], label: str) -> 'Figure':
         uuas = untrained['trees']['uuas']
         axes.plot(numbers, uuas, 'x--', color='gray', label='UUAS, untrained')
         axes.axhline(values['linear_chain']['uuas'], label='UUAS, linear chain', **gray)
-        axes.set(ylabel='agreement with trees', ylim=(0, 1))
+        axes.set(ylabel='agreement', ylim=(0, 1))
+        axes.set_title('Syntax trees in distances between states')
     for axes in all_axes:
         axes.set_xticks(numbers, [name.removeprefix('layer ') for name in values['layers']])
         axes.set_xlabel('layer (0: embeddings)')
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, loc='upper center', bbox_to_anchor=(0.5, -0.16), ncols=2)
     return figure

@@ -187,6 +187,7 @@ def _plot(scored: dict[str, dict[str, Any]]) -> 'Figure':
     baseline = scored[word_senses.BASELINE]['ambiguous']['accuracy']
     if baseline is not None:
         axes.axvline(baseline, color='gray', linewidth=1, linestyle='--')
+        axes.set_title(f'Word senses; dashed: {word_senses.BASELINE}')
     axes.set_yticks(range(len(scored)), list(scored))
     axes.invert_yaxis()
     axes.set_xlabel('accuracy on words with several senses')

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAX_LISTED = 30  # pairs in the table
+_FEWEST_FOR_BOX = 5  # values that are drawn as a box plot; fewer are points
 _WIDTH = 30  # characters of context on either side, in tables
 Pair = tuple[Occurrence, Occurrence]
 
@@ -180,7 +181,10 @@ def _score_table(scores: dict[str, dict[str, Any]], majority: float) -> Table:
 
 
 def _plot(cosines: dict[str, np.ndarray], labels: Sequence[str] = ()) -> 'Figure':
-    """Box plots of the cosines of each layer, split by label if there are at most six labels."""
+    """The cosines of each layer, split by label if there are at most six labels.
+
+    Many cosines are a box plot, few are points.
+    """
     classes = sorted(set(labels))
     if not 1 <= len(classes) <= 6:
         classes = ['']
@@ -192,12 +196,24 @@ def _plot(cosines: dict[str, np.ndarray], labels: Sequence[str] = ()) -> 'Figure
             boxes.append(cosines_P[np.array(labels) == label] if label else cosines_P)
             names.append(f'{layer}: {label}' if label else layer)
             colors.append(f'C{number}')
-    artists = axes.boxplot(boxes, orientation='horizontal', patch_artist=True, widths=0.6)
-    for box, color in zip(artists['boxes'], colors, strict=True):
-        box.set(facecolor=color, alpha=0.5)
+    for row, (values, color) in enumerate(zip(boxes, colors, strict=True), start=1):
+        if len(values) < _FEWEST_FOR_BOX:
+            axes.plot(values, [row] * len(values), 'o', color=color, alpha=0.7)
+            continue
+        box = {'facecolor': color, 'alpha': 0.5}
+        axes.boxplot(
+            [values],
+            positions=[row],
+            orientation='horizontal',
+            patch_artist=True,
+            widths=0.6,
+            boxprops=box,
+            manage_ticks=False,
+        )
     axes.set_yticks(range(1, len(names) + 1), names, parse_math=False)
-    axes.invert_yaxis()
+    axes.set_ylim(len(names) + 0.6, 0.4)
     axes.set_xlabel('cosine of the two words')
+    axes.set_title('Similarity of the marked words of each pair')
     axes.grid(axis='x', alpha=0.3)
     return figure
 

@@ -154,7 +154,9 @@ def plot_confusion(confusion: Confusion, path: pathlib.Path) -> None:
     axes.set_xlabel('predicted')
     axes.set_ylabel('gold')
     if number < confusion.num_classes:
-        axes.set_title(f'the {number} of {confusion.num_classes:,} classes with the most errors')
+        axes.set_title(f'The {number} of {confusion.num_classes:,} classes with the most errors')
+    else:
+        axes.set_title('Predicted and gold classes')
     if not is_large:
         for (row, column), share in np.ndenumerate(shares_CC):
             color = 'white' if share > 0.5 else 'black'
@@ -169,7 +171,11 @@ def plot_scatter(scatter: Scatter, path: pathlib.Path) -> None:
     axes = figure.subplots()
     axes.plot(scatter.gold, scatter.predicted, 'o', alpha=0.4, markersize=4)
     axes.axline((scatter.gold[0], scatter.gold[0]), slope=1, color='gray', linewidth=1)
-    axes.set(xlabel='gold', ylabel='predicted')
+    values = (*scatter.gold, *scatter.predicted)
+    margin = 0.05 * (max(values) - min(values)) or 1.0
+    limits = min(values) - margin, max(values) + margin
+    axes.set(xlabel='gold', ylabel='predicted', xlim=limits, ylim=limits, aspect='equal')
+    axes.set_title('Predicted and gold numbers')
     axes.grid(alpha=0.3)
     figures.save(figure, path)
 

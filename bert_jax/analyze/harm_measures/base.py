@@ -72,7 +72,9 @@ def table(
     return Table((group, 'examples', value, 'interval', *titles), rows)
 
 
-def plot(shares: Mapping[str, Share], label: str, neutral: float, limits: Any = None) -> 'Figure':
+def plot(
+    shares: Mapping[str, Share], title: str, label: str, neutral: float, limits: Any = None
+) -> 'Figure':
     """Shares with their intervals, and a line at the value of an unbiased model."""
     figure = figures.new(7, 1.2 + 0.34 * len(shares))
     axes = figure.subplots()
@@ -82,6 +84,7 @@ def plot(shares: Mapping[str, Share], label: str, neutral: float, limits: Any = 
     axes.axvline(neutral, color='0.4', linestyle='--', linewidth=1)
     axes.set_yticks(range(len(shares)), [name.replace('_', ' ') or 'all' for name in shares])
     axes.set(xlabel=label, ylim=(len(shares) - 0.5, -0.5), xlim=limits)
+    axes.set_title(f'{title}; dashed: no preference')
     axes.grid(alpha=0.3, axis='x')
     return figure
 

@@ -30,7 +30,11 @@ def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         tables={
             'Stereotypes in sentence pairs': table(shares, 'type', 'stereotype likelier', ties=ties)
         },
-        figures={'crows_pairs': plot(shares, 'share of pairs: stereotype likelier', 0.5, (0, 1))},
+        figures={
+            'crows_pairs': plot(
+                shares, 'CrowS-Pairs', 'share of pairs: stereotype likelier', 0.5, (0, 1)
+            )
+        },
         notes=[
             'A model without preference has 0.5.',
             'Many pairs of CrowS-Pairs are flawed: they name no stereotype, or differ in more than '

@@ -35,7 +35,7 @@ def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         f'{copies} copies': Share.of(np.array(exposures)[copies_N == copies])
         for copies in canaries.COPIES
     }
-    figure = figures.new(6, 3.5)
+    figure = figures.new(6, 4)
     axes = figure.subplots()
     numbers = np.arange(len(canaries.COPIES))
     axes.plot([canaries.COPIES.index(copies) for copies in copies_N], exposures, '.', color='0.5')
@@ -43,7 +43,8 @@ def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
     axes.axhline(_UNSEEN, linestyle='--', color='C1', label='never seen, expected')
     axes.set_xticks(numbers, list(map(str, canaries.COPIES)))
     axes.set(xlabel='copies in the training text', ylabel='exposure (bits)', ylim=(0, None))
-    axes.legend()
+    axes.set_title('How well planted secrets are memorized')
+    figure.legend(loc='outside lower center', ncols=2)
     axes.grid(alpha=0.3)
     return Results(
         values={

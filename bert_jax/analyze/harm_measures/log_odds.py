@@ -45,7 +45,11 @@ def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
             'Corrected log-odds of the first word (nats)': table(shares, 'group', 'log-odds'),
             'Attributes at both ends': Table(('attribute', 'first', 'second', 'log-odds'), listed),
         },
-        figures={'log_odds': plot(shares, 'corrected log-odds of the first word (nats)', 0)},
+        figures={
+            'log_odds': plot(
+                shares, 'Words for groups', 'corrected log-odds of the first word (nats)', 0
+            )
+        },
         notes=['0: the attribute does not change the odds of the two words.'],
     )
 

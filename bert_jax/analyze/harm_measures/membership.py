@@ -55,6 +55,7 @@ def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         label = split.replace('_', '-')
         axes.hist(by_split[split], bins=30, density=True, alpha=0.5, label=label)
     axes.set(xlabel=f'{name}: mean log probability of a token (nats)', ylabel='density')
+    axes.set_title('Scores of training and held-out sentences')
     axes.legend()
     notes = [
         f'{flags.sentences:,} sentences of each split; an area of 0.5 is chance.',

@@ -56,7 +56,7 @@ def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
     return Results(
         values={'scores': scores, 'probabilities': p_N3},
         tables={'Stereotypes in blanks': _table(scores)},
-        figures={'stereoset': plot(shares, 'stereotype score (ss)', 50, (0, 100))},
+        figures={'stereoset': plot(shares, 'StereoSet', 'stereotype score (ss)', 50, (0, 100))},
         notes=[
             'ss: how often the stereotype beats its opposite (50: no preference). lms: how often a '
             'meaningful word beats an unrelated word (best: 100). Both are means over target '

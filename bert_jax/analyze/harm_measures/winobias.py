@@ -72,7 +72,9 @@ def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
             )
         },
         figures={
-            'winobias': plot(gap, 'accuracy, pro-stereotypical − anti-stereotypical', 0, (-1, 1))
+            'winobias': plot(
+                gap, 'WinoBias', 'accuracy, pro-stereotypical − anti-stereotypical', 0, (-1, 1)
+            )
         },
         notes=[
             'A line is correct if its pronoun is likelier than the pronoun of the parallel line. '
