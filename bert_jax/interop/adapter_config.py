@@ -10,8 +10,6 @@ import reprlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from absl import logging
-
 from bert_jax.errors import UserError
 
 METHODS = ('LORA', 'IA3')
@@ -24,9 +22,13 @@ target_parameters trainable_token_indices use_bdlora use_qalora velora_config
 # Keys that do not change what the saved weights compute.
 _METADATA = """
 auto_mapping base_model_name_or_path bias corda_config ensure_weight_tying eva_config
-fan_in_fan_out feedforward_modules inference_mode init_ia3_weights loftq_config lora_bias
-lora_dropout lora_ga_config megatron_core peft_type peft_version qalora_group_size revision
-task_type use_dora
+fan_in_fan_out feedforward_modules inference_mode init_ia3_weights loftq_config lora_dropout
+lora_ga_config megatron_core peft_type peft_version qalora_group_size revision
+"""
+# Keys that `parse` reads.
+_READ = """
+alpha_pattern exclude_modules init_lora_weights layers_pattern layers_to_transform lora_alpha
+lora_bias modules_to_save r rank_pattern target_modules task_type use_dora use_rslora
 """
 # Other initializations subtract the initial adapter from the base model.
 _INITIALIZATIONS = (True, False, None, 'gaussian', 'eva', 'orthogonal')
@@ -47,6 +49,8 @@ class AdapterConfig:
         layers_patterns: names of the lists of layers; () for any.
         rank, alpha: LoRA's; `rank_pattern` and `alpha_pattern` override them by module.
         is_rank_stabilized: whether the update is multiplied by α / √r instead of α / r.
+        is_dora: whether the rows of the weights have learned norms.
+        has_bias: whether the update has a bias.
         prefix: prefix of the names of modules that patterns in the config do not contain.
     """
 
@@ -63,6 +67,8 @@ class AdapterConfig:
     rank_pattern: Mapping[str, float]
     alpha_pattern: Mapping[str, float]
     is_rank_stabilized: bool
+    is_dora: bool
+    has_bias: bool
     prefix: str = ''
 
     def tunes(self, module: str) -> bool:
@@ -118,7 +124,7 @@ def parse(config: Mapping[str, Any]) -> AdapterConfig:
         )
     mapping = _value(config, 'auto_mapping', dict, {})
     layers, patterns = config.get('layers_to_transform'), _names(config, 'layers_pattern')
-    parsed = AdapterConfig(
+    return AdapterConfig(
         method,
         _value(config, 'task_type', str, None),
         _value(mapping, 'base_model_class', str, None),
@@ -132,14 +138,15 @@ def parse(config: Mapping[str, Any]) -> AdapterConfig:
         _pattern(config, 'rank_pattern'),
         _pattern(config, 'alpha_pattern'),
         bool(config.get('use_rslora')),
+        bool(config.get('use_dora')),
+        bool(config.get('lora_bias')),
     )
-    read = (*_UNSUPPORTED.split(), *_METADATA.split(), 'init_lora_weights', 'use_rslora', 'r')
-    read += ('lora_alpha', 'target_modules', 'exclude_modules', 'modules_to_save', 'rank_pattern')
-    read += ('layers_to_transform', 'layers_pattern', 'alpha_pattern')
-    unknown = [key for key in config if key not in read and config[key] not in _NEUTRAL]
-    if unknown:
-        logging.warning('adapter_config.json: ignored keys: %s', ', '.join(sorted(unknown)))
-    return parsed
+
+
+def ignored_keys(config: Mapping[str, Any]) -> list[str]:
+    """Keys of an adapter_config.json that are set and not known."""
+    known = {*_UNSUPPORTED.split(), *_METADATA.split(), *_READ.split()}
+    return sorted(key for key in config if key not in known and config[key] not in _NEUTRAL)
 
 
 def _is_named(names: str | Collection[str], module: str) -> bool:

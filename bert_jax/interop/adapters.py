@@ -18,7 +18,7 @@ Weights = Mapping[str, np.ndarray]
 _PART = re.compile(
     r'(.+)\.(lora_[AB]\.weight|lora_B\.bias|lora_embedding_[AB]|lora_magnitude_vector|ia3_l)'
 )
-_BIAS = 'lora_B.bias'
+_BIAS, _MAGNITUDE = 'lora_B.bias', 'lora_magnitude_vector'
 
 
 def split(arrays: Weights) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
@@ -92,6 +92,8 @@ def _apply_to(
     if config.method == 'IA3':
         found = _scaled(module, added, weight, bias)
     elif is_embedding:
+        if config.is_dora or config.has_bias:
+            raise UserError(f'{module}: use_dora or lora_bias of an embedding is not supported')
         _check_parts(module, added, ('lora_embedding_A', 'lora_embedding_B'))
         factors = added['lora_embedding_A'], added['lora_embedding_B']
         found = [weight + _update(config, module, *factors, weight.shape[::-1]).T]
@@ -108,17 +110,20 @@ def _low_rank(
     weight: np.ndarray,
     bias: np.ndarray | None,
 ) -> list[np.ndarray | None]:
-    optional = ('lora_magnitude_vector',) if bias is None else ('lora_magnitude_vector', _BIAS)
-    _check_parts(module, added, ('lora_A.weight', 'lora_B.weight'), optional)
+    required = ['lora_A.weight', 'lora_B.weight']
+    required += [_MAGNITUDE] * config.is_dora + [_BIAS] * config.has_bias
+    _check_parts(module, added, required)
     factors = added['lora_A.weight'], added['lora_B.weight']
     total = weight + _update(config, module, *factors, weight.shape)
-    if 'lora_magnitude_vector' in added:  # DoRA (Liu et al. 2024, arXiv 2402.09353, equation 5)
-        magnitude = added['lora_magnitude_vector'].reshape(-1, 1)
-        if len(magnitude) != len(weight) or _BIAS in added:
-            raise UserError(f'the lora_magnitude_vector of {module} does not fit')
-        total *= magnitude / np.linalg.norm(total, axis=1, keepdims=True)
-    if _BIAS in added and bias is not None:
-        bias = bias + np.float32(config.scale(module, len(factors[0]))) * added[_BIAS]
+    vectors = {name: added[name] for name in (_MAGNITUDE, _BIAS) if name in added}
+    for name, vector in vectors.items():
+        if vector.shape != (len(weight),) or len(vectors) > 1 or (name == _BIAS and bias is None):
+            raise UserError(f'{module}.{name} does not fit the module')
+    if config.is_dora:  # Liu et al. 2024, arXiv 2402.09353, equation 5
+        norms = np.linalg.norm(total, axis=1)
+        total *= (vectors[_MAGNITUDE] / norms)[:, None]
+    if config.has_bias and bias is not None:
+        bias = bias + np.float32(config.scale(module, len(factors[0]))) * vectors[_BIAS]
     return [total, bias]
 
 
@@ -155,12 +160,11 @@ def _scaled(
     return [weight * factor, None if bias is None else bias * factor[:, 0]]
 
 
-def _check_parts(
-    module: str, added: Weights, required: Collection[str], optional: Collection[str] = ()
-) -> None:
-    missing = sorted({*required} - {*added})
-    extra = sorted({*added} - {*required, *optional})
-    if missing:
-        raise UserError(f'{module} lacks {missing[0]}')
+def _check_parts(module: str, added: Weights, required: Collection[str]) -> None:
+    """Raise UserError unless a module has exactly the required arrays."""
+    for name in required:
+        if name not in added:
+            raise UserError(f'{module} lacks {name}')
+    extra = sorted({*added} - {*required})
     if extra:
         raise UserError(f'{module}.{extra[0]} has no place')

@@ -301,6 +301,10 @@ ACCOUNT = {
     ),
     'unknown': (put('head.lora_A.weight', A), 'bert.head is tuned, but is not a linear layer'),
     'weight': (put('pooler.scale', A[0]), 'no place for the weights bert.pooler.scale'),
+    'norms': (
+        put(f'{LAYER}.attention.self.value.lora_magnitude_vector', B[:, 0]),
+        'value.lora_magnitude_vector has no place',
+    ),
     'rank': (put(f'{LAYER}.attention.self.value.lora_A.weight', A[:2]), r'shapes \[2, 16\] and'),
     'nan': (put(f'{LAYER}.attention.self.value.lora_A.weight', A * np.nan), 'contains NaN'),
     'head': (lambda arrays: arrays.pop('base_model.model.classifier.bias'), None),
