@@ -48,7 +48,7 @@ def export(
     Raises:
         UserError: the model cannot be read, or `output` exists and may not be replaced.
     """
-    from bert_jax.interop import loading, peft_folder, tuned
+    from bert_jax.interop import loading, peft_export, tuned
 
     outputs.check_folder(output, overwrite, [_MARKERS.get(format, 'load.py')])
     is_published = format not in export_formats.FORMATS
@@ -65,7 +65,7 @@ def export(
         base = loaded.metadata.get('base')
         base = loading.find_base(base, model) if base else {}
         with outputs.replacing(paths.path(output), _MARKERS['peft']) as path:
-            peft_folder.write(loaded, base, path)
+            peft_export.write(loaded, base, path)
         progress.say(f'{output}: the added parameters and the head, for peft')
         return
     if merge:

@@ -1,4 +1,4 @@
-"""Folders of peft: adapter_config.json and adapter_model.safetensors, for LoRA and (IA)³.
+"""Reads folders of peft: adapter_config.json and adapter_model.safetensors, for LoRA and (IA)³.
 
 They are read as the tuned model itself: the adapters are applied to its weights. Prefix and prompt
 tuning of peft are not supported: peft shifts the positions of the text, and the pooler reads a
@@ -6,7 +6,6 @@ prompt vector.
 """
 
 import dataclasses
-import json
 import pathlib
 import re
 from collections.abc import Mapping
@@ -21,7 +20,6 @@ from bert_jax.interop import (
     adapter_config,
     adapters,
     conversion,
-    families,
     huggingface,
     pretrained,
     sentence_modules,
@@ -35,22 +33,20 @@ from bert_jax.interop.adapter_config import AdapterConfig
 from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import LABEL_HEADS, Pretrained
 from bert_jax.interop.state_dict_map import Place
-from bert_jax.models.tuning.lora import Lora
-from bert_jax.models.tuning_method import ADDED, Arrays
+from bert_jax.models.tuning_method import Arrays
 from bert_jax.storage import paths, trust
 
 CONFIG, WEIGHTS, TORCH = 'adapter_config.json', 'adapter_model.safetensors', 'adapter_model.bin'
-_PREFIX = 'base_model.model.'
+PREFIX = 'base_model.model.'
 _WRAPPERS = re.compile(r'\.(base_layer|modules_to_save)\.')
 _POOLER, _TOKEN = 'encoder/pooler', 'encoder/embeddings/token'
 _EMBEDDINGS = {f'encoder/embeddings/{name}' for name in ('token', 'position', 'type')}
-_SCALED_INPUT = 'feedforward/output'  # IA3 scales the input of this projection
-_TASK_TYPES = {
+TASK_TYPES = {
     'sequence_classification': 'SEQ_CLS',
     'token_classification': 'TOKEN_CLS',
     'question_answering': 'QUESTION_ANS',
 }
-_HEADS = {task: (head,) for head, task in _TASK_TYPES.items()} | {
+_HEADS = {task: (head,) for head, task in TASK_TYPES.items()} | {
     'CAUSAL_LM': ('clm',),
     'FEATURE_EXTRACTION': (),
 }
@@ -154,7 +150,7 @@ def _read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     for full_name, array in arrays.items():
         if '.original_module.' in full_name:  # with bias='all', the bias that a saved one replaces
             continue
-        name = _WRAPPERS.sub('.', full_name.removeprefix(_PREFIX))
+        name = _WRAPPERS.sub('.', full_name.removeprefix(PREFIX))
         array = array.astype(np.float32)
         if not np.array_equal(found.setdefault(name, array), array):
             raise UserError(f'{path} has two different arrays of {name}')
@@ -244,99 +240,3 @@ def _num_labels(family: Family, heads: tuple[str, ...], state: Arrays) -> int:
         if head in heads and weight in state:
             return len(state[weight])
     return 2
-
-
-def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib.Path) -> None:
-    """Write a folder that peft opens with PeftModel.from_pretrained.
-
-    Args:
-        model: model tuned by LoRA or IA3.
-        base: arrays of the base encoder, by name.
-        path: folder to create.
-
-    Raises:
-        UserError: `path` exists, or peft cannot express the model.
-    """
-    method, folder = model.architecture.tuning, paths.path(path)
-    if method is None or method.method not in ('lora', 'ia3'):
-        name = 'full' if method is None else method.method
-        raise UserError(f'peft folders hold lora and ia3, not transfer.method={name}')
-    if not model.metadata.get('base'):
-        raise UserError('only runs of bert_jax can be written as peft folders')
-    others = sorted({*model.heads} - {*_TASK_TYPES, 'multiple_choice'})
-    if others:  # peft cannot open a saved head whose decoder is tied to the embeddings
-        raise UserError(
-            f'peft folders cannot hold the head {others[0]}; export with --merge instead'
-        )
-    arrays = tree_paths.flatten(model.params)
-    family = families.by_model_type(model.family)
-    num_labels = pretrained.num_labels(model.params)
-    frozen = dataclasses.replace(model.architecture, tuning=None)
-    places = state_dict_map.places(family.table, frozen, model.heads, num_labels)
-    state = state_dict_map.to_theirs(_saved_places(places, arrays, base), arrays)
-    saved_modules = sorted({_part(name.removeprefix(family.prefix), '.') for name in state})
-    projections: dict[str, str] = {}
-    for name, leaf in arrays.items():
-        ours, is_added, part = name.partition(f'/{ADDED}/')
-        if not is_added:
-            continue
-        place = places[f'{ours}/kernel']
-        if place.parts > 1 or (frozen.shared_layers and method.per_layer):
-            raise UserError(f'{ours} shares its projection in a peft folder; it cannot be written')
-        projections[ours] = module = place.name.removesuffix('.weight')
-        state |= _to_theirs(module, part, leaf, place, ours.endswith(_SCALED_INPUT))
-    config = {
-        'base_model_name_or_path': model.metadata['base']['path'],
-        'inference_mode': True,
-        'modules_to_save': saved_modules or None,
-        'target_modules': sorted(projections.values()),
-        'task_type': next((_TASK_TYPES[h] for h in model.heads if h in _TASK_TYPES), None),
-    }
-    if isinstance(method, Lora):
-        config |= {'peft_type': 'LORA', 'r': method.rank, 'lora_alpha': method.alpha}
-        config |= {'lora_dropout': 0.0, 'bias': 'none', 'fan_in_fan_out': False}
-    else:
-        scaled = [name for ours, name in projections.items() if ours.endswith(_SCALED_INPUT)]
-        config |= {'peft_type': 'IA3', 'feedforward_modules': sorted(scaled)}
-        config |= {'fan_in_fan_out': False, 'init_ia3_weights': True}
-    with files.new_folder(folder) as partial:
-        (partial / CONFIG).write_text(json.dumps(config, indent=2) + '\n', encoding='utf-8')
-        weights.write(
-            partial / WEIGHTS,
-            {_PREFIX + name: np.ascontiguousarray(array) for name, array in state.items()},
-        )
-        if model.tokenizer is not None:
-            huggingface.write_tokenizer(model.tokenizer, model.architecture, partial)
-        usage.write(model, partial)
-
-
-def _saved_places(places: Mapping[str, Place], arrays: Arrays, base: Arrays) -> dict[str, Place]:
-    """Return the places of the head, and of the pooler if it was trained.
-
-    Raises:
-        UserError: other parameters of the encoder were trained.
-    """
-    parts = {_part(name) for name in arrays} - {'encoder'}
-    for name, leaf in arrays.items():
-        is_base = _part(name) == 'encoder' and ADDED not in name.split('/')
-        if is_base and not np.array_equal(leaf, base.get(name, 0)):
-            if not name.startswith(_POOLER):
-                raise UserError(f'{name} was trained, but folders of peft omit it')
-            parts.add(_POOLER)
-    return {name: place for name, place in places.items() if name.startswith(tuple(parts))}
-
-
-def _part(name: str, separator: str = '/') -> str:
-    return name.partition(separator)[0]
-
-
-def _to_theirs(
-    module: str, part: str, array: np.ndarray, place: Place, is_input: bool
-) -> dict[str, np.ndarray]:
-    """Convert our added parameter of a projection to an array of peft."""
-    outputs, inputs = place.shape
-    if part == 'down':
-        return {f'{module}.lora_A.weight': array.reshape(inputs, -1).T}
-    if part == 'up':
-        return {f'{module}.lora_B.weight': array.reshape(-1, outputs).T}
-    return {f'{module}.ia3_l': array.reshape((1, -1) if is_input else (-1, 1))}

@@ -14,7 +14,15 @@ from safetensors.numpy import load_file, save_file
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import adapter_config, huggingface, loading, peft_folder, pretrained, tuned
+from bert_jax.interop import (
+    adapter_config,
+    huggingface,
+    loading,
+    peft_export,
+    peft_folder,
+    pretrained,
+    tuned,
+)
 from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Compute
 
@@ -150,7 +158,7 @@ def random_run(folder, kind):
 def written(ours, folder):
     """The model that peft opens from the folder that we write."""
     base, path = loading.load_any(folder / 'base'), str(folder / 'base')
-    peft_folder.write(ours, tree_paths.flatten(base.params), folder / 'written')
+    peft_export.write(ours, tree_paths.flatten(base.params), folder / 'written')
     model = transformers.AutoModelForSequenceClassification.from_pretrained(path)
     return peft.PeftModel.from_pretrained(model, folder / 'written', is_trainable=True).eval()
 
@@ -172,7 +180,7 @@ def test_written_folders_and_gradients_agree(theirs):
     )(jax.tree.map(jnp.asarray, ours.params))
     # The writer of folders brings our gradients into the layout of peft.
     gradients = jax.tree.map(np.asarray, gradients)
-    peft_folder.write(
+    peft_export.write(
         dataclasses.replace(ours, params=gradients),
         tree_paths.flatten(gradients),
         folder / 'gradients',
@@ -450,7 +458,7 @@ def test_a_masked_language_model_is_not_written(tmp_path):
     params, metadata = {'encoder': {}, 'mlm': {}}, {'base': {'path': 'base'}}
     model = pretrained.Pretrained('bert', architecture, params, metadata=metadata)
     with pytest.raises(UserError, match='cannot hold the head mlm; export with --merge instead'):
-        peft_folder.write(model, {}, tmp_path / 'out')
+        peft_export.write(model, {}, tmp_path / 'out')
 
 
 def test_only_lora_and_ia3_are_written(tmp_path):
@@ -459,4 +467,4 @@ def test_only_lora_and_ia3_are_written(tmp_path):
     )
     model = pretrained.Pretrained('bert', architecture, {})
     with pytest.raises(UserError, match='lora and ia3, not transfer.method=prefix'):
-        peft_folder.write(model, {}, tmp_path / 'out')
+        peft_export.write(model, {}, tmp_path / 'out')

@@ -151,13 +151,13 @@ def test_a_file_leads_to_its_own_bucket_and_to_trusted_ones(keys, tmp_path, monk
     assert peft_folder.base_path(local) == 's3://team/base'
     monkeypatch.delenv(trust.TRUSTED)
     for base in ('s3://team/base', '../base'):
-        content = json.dumps({'base_model_name_or_path': base}).encode()
+        content = json.dumps({'peft_type': 'LORA', 'base_model_name_or_path': base}).encode()
         keys.contents[f'team/adapter/{peft_folder.CONFIG}'] = content
         folder = paths.fetch('s3://team/adapter')
         assert peft_folder.base_path(folder) == 's3://team/base'
         paths._copied.clear()
-    leaving = json.dumps({'base_model_name_or_path': '../../evil/base'}).encode()
-    keys.contents[f'team/adapter/{peft_folder.CONFIG}'] = leaving
+    leaving = {'peft_type': 'LORA', 'base_model_name_or_path': '../../evil/base'}
+    keys.contents[f'team/adapter/{peft_folder.CONFIG}'] = json.dumps(leaving).encode()
     with pytest.raises(UserError, match='s3://evil/base'):
         peft_folder.base_path(paths.fetch('s3://team/adapter'))
 
