@@ -7,6 +7,7 @@ import pytest
 import transformers
 
 from bert_jax.data import sentence_pairs, tokenizers
+from bert_jax.data.corpus import Shard
 from bert_jax.data.text_example_source import RowSettings
 from bert_jax.interop import huggingface
 
@@ -58,7 +59,7 @@ def test_two_texts_with_types_are_laid_out_as_in_pretraining(tokenizer, tmp_path
     a, b = tokenizer.encode_batch(TEXTS[:2]).ids
     flat = np.concatenate([a, a, b, b])  # two documents of two sentences each
     starts = np.cumsum([0, len(a), len(a), len(b), len(b)])
-    shard = types.SimpleNamespace(tokens=flat, sentences=starts, documents=np.array([0, 2, 4]))
+    shard = Shard(flat, starts, np.array([0, 2, 4]), source=0, language='und')
     split = types.SimpleNamespace(shards=[shard])
     settings = RowSettings(split, tokenizer, 64, 8, seed=0)
     batch = sentence_pairs.SentencePairs(settings).batch(0)
