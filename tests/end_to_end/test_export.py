@@ -15,6 +15,7 @@ from bert_jax.export import main as command_line
 from bert_jax.interop import huggingface, loading, pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.training import checkpoints
+from tests import disks
 from tests.end_to_end import commands, small
 from tests.inference import small_runs
 from tests.interop import published
@@ -191,3 +192,14 @@ def test_a_causal_run_is_exported_as_a_decoder(tmp_path, capsys):
     )
     again = huggingface.load(tmp_path / 'out')
     assert (again.is_causal, again.heads) == (True, ('clm',))
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_files(workdir, tmp_path):
+    with disks.small(tmp_path, '60k') as disk:
+        done = commands.run('bert_jax.export', f'--model={workdir}', f'--output={disk}/model')
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-1] == (
+            f'error: {disk}/model cannot be written: No space left on device'
+        )
+        assert 'Traceback' not in done.stderr
+        assert list(disk.iterdir()) == []
