@@ -159,7 +159,7 @@ def real_lines(folder: pathlib.Path, number: int, seed: int) -> list[str]:
     """Lines of real text in random forms; every third is from `sentencepiece_text.lines`.
 
     Lines are cut at 300 characters. SentencePiece adds the scores of a whole line in float32, so in
-    longer lines rounding may decide between pieces with almost equal scores.
+    longer lines rounding may decide between pieces with almost equal scores (docs/data.md).
     """
     files = [*sorted(folder.glob('bible_small_langs/*T.txt')), folder / 'wikitext2_valid/valid.txt']
     texts = [line for path in files for line in _read(path)]
