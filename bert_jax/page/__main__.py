@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from bert_jax import errors, progress
 from bert_jax.interop import MODEL_HELP
-from bert_jax.storage import paths
+from bert_jax.storage import outputs, paths
 
 _DESCRIPTION = """\
 Write a model as one HTML file that runs in a browser, without a network. It shows masked tokens,
@@ -26,7 +26,7 @@ def make(flags: argparse.Namespace) -> None:
     from bert_jax.page import bundle, contents
 
     output = paths.on_disk(flags.output)
-    bundle.check_output(output, flags.overwrite)
+    outputs.check_file(output, flags.overwrite)
     texts = contents.read_texts(flags.texts) if flags.texts else None
     if flags.generator:
         model = loading.load_checkpoint(flags.model, generator=True)

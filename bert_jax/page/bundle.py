@@ -9,7 +9,6 @@ import urllib.parse
 from typing import Any
 
 from bert_jax import files
-from bert_jax.errors import UserError
 from bert_jax.page.contents import Contents
 from bert_jax.storage import outputs
 
@@ -56,17 +55,10 @@ def write(contents: Contents, output: str | os.PathLike[str], overwrite: bool = 
         UserError: the file exists, or cannot be written.
     """
     path = pathlib.Path(output)
-    check_output(path, overwrite)
+    outputs.check_file(path, overwrite)
     with files.writing(f'--output={path}'):
         files.write_text(path, render(contents))
     return path.stat().st_size
-
-
-def check_output(path: pathlib.Path, overwrite: bool) -> None:
-    """Raise UserError if a page cannot be written to a path."""
-    if not path.parent.is_dir():
-        raise UserError(f'--output={path}: the folder {path.parent} does not exist')
-    outputs.check_file(path, overwrite)
 
 
 def render(contents: Contents) -> str:

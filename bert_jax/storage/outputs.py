@@ -18,6 +18,8 @@ def check_file(name: str | os.PathLike[str], overwrite: bool) -> None:
         raise UserError(f'--output={name} is a folder; set a file')
     if path.is_file() and not overwrite:  # /dev/stdout is no file
         raise UserError(f'--output={name} exists; add --overwrite to replace it')
+    if not paths.is_in_bucket(path) and not path.parent.is_dir():
+        raise UserError(f'--output={name} cannot be written: there is no folder {path.parent}')
 
 
 def check_folder(name: str | os.PathLike[str], overwrite: bool, made: Sequence[str]) -> None:

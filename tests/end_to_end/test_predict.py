@@ -154,7 +154,7 @@ MISTAKES = {
     'no input': (['--input=/none'], 'cannot read /none: [Errno 2] No such file'),
     'encoding': (['--encoding=utf-99'], "unknown --encoding 'utf-99'"),
     'overlap': (['--task=classify', '--overlap=0.5'], 'needs --long_texts=windows'),
-    'no output': (['--output=/none/x.npz'], '/none/x.npz cannot be written'),
+    'no output': (['--output=/none/x.npz'], 'x.npz cannot be written: there is no folder /none'),
     'empty input': (['--input=/dev/null'], '/dev/null is empty'),
     'output name': (['--output=x.txt'], '--output=x.txt: embed writes NumPy files; end it in .npz'),
     'pooling': (['--pooling=sum'], "unknown pooling 'sum'; known: cls"),

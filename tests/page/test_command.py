@@ -42,7 +42,7 @@ def test_the_page_names_no_other_file_and_forbids_the_network(tmp_path):
     ('flags', 'error'),
     [
         (['--output=taken.html'], 'taken.html exists; add --overwrite to replace it'),
-        (['--output=no/page.html'], 'the folder no does not exist'),
+        (['--output=no/page.html'], 'there is no folder no'),
         (['--output=.'], 'is a folder; set a file'),
         (['--output=page.html', '--dtype=int4'], "unknown dtype 'int4'; "),
         (['--output=page.html', '--texts=none.txt'], '--texts=none.txt: No such file'),
