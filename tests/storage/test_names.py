@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from bert_jax.data import corpus, source_files, sources
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, peft_folder, weights
 from bert_jax.storage import block_cache, bucket, names, paths, trust
@@ -183,3 +184,46 @@ def test_blocks_of_two_buckets_do_not_mix():
     cached = {block_cache._name(path, digest) for path in paths_of_two}
     assert len(cached) == 2
     assert all(map(names.is_digest, cached))
+
+
+def write_manifest(folder, **changes):
+    manifest = {
+        'format': corpus.FORMAT,
+        'made_from': {'sources': ['text:s3://evil/x.txt'], 'tokenizer': 's3://evil/tokenizer.json'},
+        'sources': [],
+        'splits': {},
+        'files': {'train/00000.tokens.npy': {'bytes': 1, 'sha256': 64 * '0'}},
+    } | changes
+    (folder / 'manifest.json').write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ('name', 'digest', 'error'),
+    [
+        ('../x.npy', 64 * '0', 'the name .* is not of a file below'),
+        ('/home/user/x.npy', 64 * '0', 'the name .* is not of a file below'),
+        ('train/x.npy', '../../x', 'is not a SHA-256'),
+        ('train/x.npy', 64 * 'A', 'is not a SHA-256'),
+        ('train/x.npy', None, 'is not a SHA-256'),
+    ],
+)
+def test_a_manifest_names_only_files_of_its_corpus(name, digest, error, tmp_path):
+    write_manifest(tmp_path, files={name: {'bytes': 1, 'sha256': digest}})
+    with pytest.raises(UserError, match=f'manifest.json: .*{error}'):
+        corpus.read_manifest(tmp_path)
+
+
+def test_a_corpus_does_not_lead_to_the_bucket_of_its_sources(keys, tmp_path):
+    keys.contents['evil/x.txt'] = b'x'
+    write_manifest(tmp_path)
+    source_files.write(tmp_path, [{'s3://evil/x.txt': [1, 0]}])
+    assert source_files.changes(tmp_path) == []
+    assert keys.requests == []
+
+
+def test_a_dataset_on_disk_names_only_files_beside_its_state(tmp_path):
+    (tmp_path / 'state.json').write_text(
+        json.dumps({'_split': 'train', '_data_files': [{'filename': '../../secret.arrow'}]})
+    )
+    with pytest.raises(UserError, match='state.json: the name .* is not of a file below'):
+        sources.open_source(f'hf:{tmp_path}')
