@@ -191,7 +191,8 @@ def write_manifest(folder, **changes):
         'format': corpus.FORMAT,
         'made_from': {'sources': ['text:s3://evil/x.txt'], 'tokenizer': 's3://evil/tokenizer.json'},
         'sources': [],
-        'splits': {},
+        'splits': {split: {'shards': []} for split in corpus.SPLITS},
+        'tokenizer': {'fingerprint': ''},
         'files': {'train/00000.tokens.npy': {'bytes': 1, 'sha256': 64 * '0'}},
     } | changes
     (folder / 'manifest.json').write_text(json.dumps(manifest))
