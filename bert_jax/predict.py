@@ -60,6 +60,7 @@ the run, without "gold"):
              masked-language-model head
 
 A line that starts with { must be a JSON object, unless --input_format=text; its "id" is kept.
+Line N gets the id "input N" if it has none.
 Text for tag and spans is split into words like the training data; see --words.
 Examples that are too long are counted at the end: see --long_texts.
 

@@ -187,7 +187,8 @@ class FineTuned:
 
         Args:
             params: 'encoder' and the problem's heads.
-            inputs: see `Problem.parse_input`; 'id' is the name of an input in errors and records.
+            inputs: see `Problem.parse_input`; 'id' is the name of an input in errors and records,
+                by default its number, as 'input 1'.
             advance: called with the number of windows of each finished batch.
 
         Returns:
@@ -196,15 +197,12 @@ class FineTuned:
         self._set_options(options)
         if not inputs:
             return []
-        examples = [
-            self._parse(str(item.get('id', f'input {number}')), item)
-            for number, item in enumerate(inputs)
-        ]
+        inputs = _with_ids(inputs)
+        examples = [self._parse(str(item['id']), item) for item in inputs]
         predictions = self._predictions(params, examples, advance)
         records = map(self.problem.to_record, examples, predictions)
         return [
-            {name: value for name, value in record.items() if name != 'gold'}
-            | {name: value for name, value in item.items() if name == 'id'}
+            {name: value for name, value in record.items() if name != 'gold'} | {'id': item['id']}
             for record, item in zip(records, inputs, strict=True)
         ]
 
@@ -297,6 +295,14 @@ class FineTuned:
     def _step(self, all_probabilities: bool) -> PredictionStep:
         """The prediction step, traced again when the problem has other outputs."""
         return jax.jit(prediction_step(self._module, with_terms=False))
+
+
+def _with_ids(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the inputs; those without an id get their number, as on a command line."""
+    return [
+        item if item.get('id') is not None else {**item, 'id': f'input {number}'}
+        for number, item in enumerate(inputs, 1)
+    ]
 
 
 def _data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> ConfigDict:

@@ -127,7 +127,8 @@ PRETRAINED: dict[str, Task] = {
 
 
 def parse_line(number: int, line: str, flags: Namespace) -> Record:
-    """Parse a line into an input for `Predictor.predict`."""
+    """Parse a line, the first is number 1, into an input for `Predictor.predict`."""
+    default_id = f'input {number}'  # as for an input without an id in Python
     name, columns = f'line {number}', _COLUMNS.get(flags.task, ('text',))
     if flags.input_format == 'jsonl' or (flags.input_format == 'auto' and line.startswith('{')):
         try:
@@ -140,7 +141,7 @@ def parse_line(number: int, line: str, flags: Namespace) -> Record:
             raise UserError(f'{name} is not a JSON object')
         if text_files.has_surrogates(json.dumps(record, ensure_ascii=False)):
             raise UserError(f'{name} has half of a surrogate pair, which is not valid text')
-        return record | {'id': name if record.get('id') is None else record['id']}
+        return record | {'id': default_id if record.get('id') is None else record['id']}
     values = line.split('\t') if len(columns) > 1 else [line]
     if len(values) > len(columns):
         raise UserError(
@@ -149,7 +150,7 @@ def parse_line(number: int, line: str, flags: Namespace) -> Record:
         )
     if flags.task == 'answer' and len(values) < 2:
         raise UserError(f'{name} is not QUESTION<tab>CONTEXT')
-    return {'id': name, **dict(zip(columns, values, strict=False))}
+    return {'id': default_id, **dict(zip(columns, values, strict=False))}
 
 
 def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:

@@ -215,7 +215,8 @@ class Predictor(PretrainedPredictor):
 
         Args:
             task: 'classify', 'tag', 'spans', 'answer' or 'prompt'.
-            inputs: as for these methods; 'id' names an input in errors and results.
+            inputs: as for these methods; 'id' names an input in errors and results, by default
+                its number: 'input 1' for the first.
         """
         self.require(task)
         if not self._finetuned or task != self._finetuned.task:

@@ -129,7 +129,7 @@ def check_list(texts: Sequence[Text]) -> Sequence[Text]:
 def check_texts(texts: Sequence[str]) -> list[str]:
     """Return a list of strings; raise UserError for anything else."""
     checked = list(check_list(texts))
-    for number, text in enumerate(checked):
+    for number, text in enumerate(checked, 1):
         if not isinstance(text, str):
             raise UserError(f'text {number} is {text!r:.40}, not a string')
     return checked

@@ -48,9 +48,9 @@ def locate(
             'each text'
         )
     located: list[Located] = []
-    for number, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if isinstance(text, str):
-            words = word_spans.SPLITTERS[split](text) if spans is None else tuple(spans[number])
+            words = word_spans.SPLITTERS[split](text) if spans is None else tuple(spans[index])
             located.append((text, words))
         elif (
             spans is not None
@@ -58,7 +58,7 @@ def locate(
             or not all(isinstance(word, str) and word for word in text)
         ):
             expected = 'a string or a list of words' if spans is None else 'a string'
-            raise UserError(f'text {number} is {text!r:.40}, not {expected}')
+            raise UserError(f'text {index + 1} is {text!r:.40}, not {expected}')
         else:
             located.append(word_spans.join_words(list(text)))
     return located

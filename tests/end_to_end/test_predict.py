@@ -125,9 +125,10 @@ def test_a_line_is_a_text_a_pair_or_a_json_object(tmp_path):
     flags = (f'--model={path}', '--task=classify', f'--input={tmp_path}/texts')
     predict.main([*flags, f'--output={output}'])
     records = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [record.pop('id') for record in records] == ['line 1', 'line 2', 'line 3']
+    assert [record.pop('id') for record in records] == ['input 1', 'input 2', 'input 3']
     assert records[1]['texts'] == records[2]['texts']
     expected = bert_jax.load(path).classify(['the ship', ('the ship', 'the moon')])
+    assert [own['id'] for own in expected] == ['input 1', 'input 2']
     for record, own in zip(records, [*expected, expected[1]], strict=True):
         assert record['predicted'] == own['predicted']
         assert record['probability'] == pytest.approx(own['probability'], abs=1e-6)
@@ -158,7 +159,7 @@ MISTAKES = {
     'empty input': (['--input=/dev/null'], '/dev/null is empty'),
     'output name': (['--output=x.txt'], '--output=x.txt: embed writes NumPy files; end it in .npz'),
     'pooling': (['--pooling=sum'], "unknown pooling 'sum'; known: cls"),
-    'no span': (['--unit=span'], 'line 1 has no "spans": a list of [start, end]'),
+    'no span': (['--unit=span'], 'input 1 has no "spans": a list of [start, end]'),
     'no unit': (['--words=whitespace'], '--words of embed needs --unit=word'),
     'long words': (['--unit=word', '--long_texts=truncate'], 'not an option of --unit=word'),
     'layer': (['--layer=7'], 'layer is 7; it must be from 0'),
@@ -189,16 +190,16 @@ def parse(text: str, task: str, input_format: str = 'auto'):
 
 
 def test_a_line_has_the_columns_of_its_task():
-    assert parse('a\tb', 'classify') == {'id': 'line 3', 'text': 'a', 'text2': 'b'}
+    assert parse('a\tb', 'classify') == {'id': 'input 3', 'text': 'a', 'text2': 'b'}
     assert parse('who?\tshe .', 'answer') == {
-        'id': 'line 3',
+        'id': 'input 3',
         'question': 'who?',
         'context': 'she .',
     }
-    assert parse('a\tb', 'tag') == {'id': 'line 3', 'text': 'a\tb'}
+    assert parse('a\tb', 'tag') == {'id': 'input 3', 'text': 'a\tb'}
     assert parse('{"id": 7, "text": "a"}', 'tag') == {'id': 7, 'text': 'a'}
-    assert parse('{"id": null, "text": "a"}', 'tag') == {'id': 'line 3', 'text': 'a'}
-    assert parse('{laughs} yes', 'classify', 'text') == {'id': 'line 3', 'text': '{laughs} yes'}
+    assert parse('{"id": null, "text": "a"}', 'tag') == {'id': 'input 3', 'text': 'a'}
+    assert parse('{laughs} yes', 'classify', 'text') == {'id': 'input 3', 'text': '{laughs} yes'}
 
 
 @pytest.mark.parametrize(

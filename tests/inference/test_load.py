@@ -151,7 +151,7 @@ def test_a_method_without_a_head_names_what_the_model_can_do(load):
             lambda model: model.classify([('a', 'b', 'c')]),
             r"a pair of texts, not \('a', 'b', 'c'\)",
         ),
-        (lambda model: model.classify([{'txt': 'a'}]), "input 0: .*'text'"),
+        (lambda model: model.classify([{'txt': 'a'}]), "input 1: .*'text'"),
         (lambda model: model.answer(['a'], []), 'questions has 1 entries, but contexts has 0'),
     ],
 )

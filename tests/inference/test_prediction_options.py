@@ -93,10 +93,10 @@ def test_a_model_of_pairs_takes_pairs_and_a_model_of_texts_texts(tmp_path):
     folder = tmp_path / 'pairs'
     pairs = bert_jax.load(save_run(folder, 'classification', texts=2))
     pairs.classify([('the ship', 'the moon')])
-    with pytest.raises(UserError, match=r'input 1: one text, but .* trained on pairs; give two'):
+    with pytest.raises(UserError, match=r'input 2: one text, but .* trained on pairs; give two'):
         pairs.classify([('the ship', 'the moon'), 'the ship'])
     pairs._finetuned._num_texts = 1
-    with pytest.raises(UserError, match=r'input 0: two texts.* was trained on single texts'):
+    with pytest.raises(UserError, match=r'input 1: two texts.* was trained on single texts'):
         pairs.classify([('the ship', 'the moon')])
 
 
@@ -183,9 +183,9 @@ def test_a_value_of_a_wrong_type_is_one_line(load, kind, task, given, message):
     [
         (
             lambda model: model.embed([['the', 'ship']]),
-            r"text 0 is \['the', 'ship'\], not a string",
+            r"text 1 is \['the', 'ship'\], not a string",
         ),
-        (lambda model: model.embed(['a', None]), 'text 1 is None, not a string'),
+        (lambda model: model.embed(['a', None]), 'text 2 is None, not a string'),
         (lambda model: model.embed({'text': 'a'}), r"expected a list of texts, not \{'text'"),
         (lambda model: model.embed(['a'], long_texts='cut'), "long texts 'cut'; known: truncate"),
         (lambda model: model.classify([5]), 'a text or a pair of texts, not 5'),
@@ -264,3 +264,11 @@ def test_ids_keep_their_type(load, given):
     )
     assert record['id'] == given
     assert type(record['id']) is type(given)
+
+
+def test_an_input_without_an_id_gets_its_number(tmp_path):
+    model = bert_jax.load(save_run(tmp_path / 'run', 'classification'))
+    _, given = KINDS['classification']
+    inputs = [given, given | {'id': 'a'}, given | {'id': None}]
+    records = model.predict('classify', inputs)
+    assert [record['id'] for record in records] == ['input 1', 'a', 'input 3']

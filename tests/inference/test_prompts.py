@@ -126,7 +126,7 @@ def test_fields_have_any_name_and_pairs_are_text_and_text2(model):
         pairs.prompt([('the sea', 'a gull')]),
     )
     assert ours == theirs
-    with pytest.raises(UserError, match="^input 0: key 'title' is missing; the input has text$"):
+    with pytest.raises(UserError, match="^input 1: key 'title' is missing; the input has text$"):
         named.prompt(['the sea'])
 
 
