@@ -7,7 +7,7 @@ from absl import flags
 from ml_collections import FieldReference, config_flags
 
 from bert_jax import key_meanings, recipes
-from bert_jax.config_values import flatten
+from bert_jax.config_values import flatten, holds_numbers
 from bert_jax.errors import UserError, nearest
 from bert_jax.training import older_versions
 from bert_jax.types import Config
@@ -89,9 +89,8 @@ def parse(argv: list[str], usage: str) -> CommandLine:
         _check_key(override.removeprefix(_PREFIX).partition('=')[0], config, file)
     unset = [override for override in overrides if override.endswith('=None')]
     user_keys = recipes.own_keys(config, file) | {_unset(config, override) for override in unset}
-    values = _read_flags(
-        config, [text for text in argv if text not in unset and not text.startswith(_FILE)]
-    )
+    others = [text for text in argv if text not in unset and not text.startswith(_FILE)]
+    values = _read_flags(config, [_plain_string(text, config) for text in others])
     processes = values.coordinator, values.num_processes, values.process_id
     return CommandLine(
         config,
@@ -136,6 +135,15 @@ def _check_key(key: str, config: Config, file: str) -> None:
         advice = 'docs/configs.md documents all keys'
     kind = 'pretraining' if config.task == 'pretraining' else f'fine-tuning, {config.task}'
     raise UserError(f'unknown config key {key} in --config={file} ({kind}); {advice}')
+
+
+def _plain_string(argument: str, config: Config) -> str:
+    """Return `--config.KEY=TEXT` as a tuple of this text if the key holds a tuple of strings."""
+    key, equals, text = argument.removeprefix(_PREFIX).partition('=')
+    is_tuple = argument.startswith(_PREFIX) and isinstance(dict(flatten(config))[key], tuple)
+    if not equals or not is_tuple or holds_numbers(key) or text.startswith(('(', '[', '"', "'")):
+        return argument
+    return f'{_PREFIX}{key}={(text,) if text else ()!r}'
 
 
 def _unset(config: Config, override: str) -> str:

@@ -46,7 +46,7 @@ RANGES = {
     'data.first_choice': '(-inf, inf)',
     '.*': '[0, inf)',
 }
-# Keys whose tuples have numbers; elsewhere they have strings.
+# Keys whose tuples have numbers.
 _NUMBERS = r'(training|sweep|logging)\..*|evaluation\.steps'
 
 
@@ -62,13 +62,18 @@ def check(config: ConfigDict) -> None:
             raise UserError(f'{key} is {value!r}; it must be the name of a folder')
         values = value if isinstance(value, tuple) else (value,)
         if isinstance(value, tuple) and key != 'sharding_rules':
-            expected = 'numbers' if re.fullmatch(_NUMBERS, key) else 'strings'
+            expected = 'numbers' if holds_numbers(key) else 'strings'
             is_valid = _is_number if expected == 'numbers' else lambda text: isinstance(text, str)
             if not all(map(is_valid, values)):
                 raise UserError(f'{key} is {value!r}; all its values must be {expected}')
         allowed = next(RANGES[keys] for keys in RANGES if re.fullmatch(keys, key))
         if not all(_is_in(number, allowed) for number in filter(_is_number, values)):
             raise UserError(f'{key} is {value!r}; it must be in {allowed}')
+
+
+def holds_numbers(key: str) -> bool:
+    """Whether the value of a key, if it is a tuple, has numbers; otherwise it has strings."""
+    return bool(re.fullmatch(_NUMBERS, key))
 
 
 def flatten(config: ConfigDict, prefix: str = '') -> Iterator[tuple[str, Any]]:

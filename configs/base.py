@@ -4,7 +4,7 @@
 
 What you get: 12 layers of width 768, masked language modeling and next sentence prediction, 1M
 steps of 256 sequences (900k at length 128, 100k at length 512), from English Wikipedia (wiki40b/en
-in TFDS). For your own text set --config.data.sources="('text:/my/*.txt',)".
+in TFDS). For your own text set --config.data.sources='text:/my/*.txt'.
 
 How long it takes: the full run has not been trained here; expect days on 8 GPUs or a TPU slice.
 Tested: hyperparameters, shapes at full size, and a few steps of a shrunk version

@@ -11,7 +11,7 @@ WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colo
   prompt, prompt_regression.
 
     python -m bert_jax.main --config=configs/finetune.py:file --config.init_from=WEIGHTS \
-        --config.data.train="('reviews.tsv',)" \
+        --config.data.train=reviews.tsv \
         --config.data.columns.text=review --config.data.columns.label=stars
 
 Keys that are not set here are as in configs/base.py. `data` is documented in

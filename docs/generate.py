@@ -20,10 +20,11 @@ HEADER = """# Config keys
 
 <!-- Written by `python docs/generate.py` from configs/ and the comments there. Edit them there. -->
 
-Any key can be set on the command line: `--config.training.steps="(9000, 1000)"`. An unknown key is
-an error, and so is a key that you set but that has no effect with the other values. A default of
-"unset" means: as in the architecture or in the weights of `init_from`; None unsets such a key
-again: `--config.model.num_heads=None`. With `--print_config` the command only prints all keys, with
+Any key can be set on the command line: `--config.training.steps="(9000, 1000)"`. A tuple of one
+value needs no parentheses: `--config.data.train=reviews.csv`. An unknown key is an error, and so
+is a key that you set but that has no effect with the other values. A default of "unset" means: as
+in the architecture or in the weights of `init_from`; None unsets such a key again:
+`--config.model.num_heads=None`. With `--print_config` the command only prints all keys, with
 their values and meanings; with `--dry_run` it reads the data, compiles every stage and shows the
 memory it needs, but trains nothing and writes no run folder. To complete commands, flags and keys
 with the tab key in bash or zsh:

@@ -91,6 +91,15 @@ def test_a_refused_command_exits_with_status_2(capsys):
         ('--config.model.architecture=None', 'model.architecture', None),
         ('--config.data.prepare_workers=None', 'data.prepare_workers', None),
         ('--config.workdir=None', 'workdir', 'None'),
+        ('--config.data.sources=text:my books/*.txt', 'data.sources', ('text:my books/*.txt',)),
+        (
+            '--config.data.sources=text:a,b.txt;language=en',
+            'data.sources',
+            ('text:a,b.txt;language=en',),
+        ),
+        ("--config.data.sources=('text:a', 'text:b')", 'data.sources', ('text:a', 'text:b')),
+        ('--config.data.sources=2020', 'data.sources', ('2020',)),
+        ('--config.data.sources=', 'data.sources', ()),
     ],
 )
 def test_the_command_line_sets_values(argument, key, value):
