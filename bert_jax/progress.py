@@ -17,13 +17,17 @@ def say(text: str) -> None:
     print(printable(text).encode(encoding, 'backslashreplace').decode(encoding), flush=True)
 
 
-def bar(**settings: Any) -> tqdm.tqdm:
-    """Create a tqdm bar on stderr: redrawn once a second on a terminal, lines of text in a file."""
+def bar(delay: float = _DELAY, **settings: Any) -> tqdm.tqdm:
+    """Create a tqdm bar on stderr: redrawn once a second on a terminal, lines of text in a file.
+
+    Args:
+        delay: Work that takes fewer seconds is not shown; by default all work is.
+        settings: Further arguments of tqdm.
+    """
+    settings['delay'] = delay
     if sys.stderr.isatty():
-        return _Bar(mininterval=1.0, dynamic_ncols=True, delay=_DELAY, **settings)
-    return _Bar(
-        mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, delay=_DELAY, **settings
-    )
+        return _Bar(mininterval=1.0, dynamic_ncols=True, **settings)
+    return _Bar(mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, **settings)
 
 
 class _Bar(tqdm.tqdm):
@@ -31,7 +35,7 @@ class _Bar(tqdm.tqdm):
 
     def close(self) -> None:
         """Show the final state, if there was progress."""
-        if not self.disable and self.n > self.initial:
+        if not self.disable and self.n > self.initial and self.delay == _DELAY:
             self.delay = 0
         super().close()
 

@@ -12,6 +12,8 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import tqdm
+
 from bert_jax import errors, progress
 from bert_jax.data import corpus, tokenizers
 from bert_jax.data.corpus_writer import CorpusWriter
@@ -115,7 +117,13 @@ def _load_or_train_tokenizer(
         else:
             streams = {name: functools.partial(texts, name) for name in sorted(languages)}
             training_texts = training_text.mixture(streams, made_from['language_alpha'], characters)
-        return tokenizers.train(kind_and_size, training_texts, *case)
+        return tokenizers.train(kind_and_size, _then_close(training_texts, bar), *case)
+
+
+def _then_close(texts: Iterable[str], bar: tqdm.tqdm) -> Iterator[str]:
+    """Yield the texts, then close the bar that shows how many are read."""
+    yield from texts
+    bar.close()
 
 
 def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutRule:

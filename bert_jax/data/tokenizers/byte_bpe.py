@@ -8,7 +8,7 @@ from typing import Any
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import special_tokens
+from bert_jax.data.tokenizers import special_tokens, training_progress
 from bert_jax.files import parse_json
 
 SPACE = 'Ġ'
@@ -33,9 +33,10 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
         min_frequency=2,
         special_tokens=list(special_tokens.ROBERTA),
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
     )
-    backend.train_from_iterator(map(special_tokens.separate_literals, texts), trainer)
+    trainer.progress_format = 'json'
+    with training_progress.shown(f'merging {size:,} tokens', training_progress.parse_merges):
+        backend.train_from_iterator(map(special_tokens.separate_literals, texts), trainer)
     trained = json.loads(backend.to_str())['model']
     if not trained['merges']:
         raise errors.UserError('the training text of the tokenizer has no words')

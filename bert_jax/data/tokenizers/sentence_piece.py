@@ -13,7 +13,7 @@ import sentencepiece
 import tokenizers
 
 from bert_jax import errors, limits
-from bert_jax.data.tokenizers import charsmap, special_tokens
+from bert_jax.data.tokenizers import charsmap, special_tokens, training_progress
 
 SPACE = '▁'
 CHARACTER_COVERAGE = 0.9995  # rarer characters become <unk>; SentencePiece's default
@@ -60,24 +60,25 @@ def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict
     The tokenizer has SentencePiece's normalization nmt_nfkc and XLM-R's special tokens.
     """
     lower = tokenizers.normalizers.Lowercase() if lowercase else None
-    model = io.BytesIO()
+    model, parse = io.BytesIO(), training_progress.sentencepiece_parser(size)
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_training_lines(texts, lower),
-            model_writer=model,
-            model_type=model_type,
-            vocab_size=size,
-            hard_vocab_limit=False,
-            character_coverage=CHARACTER_COVERAGE,
-            max_sentence_length=2**30,  # bytes; longer lines would be skipped
-            num_threads=TRAINING_THREADS,
-            bos_id=0,
-            pad_id=1,
-            eos_id=2,
-            unk_id=3,
-            control_symbols=['<mask>'],
-            minloglevel=3,
-        )
+        with training_progress.shown(f'{model_type} of {size:,} tokens', parse):
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_training_lines(texts, lower),
+                model_writer=model,
+                model_type=model_type,
+                vocab_size=size,
+                hard_vocab_limit=False,
+                character_coverage=CHARACTER_COVERAGE,
+                max_sentence_length=2**30,  # bytes; longer lines would be skipped
+                num_threads=TRAINING_THREADS,
+                bos_id=0,
+                pad_id=1,
+                eos_id=2,
+                unk_id=3,
+                control_symbols=['<mask>'],
+                minloglevel=0,
+            )
     except RuntimeError as error:
         if 'required_chars' in str(error):
             raise errors.UserError(

@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import special_tokens
+from bert_jax.data.tokenizers import special_tokens, training_progress
 
 CONTINUATION = '##'  # prefix of the subwords inside a word
 MAX_CHARACTERS_PER_WORD = 200  # longer words become [UNK], as in google-research/bert
@@ -27,9 +27,10 @@ def train(
     most half of the vocabulary. If the words of the text do not fill the vocabulary, as in Chinese,
     where each character is a word, the rarer characters fill it.
 
-    The library's trainer (BPE merges written as WordPiece) is not deterministic: it numbers the
-    '##' characters in the order of a randomly seeded hash table, and the numbers decide ties
-    between merges. Listing the '##' characters as special tokens makes it deterministic.
+    The library's trainer of WordPiece writes the merges of its trainer of BPE as WordPiece, but does
+    not report how far it is, so the latter is used. It is not deterministic: it numbers the '##'
+    characters in the order of a randomly seeded hash table, and the numbers decide ties between
+    merges. Listing the '##' characters as special tokens makes it deterministic.
     """
     counts = word_counts(texts, lowercase, strip_accents)
     if not counts:
@@ -51,17 +52,18 @@ def train(
             f'a vocabulary of {size} is too small: special tokens and the characters of the text '
             f'alone are {symbols}'
         )
-    backend = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token='[UNK]'))
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token='[UNK]'))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    trainer = tokenizers.trainers.WordPieceTrainer(
+    trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,
         special_tokens=[*special_tokens.BERT, *inner],
         initial_alphabet=sorted(alphabet),
         continuing_subword_prefix=CONTINUATION,
-        show_progress=False,
     )
-    backend.train_from_iterator(_repeated(words, counts), trainer)
+    trainer.progress_format = 'json'
+    with training_progress.shown(f'merging {size:,} tokens', training_progress.parse_merges):
+        backend.train_from_iterator(_repeated(words, counts), trainer)
     vocab = backend.get_vocab(with_added_tokens=True)
     continuations = {CONTINUATION + character for word in counts for character in word[1:]}
     for character in by_frequency[alphabet_size:]:
