@@ -33,6 +33,8 @@ def bar(delay: float = _DELAY, **settings: Any) -> tqdm.tqdm:
 class _Bar(tqdm.tqdm):
     """A bar that is not shown before there is progress, such as '0 windows [00:00]'."""
 
+    delay: float
+
     def close(self) -> None:
         """Show the final state, if there was progress."""
         if not self.disable and self.n > self.initial and self.delay == _DELAY:

@@ -27,10 +27,10 @@ def train(
     most half of the vocabulary. If the words of the text do not fill the vocabulary, as in Chinese,
     where each character is a word, the rarer characters fill it.
 
-    The library's trainer of WordPiece writes the merges of its trainer of BPE as WordPiece, but does
-    not report how far it is, so the latter is used. It is not deterministic: it numbers the '##'
-    characters in the order of a randomly seeded hash table, and the numbers decide ties between
-    merges. Listing the '##' characters as special tokens makes it deterministic.
+    The library's trainer of WordPiece writes the merges of its trainer of BPE as WordPiece, but
+    does not report how far it is, so the latter is used. It is not deterministic: it numbers the
+    '##' characters in the order of a randomly seeded hash table, and the numbers decide ties
+    between merges. Listing the '##' characters as special tokens makes it deterministic.
     """
     counts = word_counts(texts, lowercase, strip_accents)
     if not counts:
