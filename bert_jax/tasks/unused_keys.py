@@ -124,8 +124,6 @@ def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:
     masking = config.masking
     corruption = objectives.common_corruption(names, masking.scheme)
     yield rf'(?!({corruption.config_keys})$)masking\..*', f'{enabled} does not use it'
-    if not corruption.reads('masking.rate'):
-        yield r'training\.max_predictions', f'{enabled} does not use it'
     if corruption.reads('masking.random') and not masking.random:
         yield 'masking.replacement', 'masking.random is 0'
     tables: dict[str, tuple[Mapping[str, Any], str]] = {

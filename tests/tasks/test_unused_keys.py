@@ -35,7 +35,6 @@ UNUSED = [
     ('roberta.py', [], 'data.short_sequence_probability=0.5'),
     ('roberta.py', [], 'data.faithful_negatives=True'),
     ('base.py', CLM, 'masking.rate=0.3'),
-    ('base.py', CLM, 'training.max_predictions=(9, 9)'),
     ('base.py', EDITS, 'masking.mask=0.5'),
     ('base.py', ['--config.data.tokenizer=vocab.txt'], 'data.tokenizer_characters=99'),
     ('base.py', [], 'init_positions=interpolate'),
