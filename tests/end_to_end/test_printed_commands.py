@@ -53,8 +53,9 @@ def shrunk(text: str) -> str:
     more = ' '.join(map(shlex.quote, SMALL.split()))
     if 'linguistic' in text:
         more += (
-            ' --config.evaluation.linguistic.max_share=1.0 --config.evaluation.linguistic.sentences=9 '
-            '--config.evaluation.linguistic.pairs_per_paradigm=1'
+            ' --config.evaluation.linguistic.max_share=1.0'
+            ' --config.evaluation.linguistic.sentences=9'
+            ' --config.evaluation.linguistic.pairs_per_paradigm=1'
         )
     is_own = 'data.sources' in text or 'data.corpus' in text
     return f'{text} {more}{"" if is_own else TEXT}'
