@@ -27,7 +27,7 @@ def write(folder: pathlib.Path) -> None:
     lines = [sentence(rng) for _ in range(40)]
     reviews = [
         (f'{sentence(rng)} It was {word}.', label)
-        for _ in range(70)
+        for _ in range(150)
         for word, label in (('great', 'positive'), ('terrible', 'negative'))
     ]
     rows = [f'{text}\t{label}' for text, label in reviews]

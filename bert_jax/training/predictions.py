@@ -34,7 +34,8 @@ def check(task: Task, params: Params, stage: Stage, run_key: Key, threads: int) 
     """
 
     def count(params: Params, batch: Batch, key: Key) -> dict[str, jax.Array]:
-        terms: dict[str, Any] = task.terms(params, batch, key, train=False)
+        # In training, because some losses exist only there: the auxiliary loss of prompts.
+        terms: dict[str, Any] = task.terms(params, batch, key, train=True)
         return {name: terms[name].count for name in task.weights}
 
     replicated = sharding.replicated(jax.sharding.get_mesh())
