@@ -266,10 +266,14 @@ class _Range(io.RawIOBase):
 
 
 class _Expanded(io.RawIOBase):
-    """Decompressed bytes; OSError if they are many and far more than the compressed ones."""
+    """Decompressed bytes; OSError if they are many and far more than the compressed ones.
+
+    A pipe does not tell how many bytes were read from it, and is read without a limit.
+    """
 
     def __init__(self, file: Any, raw: io.BufferedReader):
         self._file, self._raw, self._num_bytes = file, raw, 0
+        self._is_limited = raw.seekable()
 
     def readable(self) -> bool:
         return True
@@ -278,8 +282,9 @@ class _Expanded(io.RawIOBase):
         data = self._file.read(len(buffer))
         buffer[: len(data)] = data
         self._num_bytes += len(data)
-        most = max(limits.EXPANDED, limits.EXPANSION * self._raw.tell())
-        if self._num_bytes > most:
+        if self._is_limited and self._num_bytes > max(
+            limits.EXPANDED, limits.EXPANSION * self._raw.tell()
+        ):
             raise OSError(
                 f'it expands to more than {limits.EXPANSION:,} times its size and '
                 f'{limits.EXPANDED:,} bytes'

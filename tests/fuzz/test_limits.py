@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import json
 import lzma
+import os
 import pickle
 import time
 import zipfile
@@ -186,6 +187,15 @@ def zstd(data: bytes) -> bytes:
     with pyarrow.CompressedOutputStream(sink, 'zstd') as stream:
         stream.write(data)
     return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize('compress', [gzip.compress, bz2.compress, lzma.compress, zstd])
+def test_a_pipe_may_be_compressed(compress):
+    read, write = os.pipe()
+    os.write(write, compress('Zürich\n'.encode()))
+    os.close(write)
+    assert text_files.read_text(f'/dev/fd/{read}', 'utf-8') == 'Zürich\n'
+    os.close(read)
 
 
 @pytest.mark.parametrize('compress', [gzip.compress, bz2.compress, lzma.compress, zstd])

@@ -35,12 +35,18 @@ def read_parquet(path: str, data: ConfigDict) -> Iterator[Record]:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a value as JSON has it: missing numbers are None, dates and decimals are strings."""
+    """Return a value as JSON has it.
+
+    Missing numbers are None, dates and decimals are strings; bytes are text without a declared
+    encoding, as many programs write it.
+    """
+    if isinstance(value, bytes):
+        return value.decode('utf-8', 'surrogateescape')
     if isinstance(value, list):
         return [_as_json(item) for item in value]
     if isinstance(value, dict):
         return {key: _as_json(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    is_json = value is None or isinstance(value, str | bytes | bool | int | float)
+    is_json = value is None or isinstance(value, str | bool | int | float)
     return value if is_json else str(value)

@@ -85,7 +85,12 @@ def parse_source(spec: str) -> Source:
 
 def _looks_like_path(location: str) -> bool:
     """Whether a source without a kind is meant to be files: '/my/texts', 's3://bucket/a.txt'."""
-    return '/' in location or '.' in location or os.path.exists(location)
+    if os.path.exists(location):
+        return True
+    name, colon, rest = location.partition(':')
+    if colon and name.isidentifier() and not rest.startswith('//'):  # a kind, such as 'txt:/a.txt'
+        return False
+    return '/' in location or '.' in location
 
 
 def _with_kind(spec: str) -> str:

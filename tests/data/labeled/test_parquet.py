@@ -55,6 +55,13 @@ def test_missing_labels_are_counted_and_dates_are_text(labels, kind, expected, t
     assert sum(splits.report.values()) == 1
 
 
+def test_bytes_are_text_as_in_files_of_other_programs(tmp_path):
+    texts = ['naïve'.encode(), b'caf\xe9', b'b']
+    train = write(tmp_path / 'a.parquet', text=texts, label=[b'x', b'x', b'y'])
+    splits = read('classification', train=train, dev_fraction=0.0, malformed_fraction=0.5)
+    assert [(one.texts, one.label) for one in splits.train] == [(('naïve',), 'x'), (('b',), 'y')]
+
+
 def test_a_file_that_is_not_parquet_is_an_error(tmp_path):
     path = tmp_path / 'a.parquet'
     path.write_text('text,label\na,b\n')

@@ -18,6 +18,8 @@ from tests.data.sources.reading import write
             "unknown source 'wikipedia'; known: canaries, docstrings, hf, jsonl, .*parquet, text",
         ),
         ('text:{}/a.txt;langauge=en', "'langauge'; did you mean language. known: "),
+        ('txt:{}/a.txt', "unknown source 'txt'; did you mean text"),
+        ('s3://bucket/a.jsonl', 'write .jsonl:s3://bucket/a.jsonl'),
         ('{}/a.txt', 'write .text:.*/a.txt'),
         ('{}', 'write .text:.*/[*]'),
         ('books.jsonl;field=text', 'write .jsonl:books.jsonl;field=text'),
