@@ -25,7 +25,7 @@ SMALL = (
     '--config.evaluation.examples=16 --config.evaluation.cloze_examples=2'
 )
 SMALL_TUNING = (
-    '--config.training.epochs=0 --config.training.steps=2 --config.training.batch_size=4 '
+    '--config.training.epochs=0 --config.training.steps=2 --config.training.batch_size=16 '
     '--config.evaluation.every_steps=0'
 )
 TEXT = ' --config.data.sources="(\'text:mine/*.txt\',)"'  # instead of the installed packages
