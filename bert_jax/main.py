@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from bert_jax import command_line, config_values, files, progress
-from bert_jax.errors import exit_cleanly, writing_to
+from bert_jax.errors import UserError, exit_cleanly, writing_to
 from bert_jax.storage import paths
 from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep, unused_keys
 from bert_jax.training import loop, multihost, runtime, workdir
@@ -67,11 +67,30 @@ def run(
                 progress.say(text)
             return None
         if overwrite:
-            multihost.run_on_host0(lambda: workdir.delete_run(config.workdir))
+            _delete_run(config, user_keys)
         if sweep.is_wanted(config):
             train_run = functools.partial(train, user_keys=user_keys)
             return sweep.run(config, train_run, jax.process_index() == 0, user_keys)
         return train(config, user_keys)
+
+
+def _delete_run(config: Config, user_keys: Collection[str]) -> None:
+    """Delete the run or sweep in the working directory, if a new run can be built without it.
+
+    Raises:
+        UserError: the new run cannot be built, or would read files of the old one.
+    """
+    folder = paths.path(config.workdir).absolute()
+    for key, name in (('init_from', config.init_from), ('data.corpus', config.data.get('corpus'))):
+        if name and paths.path(name).absolute().is_relative_to(folder):
+            raise UserError(
+                f'--overwrite would delete {key}, {name}, which is in the workdir {folder}; choose '
+                'another --config.workdir'
+            )
+    first = next(iter(sweep.runs(config).values())) if sweep.is_wanted(config) else config
+    check_run(first, overwrite=True)
+    make_task(first, user_keys)
+    multihost.run_on_host0(lambda: workdir.delete_run(config.workdir))
 
 
 def train(config: Config, user_keys: Collection[str] = ()) -> dict[str, Any]:

@@ -129,8 +129,12 @@ class Run(Plan):
         self.checkpoints.save(self.step, self.transfer.stored(self.state), metadata)
 
 
-def check(config: Config) -> None:
+def check(config: Config, overwrite: bool = False) -> None:
     """Check what depends on neither the data nor the model, before they are read.
+
+    Args:
+        config: the config of the run.
+        overwrite: whether the run in the working directory will be deleted; it is not checked then.
 
     Raises:
         UserError: a value of the config is not valid, or the working directory cannot be used.
@@ -142,7 +146,8 @@ def check(config: Config) -> None:
     sharding.check_rules(config.sharding_rules)
     schedules.check(config.schedule)
     optimizers.build(config.optimizer, optax.constant_schedule(0.0))
-    if jax.process_index() == 0:  # other hosts may come here after host 0 has claimed the folder
+    # Other hosts may come here after host 0 has claimed the folder.
+    if jax.process_index() == 0 and not overwrite:
         workdir.check(config.workdir, config.to_dict())
 
 

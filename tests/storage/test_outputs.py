@@ -120,3 +120,20 @@ def test_a_run_is_deleted_on_request(tmp_path):
     workdir.delete_run(str(run))  # nothing is left to delete
     line = main.command_line.parse(['main', '--config=configs/tiny.py', '--overwrite'], '')
     assert line.overwrite
+
+
+@pytest.mark.parametrize(
+    ('argument', 'message'),
+    [
+        ('--config.data.train=("missing.tsv",)', "'missing.tsv' does not exist"),
+        ('--config.schedule.name=sine', 'unknown schedule'),
+        ('--config.init_from={}', 'would delete init_from'),
+    ],
+)
+def test_a_run_is_kept_if_the_next_one_cannot_be_built(argument, message, tmp_path, capsys):
+    run = tmp_path / 'run'
+    (run / 'checkpoints/5').mkdir(parents=True)
+    (run / 'config.json').write_text(json.dumps({'task': 'pretraining', 'workdir': 'x'}))
+    config = ['--config=configs/finetune.py:classification', f'--config.workdir={run}']
+    assert message in refusal(main, ['main', *config, argument.format(run), '--overwrite'], capsys)
+    assert (run / 'checkpoints/5').exists()
