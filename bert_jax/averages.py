@@ -42,7 +42,7 @@ def mean(term: Term) -> jax.Array:
 
 
 def means(terms: Terms) -> dict[str, float]:
-    """Return the mean of every term by name, without terms of which nothing was counted."""
+    """Return the mean of every term by name, except terms with a count of 0."""
     return {name: float(mean(term)) for name, term in terms.items() if term.count > 0}
 
 

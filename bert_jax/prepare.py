@@ -242,7 +242,7 @@ def _parser() -> argparse.ArgumentParser:
         'SentencePiece .model, or a folder with one of them (default: %(default)s)',
     )
     add('--output', required=True, help='folder to write the corpus to')
-    add('--overwrite', action='store_true', help='replace a finished corpus with other settings')
+    add('--overwrite', action='store_true', help='replace a finished corpus, whatever its settings')
     add(
         '--verify',
         action='store_true',

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -38,9 +37,7 @@ def new_folder(output: pathlib.Path) -> Iterator[pathlib.Path]:
     """
     with files.writing(f'--output={output}'), temporary.beside(output) as partial:
         yield partial
-        if output.exists():
-            os.rename(output, partial.with_name('old'))
-        os.rename(partial, output)
+        outputs.put_in_place(partial, output)
 
 
 def write(

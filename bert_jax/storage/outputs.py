@@ -16,7 +16,7 @@ def check_file(name: str | os.PathLike[str], overwrite: bool) -> None:
     path = paths.path(name)
     if path.is_dir():
         raise UserError(f'--output={name} is a folder; set a file')
-    if path.is_file() and not overwrite:  # /dev/stdout is no file
+    if path.is_file() and not overwrite:  # /dev/null is neither a file nor a folder
         raise UserError(f'--output={name} exists; add --overwrite to replace it')
     if not paths.is_in_bucket(path) and not path.parent.is_dir():
         raise UserError(f'--output={name} cannot be written: there is no folder {path.parent}')
@@ -67,7 +67,23 @@ def replacing(path: pathlib.Path, marker: str) -> Iterator[pathlib.Path]:
     try:
         with temporary.beside(path) as folder:
             yield folder / path.name
-            path.rename(folder.with_name('old'))
-            (folder / path.name).rename(path)
+            put_in_place(folder / path.name, path)
     except OSError as error:
         raise UserError(f'--output={path} cannot be written: {error.strerror}') from error
+
+
+def put_in_place(new: pathlib.Path, path: pathlib.Path) -> None:
+    """Rename a folder to `path`; a folder that is already there moves beside `new`.
+
+    Raises:
+        OSError: The folder cannot be renamed. The old one is still at `path`.
+    """
+    old, replaces = new.with_name(f'{new.name}.old'), path.exists()
+    if replaces:
+        path.rename(old)
+    try:
+        new.rename(path)
+    except OSError:
+        if replaces:
+            old.rename(path)
+        raise

@@ -31,7 +31,7 @@ from bert_jax.training import batches
 from bert_jax.types import Batch, Config, Params
 
 Metrics = dict[str, float]
-TEXT_ROWS = 64  # held-out rows of which isotropy is measured
+TEXT_ROWS = 64  # held-out rows on which isotropy is measured
 _TEST_EVERY = 3  # every third sentence of the treebank tests the probe
 
 

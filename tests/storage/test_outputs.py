@@ -67,6 +67,9 @@ def test_a_folder_is_replaced_only_if_the_block_succeeds(tmp_path):
         new.mkdir()
         raise ZeroDivisionError
     assert [path.name for path in tmp_path.rglob('*')] == ['out', 'old']
+    with pytest.raises(UserError, match='cannot be written'), outputs.replacing(old, 'config.json'):
+        pass  # nothing to rename
+    assert [path.name for path in tmp_path.rglob('*')] == ['out', 'old']
     with outputs.replacing(old, 'config.json') as new:
         new.mkdir()
         (new / 'new').write_text('')

@@ -138,7 +138,7 @@ Example = (
 )
 
 
-# Fields of examples, of which each class has at least one.
+# Names of fields; each class of examples has at least one of each kind.
 _GOLD = ('label', 'tags', 'spans', 'answers')
 _TEXTS = ('text', 'texts', 'premise', 'choices', 'question', 'context', 'fields')
 

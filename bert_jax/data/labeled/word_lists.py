@@ -142,7 +142,12 @@ def _span(
     words: WordOffsets,
     is_kept: Sequence[bool] | None,
 ) -> Span:
-    """Make a span; its offsets count words, of which `is_kept` says which are kept, if given."""
+    """Make a span.
+
+    Args:
+        is_kept: whether each word of the file is among `words`, for offsets that count words; None
+            for offsets that count characters.
+    """
     columns = builder.columns
     if isinstance(value, dict):
         names = (columns.span_start, columns.span_end, columns.span_label)
