@@ -122,7 +122,7 @@ def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], li
         InvalidRecord: a line has more or fewer columns than the file, or no word or tag.
     """
     columns = builder.columns
-    num_columns = builder.once_per_file(_count_columns)
+    file_widths = builder.once_per_file(_count_columns)
     words: list[str] = []
     tags: list[str] = []
     for line_number, line in sentence:
@@ -130,7 +130,7 @@ def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], li
             continue
         fields = _fields(line, builder.data)
         row = Row({str(number): field for number, field in enumerate(fields)})
-        _check_line(line_number, line, row, num_columns, builder)
+        _check_line(line_number, line, row, file_widths, builder)
         word, tag = row[columns.word], None
         if builder.has_label(row, columns.tag, 'tag') and len(fields) > 1:
             tag = row[columns.tag]
@@ -158,33 +158,58 @@ def _fields(line: str, data: ConfigDict) -> list[str]:
     return re.split(' +', line.strip(' '))
 
 
-def _count_columns(records: Iterator[Record], builder: ExampleBuilder) -> int:
-    """The number of columns of a file, which most of its lines have."""
+class _Widths(NamedTuple):
+    """Numbers of columns of a file.
+
+    Attributes:
+        usual: the number that most lines have.
+        allowed: the numbers that a line may have.
+    """
+
+    usual: int
+    allowed: frozenset[int]
+
+
+def _count_columns(records: Iterator[Record], builder: ExampleBuilder) -> _Widths:
+    """Count the columns of the lines of a file.
+
+    A line has as many columns as most lines. In files of semantic roles (CoNLL-2005, CoNLL-2012)
+    each sentence has its own number, one more for each predicate. Such numbers are allowed if words
+    and tags are counted from the left, and if all lines of at least two sentences agree.
+    """
     numbers: Counter[int] = Counter()
     marked: Counter[int] = Counter()  # in lines that may be comments
+    agreed: Counter[int] = Counter()  # in sentences of several lines with one number
     for record in records:
-        for _, line in itertools.chain(*record.content):
-            if not _is_comment(line, builder.data):
-                counts = marked if line.startswith('#') else numbers
-                counts[len(_fields(line, builder.data))] += 1
-    return max(numbers or marked, key=(numbers or marked).__getitem__, default=0)
+        for sentence in record.content:
+            lines = [line for _, line in sentence if not _is_comment(line, builder.data)]
+            widths = [len(_fields(line, builder.data)) for line in lines]
+            agreed.update(set(widths) if len(widths) > 1 and len(set(widths)) == 1 else ())
+            for line, width in zip(lines, widths, strict=True):
+                (marked if line.startswith('#') else numbers)[width] += 1
+    counts = numbers or marked
+    usual = max(counts, key=counts.__getitem__, default=0)
+    from_right = {builder.columns.word[:1], builder.columns.tag[:1]} & {'-'}
+    others = () if from_right else (width for width, times in agreed.items() if times > 1)
+    return _Widths(usual, frozenset({usual, *others}))
 
 
 def _check_line(
-    line_number: int, line: str, row: Row, num_columns: int, builder: ExampleBuilder
+    line_number: int, line: str, row: Row, widths: _Widths, builder: ExampleBuilder
 ) -> None:
     """Raise InvalidRecord for a line with other columns than the file, such as a comment."""
     number, tag_column = len(row.values), builder.columns.tag
     has_value = tag_column in row and '=' in row[tag_column]
-    if line.startswith('#') and (number != num_columns or has_value):
+    is_allowed = number in widths.allowed
+    if line.startswith('#') and (not is_allowed or has_value):
         prefix = ' '.join(line.split(' ')[:2])
         raise InvalidRecord(
             f'line {line_number}, {line[:40]!r}, looks like a comment; set '
             f'data.comment={prefix[:20]!r} to skip such lines'
         )
-    if number != num_columns:
+    if not is_allowed:
         raise InvalidRecord(
-            f'line {line_number}, {line[:40]!r}, has {number} columns instead of {num_columns}'
+            f'line {line_number}, {line[:40]!r}, has {number} columns instead of {widths.usual}'
         )
 
 

@@ -152,6 +152,22 @@ def test_a_line_with_more_or_fewer_columns_than_the_file_is_malformed(tmp_path, 
         assert splits.report['malformed'] == 1
 
 
+def test_sentences_of_semantic_roles_have_a_column_for_each_predicate(tmp_path):
+    def sentence(*roles):
+        return [' '.join(('d', word, tag, *roles)) for word, tag in (('A', 'DT'), ('b', 'NN'))] + [
+            ''
+        ]
+
+    lines = [*sentence(), *sentence(), *sentence(), *sentence('*', '(V*)'), *sentence('*', '*')]
+    path = write_lines(tmp_path / 'a.conll', *lines, *sentence('*'))
+    columns, options = {'word': '1', 'tag': '2'}, {'scheme': 'none', 'malformed_fraction': 0.2}
+    splits = read('tagging', columns, train=path, dev_fraction=0.0, **options)
+    assert [one.tags for one in splits.train] == [('DT', 'NN')] * 5
+    assert splits.report['malformed'] == 1  # a single sentence of 4 columns may be a mistake
+    with pytest.raises(UserError, match='has 5 columns instead of 3'):
+        read('tagging', columns | {'tag': '-1'}, train=path, **options)
+
+
 @pytest.mark.parametrize('separator', [' ', '\t', '  '])
 @pytest.mark.parametrize(
     'word', ['10\u00a0000', '\u3000', 'a\u3000', '\u00a0b', '\u2028', '\x85x', 'a\u2003b']
