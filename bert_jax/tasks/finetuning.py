@@ -383,9 +383,10 @@ class FineTuning:
             yield show_batch.packed_row(batch, row, self.problem)
 
     def next_commands(self) -> list[str]:
-        example = self.splits.train[0]
+        examples, texts = self.splits.train[:100], []
         takes_text = TextExample | DistilledExample | TaggedExample | SpansExample
-        texts = texts_of(example) if isinstance(example, takes_text) else []
+        if isinstance(examples[0], takes_text):  # a short text, because the command is printed
+            texts = min(map(texts_of, examples), key=lambda texts: sum(map(len, texts)))
         task = problems.find(self.config.task).predict_task
         return next_commands.after_fine_tuning(self.config.workdir, task, texts)
 

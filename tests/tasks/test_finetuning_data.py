@@ -1,5 +1,6 @@
 """The tokenizer, the weights and the examples of a fine-tuning run: obeyed, compared or refused."""
 
+import shlex
 import types
 
 import pytest
@@ -9,6 +10,7 @@ from bert_jax.data.labeled.examples import TextExample
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.tasks import finetuning_data, initialization, make_task
+from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.tasks.problems import PROBLEMS, classification
 from bert_jax.training import older_versions
 from configs import base, finetune
@@ -117,3 +119,12 @@ def test_the_log_says_why_a_head_is_dropped(tmp_path):
     ):
         config.init_from = str(folder)
         assert expected in make_task(config).start.lines
+
+
+def test_the_printed_command_has_a_short_text_of_the_training_data():
+    texts = ['word ' * 500, "It's short.", 'A little longer.']
+    splits = types.SimpleNamespace(train=[TextExample('x', (text,), 'a') for text in texts])
+    config = ConfigDict({'workdir': 'runs/x', 'task': 'classification'})
+    task = types.SimpleNamespace(splits=splits, config=config)
+    query, _ = FineTuning.next_commands(task)
+    assert shlex.split(query)[2] == "It's short."
