@@ -89,7 +89,8 @@ def exit_cleanly(main: Callable[..., None]) -> Callable[..., None]:
             try:
                 main(*args)
             finally:
-                sys.stdout.flush()  # Python would report a failure after the last line of `main`
+                if sys.stdout:  # None if it was closed before, as by >&-
+                    sys.stdout.flush()  # Python would report a failure after `main`
         except KeyboardInterrupt:
             warn('interrupted')
             sys.exit(128 + signal.SIGINT)

@@ -1,6 +1,6 @@
-"""Limits on what a file may ask for, far above every published model; checked before allocation.
+"""Limits on what a file may ask for, far above every published model.
 
-A file above a limit is refused with the limit in the message (SECURITY.md).
+A file above a limit is refused before memory is allocated; the error has the limit (SECURITY.md).
 """
 
 VOCABULARY = 10_000_000  # ids of a tokenizer, rows of an embedding table

@@ -13,7 +13,7 @@ _DELAY = 1e-5  # seconds; above 0, tqdm does not show a bar as soon as it is mad
 
 def say(text: str) -> None:
     """Print a line to stdout, escaping control characters and those that it cannot encode."""
-    encoding = sys.stdout.encoding or 'utf-8'
+    encoding = getattr(sys.stdout, 'encoding', None) or 'utf-8'  # stdout is None if it is closed
     print(printable(text).encode(encoding, 'backslashreplace').decode(encoding), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Reads folders of peft: adapter_config.json and adapter_model.safetensors, for LoRA and (IA)³.
+"""Reads folders of peft for LoRA and (IA)³: adapter_config.json and the arrays.
 
 They are read as the tuned model itself: the adapters are applied to its weights. Prefix and prompt
 tuning of peft are not supported: peft shifts the positions of the text, and the pooler reads a

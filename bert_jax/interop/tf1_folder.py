@@ -1,4 +1,4 @@
-"""Folders of google-research/bert: bert_config.json, vocab.txt and a TensorFlow 1 checkpoint."""
+"""Folders of google-research/bert: config, vocabulary and a TensorFlow 1 checkpoint."""
 
 import collections
 import pathlib

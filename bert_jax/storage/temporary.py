@@ -46,7 +46,7 @@ class TemporaryFolder:
 
 @contextlib.contextmanager
 def beside(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yield the path of a new, empty folder on the disk of `target`, for the duration of the block.
+    """Yield a new, empty folder on the disk of `target`, which is removed after the block.
 
     Args:
         target: The file or folder that the block makes; its folder is created if needed.

@@ -93,7 +93,7 @@ def is_missing(data: Config) -> bool:
 
 
 def open_corpus(data: Config) -> Corpus:
-    """Open the corpus of a config; host 0 prepares it first if it does not exist, or verifies it.
+    """Open the corpus of a config. Host 0 first prepares it, or verifies an existing one.
 
     Raises:
         UserError: If the corpus was made from other text or with another tokenizer, or is damaged.

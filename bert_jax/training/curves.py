@@ -1,4 +1,4 @@
-"""The learning curves of a run: a panel for each loss, and one for scores such as accuracies."""
+"""The learning curves of a run: a panel for each loss, and one for scores."""
 
 import math
 from collections.abc import Mapping, Sequence

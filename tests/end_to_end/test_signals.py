@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from bert_jax import errors
+from bert_jax import errors, progress
 from bert_jax.training import interruption
 from tests.end_to_end import commands
 
@@ -106,3 +106,17 @@ def test_names_of_strangers_do_not_rewrite_a_terminal(capsys):
     with pytest.raises(SystemExit):
         main()
     assert capsys.readouterr().err == 'error: no file \\x1b[2J\\x9b1A\\u202etxt.exe\\r\n'
+
+
+def test_a_closed_output_is_no_traceback(monkeypatch, capsys):
+    @errors.exit_cleanly
+    def main(error):
+        progress.say('not shown')
+        if error:
+            raise errors.UserError('wrong')
+
+    monkeypatch.setattr(sys, 'stdout', None)  # as Python has it after `>&-`
+    main(False)
+    with pytest.raises(SystemExit):
+        main(True)
+    assert capsys.readouterr().err == 'error: wrong\n'

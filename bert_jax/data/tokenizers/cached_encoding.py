@@ -66,7 +66,7 @@ def encodable(text: str) -> str:
 def splitter(
     settings: Mapping[str, Any], added: Iterable[Mapping[str, Any]], normalize: Callable[[str], str]
 ) -> Splitter:
-    """Return a function that splits a text into parts that can be encoded, and cached, separately.
+    """Return a function that splits a text into parts that can be encoded separately.
 
     BERT's cleaning works on single characters, and its pre-tokenizer splits at every space.
     SentencePiece and byte-level BPE also split before every space, but may treat repeated spaces or

@@ -38,7 +38,7 @@ LabeledT = TypeVar('LabeledT', bound=TextExample | DistilledExample | MarkedExam
 
 
 class ClassProbabilities(Mapping[str, float]):
-    """The probability of each class, in an array: of thousands of classes, a dict takes 50 × more.
+    """The probability of each class, in an array: a dict takes 50 times the memory.
 
     Attributes:
         labels: the classes.
