@@ -31,15 +31,23 @@ def register() -> None:
 
 def base() -> ConfigDict:
     """Return the config of configs/base.py, without importing the package `configs`."""
-    return load(str(folder() / 'base.py'))
+    return _config_of(str(folder() / 'base.py'))
 
 
 def load(file: str) -> ConfigDict:
     """Return the config of a file, 'PATH' or 'PATH:PARAMETER', locked.
 
+    The file may also enter classes of its own in the tables of objectives, encoders, ….
+
     Raises:
         UserError: the file does not exist or does not make a config.
     """
+    register()
+    return _config_of(file)
+
+
+def _config_of(file: str) -> ConfigDict:
+    """Run a config file and return its config; see `load`."""
     path, colon, parameter = file.partition(':')
     if not pathlib.Path(path).is_file():
         names = sorted(name.stem for name in folder().glob('*.py') if _is_recipe(name))
@@ -51,7 +59,8 @@ def load(file: str) -> ConfigDict:
     )
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    # Classes of the file are found by the name of their module, such as `implementation`s.
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
         return module.get_config(*([parameter] if colon else [])).lock()

@@ -21,7 +21,7 @@ class FullSentences(TextExampleSource):
         edges, self._sentences_cut, base = [np.zeros(1, np.int64)], 0, 0
         for shard in settings.split.shards:
             sentence_S1, document_D1 = np.asarray(shard.sentences), np.asarray(shard.documents)
-            edge_N1, num_cut = row_edges(sentence_S1, document_D1, self._budget, within_documents)
+            edge_N1, num_cut = row_edges(sentence_S1, document_D1, self.budget, within_documents)
             edges.append(edge_N1[1:] + base)
             self._sentences_cut += num_cut
             base += int(sentence_S1[-1])
@@ -36,13 +36,15 @@ class FullSentences(TextExampleSource):
         end_B = np.cumsum(more_B + 1)
         row_R = np.repeat(np.arange(len(chunk_B)), more_B + 1)
         nth_R = np.arange(len(row_R)) - (end_B - more_B - 1)[row_R]
-        start_R = self._text.first_token[np.maximum(document_B[row_R] + nth_R - 1, 0)]
+        start_R = self.text.first_token[np.maximum(document_B[row_R] + nth_R - 1, 0)]
         start_R = np.where(nth_R == 0, first_B[row_R], start_R)
         length_R = np.append(start_R[1:], stop_B[-1])
         length_R[end_B - 1] = stop_B
         length_R -= start_R
         separator_R = row_R * self.sequence_length + start_R + length_R - first_B[row_R] + nth_R + 1
-        return self._rows(number_B, stop_B - first_B + more_B + 2, separator_R, start_R, length_R)
+        return self.make_rows(
+            number_B, stop_B - first_B + more_B + 2, separator_R, start_R, length_R
+        )
 
     def lengths(self, chunk_N: np.ndarray) -> np.ndarray:
         first_N, stop_N = self._edge_N1[chunk_N], self._edge_N1[chunk_N + 1]
@@ -52,17 +54,17 @@ class FullSentences(TextExampleSource):
         self, first_N: np.ndarray, stop_N: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The next document after each row's first token, and how many start in the row."""
-        first_token = self._text.first_token
+        first_token = self.text.first_token
         document_N = first_token.searchsorted(first_N, side='right')
         return document_N, first_token.searchsorted(stop_N) - document_N
 
     def statistics(self) -> dict[str, int]:
         """Return counts for the log; sentences_cut counts sentences longer than a row."""
         return {
-            'documents': self._text.num_documents,
+            'documents': self.text.num_documents,
             'sentences_cut': self._sentences_cut,
             'examples_per_epoch': self.num_examples,
-            'tokens_per_epoch': self._tokens_per_epoch,
+            'tokens_per_epoch': self.tokens_per_epoch,
         }
 
 

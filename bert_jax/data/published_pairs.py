@@ -49,7 +49,7 @@ class PublishedPairs(PairSource):
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
         """Return the examples with these numbers; see `TextExampleSource.chunk_examples`."""
         epoch_B, position_B, size_B = self._locate(number_B)
-        order_B = sampling.fold(self._keys[ORDER], epoch_B)
+        order_B = sampling.fold(self.keys[ORDER], epoch_B)
         chunk_B = sampling.permute(position_B, size_B, order_B)
         pass_B = epoch_B % PASSES
         first_B = np.empty_like(chunk_B)
@@ -85,24 +85,24 @@ class PublishedPairs(PairSource):
 
         Walks through all documents at once, a chunk of each at a time.
         """
-        document_D = np.arange(self._text.num_documents)
-        first_D, first_sentences = self._text.first_sentence[:-1], []
+        document_D = np.arange(self.text.num_documents)
+        first_D, first_sentences = self.text.first_sentence[:-1], []
         while document_D.size:
             first_sentences.append(first_D)
             chunks = self._chunks(np.full_like(first_D, number), document_D, first_D)
             next_D = np.where(chunks.is_random, chunks.middle, chunks.last)
-            is_open_D = next_D < self._text.first_sentence[document_D + 1]
+            is_open_D = next_D < self.text.first_sentence[document_D + 1]
             document_D, first_D = document_D[is_open_D], next_D[is_open_D]
         return np.concatenate(first_sentences)
 
     def _chunks(self, pass_B: np.ndarray, document_B: np.ndarray, first_B: np.ndarray) -> Chunks:
         """The chunks of passes that start with these sentences."""
-        bits = sampling.random_bits(sampling.fold(self._keys[TARGET], pass_B), document_B, lanes=2)
+        bits = sampling.random_bits(sampling.fold(self.keys[TARGET], pass_B), document_B, lanes=2)
         target_B = self._targets(*bits)
         if self._fixed_lengths:
             target_B = self._at_most_document(target_B, document_B)
-        last_B = self._fill(document_B, first_B, self._text.sentence_start(first_B), target_B)
-        key_B = sampling.fold(self._keys[LABEL], pass_B)
+        last_B = self._fill(document_B, first_B, self.text.sentence_start(first_B), target_B)
+        key_B = sampling.fold(self.keys[LABEL], pass_B)
         split, coin = sampling.random_bits(key_B, first_B, lanes=2)
         count_B = last_B - first_B
         middle_B = first_B + 1 + sampling.integers(split, np.maximum(count_B - 1, 1))
@@ -114,17 +114,17 @@ class PublishedPairs(PairSource):
         self, number_B: np.ndarray, pass_B: np.ndarray, first_B: np.ndarray
     ) -> dict[str, np.ndarray]:
         chunks = self._chunks(pass_B, self._documents(first_B), first_B)
-        bits_4B = sampling.random_bits(self._keys[DRAW], number_B, lanes=4)
+        bits_4B = sampling.random_bits(self.keys[DRAW], number_B, lanes=4)
         return self._pairs(number_B, chunks, bits_4B)
 
     def _documents(self, sentence_N: np.ndarray) -> np.ndarray:
-        return self._text.first_sentence.searchsorted(sentence_N, side='right') - 1
+        return self.text.first_sentence.searchsorted(sentence_N, side='right') - 1
 
     def _partners(
         self, number_R: np.ndarray, document_R: np.ndarray, bits_R: np.ndarray
     ) -> np.ndarray:
-        bits = sampling.random_bits(self._keys[REDRAW], number_R, lanes=10)
-        draws = sampling.integers(bits, self._text.num_documents)
+        bits = sampling.random_bits(self.keys[REDRAW], number_R, lanes=10)
+        draws = sampling.integers(bits, self.text.num_documents)
         other_R = draws[0]
         for draw_R in draws[1:]:
             other_R = np.where(other_R == document_R, draw_R, other_R)

@@ -86,7 +86,7 @@ class PairSource(TextExampleSource):
 
     def _check_documents(self) -> None:
         """Raise UserError if there are no other documents for random segments."""
-        documents = self._text.num_documents
+        documents = self.text.num_documents
         if documents < 2:
             raise UserError(
                 f'this split of the corpus has {documents} document(s), but random next sentences '
@@ -103,7 +103,7 @@ class PairSource(TextExampleSource):
             is_swapped_B = (chunks.label == 1) & ~chunks.is_random
             start_2B = np.where(is_swapped_B, start_2B[::-1], start_2B)
             kept_2B = np.where(is_swapped_B, kept_2B[::-1], kept_2B)
-        batch = self._segment_rows(number_B, start_2B, kept_2B)
+        batch = self.make_segment_rows(number_B, start_2B, kept_2B)
         return batch | {self.label_name: chunks.label.astype(np.int32)}
 
     def _segments(
@@ -111,7 +111,7 @@ class PairSource(TextExampleSource):
     ) -> tuple[np.ndarray, np.ndarray]:
         """First token and length of segments A and B after truncation, each int64 [2, B]."""
         partner, place, front_a, front_b = bits_4B
-        edge_3B = self._text.sentence_start(
+        edge_3B = self.text.sentence_start(
             np.concatenate([chunks.first, chunks.middle, chunks.last])
         )
         start_a, start_b, stop_b = edge_3B.reshape(3, -1)
@@ -120,7 +120,7 @@ class PairSource(TextExampleSource):
         other_R = self._partners(number_B[random_R], chunks.document[random_R], partner[random_R])
         wanted_R = (chunks.target - length_a)[random_R]
         start_b[random_R], length_b[random_R] = self._excerpt(other_R, place[random_R], wanted_R)
-        limit_B = chunks.target if self._fixed_lengths else self._budget
+        limit_B = chunks.target if self._fixed_lengths else self.budget
         kept_a, kept_b = truncated_lengths(length_a, length_b, limit_B)
         start_a += sampling.fair_coins(front_a, length_a - kept_a)
         start_b += sampling.fair_coins(front_b, length_b - kept_b)
@@ -130,13 +130,13 @@ class PairSource(TextExampleSource):
         """Draw the target lengths of chunks in tokens, from random bits."""
         return np.where(
             sampling.uniform(short_B) < self._short_probability,
-            2 + sampling.integers(length_B, self._budget - 1),
-            self._budget,
+            2 + sampling.integers(length_B, self.budget - 1),
+            self.budget,
         )
 
     def _at_most_document(self, target_B: np.ndarray, document_B: np.ndarray) -> np.ndarray:
         """Limit target lengths to the number of tokens of the documents."""
-        first_token = self._text.first_token
+        first_token = self.text.first_token
         tokens_B = first_token[document_B + 1] - first_token[document_B]
         return np.minimum(target_B, np.maximum(tokens_B, 2))
 
@@ -144,7 +144,7 @@ class PairSource(TextExampleSource):
         self, document_B: np.ndarray, first_B: np.ndarray, start_B: np.ndarray, target_B: np.ndarray
     ) -> np.ndarray:
         """End (exclusive) of the sentences, starting with first_B, that reach the target length."""
-        text = self._text
+        text = self.text
         stop_B = np.minimum(start_B + target_B, text.first_token[document_B + 1])
         return np.maximum(text.sentence_from(stop_B), first_B + 1)
 
@@ -152,7 +152,7 @@ class PairSource(TextExampleSource):
         self, document_R: np.ndarray, bits_R: np.ndarray, wanted_R: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """First token and length of random segments: sentences that reach the wanted length."""
-        text = self._text
+        text = self.text
         begin_R, end_R = text.first_sentence[document_R], text.first_sentence[document_R + 1]
         first_R = begin_R + sampling.integers(bits_R, end_R - begin_R)
         start_R = text.sentence_start(first_R)
@@ -184,10 +184,10 @@ class SentencePairs(PairSource):
     ):
         """Open the source; raise UserError if the split has no sentence pairs."""
         super().__init__(settings, short_sequence_probability, swapped, fixed_lengths)
-        self._count_chunks(np.diff(self._text.first_sentence) >= 2)
+        self.count_chunks(np.diff(self.text.first_sentence) >= 2)
         if not self.num_examples:
             raise UserError(
-                f'none of the {self._text.num_documents} documents has two sentences, so no '
+                f'none of the {self.text.num_documents} documents has two sentences, so no '
                 'sentence pair can be made: separate the text into longer documents, or train '
                 'without predicting sentence pairs'
             )
@@ -203,15 +203,15 @@ class SentencePairs(PairSource):
     def lengths(self, chunk_N: np.ndarray) -> np.ndarray:
         if not self._fixed_lengths:
             return np.full(len(chunk_N), self.sequence_length)
-        return self._fixed_targets(self._chunk_documents(chunk_N), chunk_N) + 3
+        return self._fixed_targets(self.find_documents(chunk_N), chunk_N) + 3
 
     def statistics(self) -> dict[str, int]:
         """Return counts for the log; tokens_per_epoch is estimated, without random segments.
 
         documents_left_out and tokens_left_out are those of documents of one sentence.
         """
-        token_D = np.diff(self._text.first_token)
-        is_left_out_D = np.diff(self._first_chunk) == 0
+        token_D = np.diff(self.text.first_token)
+        is_left_out_D = np.diff(self.first_chunk) == 0
         return super().statistics() | {
             'tokens_per_epoch': self._covered_tokens(),
             'documents_left_out': int(is_left_out_D.sum()),
@@ -230,13 +230,13 @@ class SentencePairs(PairSource):
         kept_2B[1, chunks.is_random] = 0
         token_X = np.repeat(start_2B.ravel(), kept_2B.ravel()) + ranges(kept_2B.ravel())
         estimate = len(np.unique(token_X)) / len(number_B) * self.num_examples
-        return min(round(estimate), self._tokens_per_epoch)
+        return min(round(estimate), self.tokens_per_epoch)
 
     def _chunks(self, number_B: np.ndarray, chunk_B: np.ndarray) -> tuple[Chunks, np.ndarray]:
         """The chunks of examples, and random bits for `_segments`, uint64 [4, B]."""
-        draws = sampling.random_bits(self._keys[DRAW], number_B, lanes=8)
+        draws = sampling.random_bits(self.keys[DRAW], number_B, lanes=8)
         short, length, split = draws[:3]
-        document_B, anchor_B = self._anchors(number_B, chunk_B)
+        document_B, anchor_B = self.find_anchors(number_B, chunk_B)
         target_B = self._targets(short, length)
         if self._fixed_lengths:
             target_B = self._fixed_targets(document_B, chunk_B)
@@ -249,14 +249,14 @@ class SentencePairs(PairSource):
 
     def _fixed_targets(self, document_B: np.ndarray, chunk_B: np.ndarray) -> np.ndarray:
         """The target lengths with `fixed_lengths`."""
-        bits = sampling.random_bits(self._keys[TARGET], chunk_B, lanes=2)
+        bits = sampling.random_bits(self.keys[TARGET], chunk_B, lanes=2)
         return self._at_most_document(self._targets(*bits), document_B)
 
     def _sentences(
         self, document_B: np.ndarray, anchor_B: np.ndarray, target_B: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """First and end (exclusive) sentence of the chunks that start at the anchors."""
-        text = self._text
+        text = self.text
         begin_B, end_B = text.first_sentence[document_B], text.first_sentence[document_B + 1]
         first_B = np.minimum(text.sentence_from(anchor_B), end_B - 1)
         last_B = self._fill(document_B, first_B, text.sentence_start(first_B), target_B)
@@ -265,13 +265,13 @@ class SentencePairs(PairSource):
         return first_B, last_B
 
     def _labels(self, number_B: np.ndarray) -> np.ndarray:
-        order_B = sampling.fold(self._keys[LABEL], number_B // 2) >> 63
+        order_B = sampling.fold(self.keys[LABEL], number_B // 2) >> 63
         return (number_B & 1) ^ order_B.astype(np.int64)
 
     def _partners(
         self, number_R: np.ndarray, document_R: np.ndarray, bits_R: np.ndarray
     ) -> np.ndarray:
-        other_R = sampling.integers(bits_R, self._text.num_documents - 1)
+        other_R = sampling.integers(bits_R, self.text.num_documents - 1)
         return other_R + (other_R >= document_R)
 
 

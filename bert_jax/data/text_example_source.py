@@ -49,6 +49,11 @@ class TextExampleSource(ExampleSource):
         num_segments: Segments of a row, each with [SEP].
         sequence_length: T, tokens of a row.
         pad_id: Token id of padding.
+        text: The documents, sentences and tokens of the split.
+        budget: Tokens of a row without its special tokens.
+        keys: Keys of the random streams (ORDER, …), for the functions of data/sampling.py.
+        first_chunk: int64 [documents + 1], first chunk of each document, then the total.
+        tokens_per_epoch: Tokens of all documents with a chunk.
     """
 
     num_segments: ClassVar[int] = 1
@@ -64,10 +69,10 @@ class TextExampleSource(ExampleSource):
             )
         self.pad_id = settings.tokenizer.pad_id
         self._tokenizer, self._mark_sentences = settings.tokenizer, settings.mark_sentences
-        self._text = CorpusText(settings.split)
-        self._budget = self.sequence_length - self.num_segments - 1
-        self._keys = [sampling.key(settings.seed, stream) for stream in _STREAMS]
-        self._count_chunks(True)
+        self.text = CorpusText(settings.split)
+        self.budget = self.sequence_length - self.num_segments - 1
+        self.keys = [sampling.key(settings.seed, stream) for stream in _STREAMS]
+        self.count_chunks(True)
         if not self.num_examples:
             raise UserError('the corpus is empty: no example can be made of it')
 
@@ -98,35 +103,37 @@ class TextExampleSource(ExampleSource):
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
         """Return the examples with these numbers; see `chunk_examples`."""
         epoch_B, position_B = np.divmod(number_B, self.num_examples)
-        order_B = sampling.fold(self._keys[ORDER], epoch_B)
+        order_B = sampling.fold(self.keys[ORDER], epoch_B)
         chunk_B = sampling.permute(position_B, self.num_examples, order_B)
         return self.chunk_examples(number_B, chunk_B)
 
     def statistics(self) -> dict[str, int]:
         """Return counts for the log; tokens_per_epoch does not include special tokens."""
-        text = self._text
+        text = self.text
         return {
             'documents': text.num_documents,
             'single_sentence_documents': int((np.diff(text.first_sentence) == 1).sum()),
-            'documents_within_one_sequence': int((np.diff(text.first_token) <= self._budget).sum()),
+            'documents_within_one_sequence': int((np.diff(text.first_token) <= self.budget).sum()),
             'examples_per_epoch': self.num_examples,
-            'tokens_per_epoch': self._tokens_per_epoch,
+            'tokens_per_epoch': self.tokens_per_epoch,
         }
 
-    def _count_chunks(self, usable_D: np.ndarray | bool) -> None:
-        """Divide the usable documents into chunks."""
-        token_D = np.diff(self._text.first_token)
-        chunk_D = np.where(usable_D, -(-token_D // self._budget), 0)
-        self._first_chunk = running_total(chunk_D)
-        self._tokens_per_epoch = int(token_D[chunk_D > 0].sum())
-        self.num_examples = int(self._first_chunk[-1])
+    def count_chunks(self, usable_D: np.ndarray | bool) -> None:
+        """Divide the usable documents, bool [documents], into chunks; True: all documents."""
+        token_D = np.diff(self.text.first_token)
+        chunk_D = np.where(usable_D, -(-token_D // self.budget), 0)
+        self.first_chunk = running_total(chunk_D)
+        self.tokens_per_epoch = int(token_D[chunk_D > 0].sum())
+        self.num_examples = int(self.first_chunk[-1])
 
-    def _chunk_documents(self, chunk_N: np.ndarray) -> np.ndarray:
-        """The document of each chunk."""
-        return self._first_chunk.searchsorted(chunk_N, side='right') - 1
+    def find_documents(self, chunk_N: np.ndarray) -> np.ndarray:
+        """Return the document of each chunk."""
+        return self.first_chunk.searchsorted(chunk_N, side='right') - 1
 
-    def _anchors(self, number_B: np.ndarray, chunk_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The document of each example, and the token at which its chunk starts.
+    def find_anchors(
+        self, number_B: np.ndarray, chunk_B: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the document of each example, and the token at which its chunk starts.
 
         Chunk 0 starts with the document. Chunk j starts j · budget tokens later, minus a shift that
         is drawn for every epoch and document so that chunk boundaries differ between epochs. The
@@ -134,19 +141,19 @@ class TextExampleSource(ExampleSource):
         still cover the document.
         """
         epoch_B = number_B // self.num_examples
-        document_B = self._chunk_documents(chunk_B)
-        first_B, end_B = self._first_chunk[document_B], self._first_chunk[document_B + 1]
-        start_B, stop_B = self._text.first_token[document_B], self._text.first_token[document_B + 1]
-        slack_B = (end_B - first_B) * self._budget - (stop_B - start_B)
-        bits_B = sampling.fold(self._keys[SHIFT], epoch_B, document_B)
+        document_B = self.find_documents(chunk_B)
+        first_B, end_B = self.first_chunk[document_B], self.first_chunk[document_B + 1]
+        start_B, stop_B = self.text.first_token[document_B], self.text.first_token[document_B + 1]
+        slack_B = (end_B - first_B) * self.budget - (stop_B - start_B)
+        bits_B = sampling.fold(self.keys[SHIFT], epoch_B, document_B)
         shift_B = sampling.integers(bits_B, slack_B + 1)
         nth_B = chunk_B - first_B
-        return document_B, start_B + np.maximum(nth_B * self._budget - shift_B, 0)
+        return document_B, start_B + np.maximum(nth_B * self.budget - shift_B, 0)
 
-    def _segment_rows(
+    def make_segment_rows(
         self, number_B: np.ndarray, start_SB: np.ndarray, length_SB: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Rows [CLS] segment [SEP] (segment [SEP] …) [PAD] … of S segments with types 0, 1, …
+        """Make rows [CLS] segment [SEP] (segment [SEP] …) [PAD] … of S segments with types 0, 1, …
 
         Args:
             number_B: Numbers of the examples.
@@ -156,14 +163,14 @@ class TextExampleSource(ExampleSource):
         end_SB = np.cumsum(length_SB + 1, axis=0)
         separator_SB = np.arange(len(number_B)) * self.sequence_length + end_SB
         runs = separator_SB.ravel(), start_SB.ravel(), length_SB.ravel()
-        batch = self._rows(number_B, end_SB[-1] + 1, *runs)
+        batch = self.make_rows(number_B, end_SB[-1] + 1, *runs)
         position_T = np.arange(self.sequence_length, dtype=np.int32)
         for end_B in end_SB[:-1]:
             batch['token_type_ids'] += position_T > end_B.astype(np.int32)[:, None]
         batch['token_type_ids'] *= batch['attention_mask']
         return batch
 
-    def _rows(
+    def make_rows(
         self,
         number_B: np.ndarray,
         size_B: np.ndarray,
@@ -171,7 +178,7 @@ class TextExampleSource(ExampleSource):
         start_R: np.ndarray,
         length_R: np.ndarray,
     ) -> dict[str, np.ndarray]:
-        """Rows that start with [CLS] and consist of runs of tokens, each followed by [SEP].
+        """Make rows that start with [CLS] and consist of runs of tokens, each followed by [SEP].
 
         Args:
             number_B: Numbers of the examples.
@@ -187,7 +194,7 @@ class TextExampleSource(ExampleSource):
         flat_X[np.arange(num_rows) * self.sequence_length] = tokenizer.cls_id
         flat_X[separator_R] = tokenizer.sep_id
         runs = separator_R - length_R, start_R, length_R
-        self._text.copy(flat_X, *runs)
+        self.text.copy(flat_X, *runs)
         check_ids(flat_X, tokenizer.vocab_size, 'the text of the corpus')
         marks = {}
         if self._mark_sentences:
@@ -207,11 +214,11 @@ class TextExampleSource(ExampleSource):
 
         Returns int32 [size], which is 1 at these tokens.
         """
-        first_R = self._text.sentence_from(start_R)
-        count_R = self._text.sentence_from(start_R + length_R) - first_R
+        first_R = self.text.sentence_from(start_R)
+        count_R = self.text.sentence_from(start_R + length_R) - first_R
         total_R = running_total(count_R)
         sentence_X = np.arange(total_R[-1]) + np.repeat(first_R - total_R[:-1], count_R)
-        token_X = self._text.sentence_start(sentence_X)
+        token_X = self.text.sentence_start(sentence_X)
         starts = np.zeros(size, np.int32)
         starts[token_X + np.repeat(target_R - start_R, count_R)] = 1
         return starts

@@ -68,7 +68,8 @@ class Folder:
         self.root, self.variables = root / 'work', ''
         self.root.mkdir()
         extending.apply(root / 'copy')
-        shutil.copy(root / 'copy/with_recovery.py', self.root)
+        for recipe in (root / 'copy').glob('with_*.py'):
+            shutil.copy(recipe, self.root)
         page_inputs.write(self.root)
         self.inputs = {path.name for path in self.root.iterdir()} | {'runs', 'corpora'}
         python = f'{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
