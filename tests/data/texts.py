@@ -11,6 +11,7 @@ FIRST = 10
 
 class Tokenizer:
     pad_id, cls_id, sep_id = 0, 1, 2
+    vocab_size = 10**9
 
 
 @dataclasses.dataclass
@@ -18,6 +19,7 @@ class Shard:
     tokens: np.ndarray
     sentences: np.ndarray
     documents: np.ndarray
+    files: tuple = ()
 
 
 @dataclasses.dataclass
