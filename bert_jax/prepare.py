@@ -114,7 +114,7 @@ def prepare(
         tokenizer_characters,
         strip_accents,
     )
-    output = paths.path(output).absolute()
+    given, output = output, paths.path(output).absolute()
     replaces = overwrite and (output / 'manifest.json').exists()
     if not replaces and (existing := _open_existing(output, made_from)):
         return existing
@@ -156,7 +156,7 @@ def prepare(
             f'cannot prepare {output}: {place}{error.strerror or error}'
         ) from error
     _print_summary(manifest, opened, unfinished.progress, time.monotonic() - start)
-    progress.say(f'prepared {output}')
+    progress.say(f'prepared {given}')
     return corpus.Corpus.open(output)
 
 
