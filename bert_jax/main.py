@@ -4,8 +4,9 @@ import sys
 
 from bert_jax.training import interruption
 
-if __name__ == '__main__':
-    interruption.exit_on_signals()  # before the imports below, which take seconds
+# The installed command imports this module. The imports below take seconds.
+if __name__ == '__main__' or sys.argv[0].endswith('bert-jax-train'):
+    interruption.exit_on_signals()
 
 import contextlib
 import functools

@@ -18,10 +18,19 @@ MODULES = ('main', 'prepare', 'predict', 'evaluate', 'export', 'page', 'analyze'
 
 
 @pytest.mark.parametrize('signal_number', interruption.SIGNALS)
-def test_training_stopped_before_its_loop_asks_to_be_restarted(signal_number, tmp_path):
+@pytest.mark.parametrize('is_installed', [False, True])
+def test_training_stopped_before_its_loop_asks_to_be_restarted(
+    signal_number, is_installed, tmp_path
+):
+    program = ['-m', 'bert_jax.main']
+    if is_installed:
+        script = tmp_path / 'bert-jax-train'
+        script.write_text('from bert_jax.main import main\nmain()')  # as pip writes it
+        program = [str(script)]
     process = subprocess.Popen(
-        [sys.executable, '-m', 'bert_jax.main', '--config=configs/tiny.py', '--dry_run'],
+        [sys.executable, *program, '--config=configs/tiny.py', '--dry_run'],
         cwd=commands.ROOT,
+        env=os.environ | {'PYTHONPATH': str(commands.ROOT)},
         stderr=subprocess.PIPE,
     )
     while not _catches_sigterm(process.pid):
