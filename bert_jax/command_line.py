@@ -1,6 +1,7 @@
 """Parses the command line of training: its flags, and the config values that it overrides."""
 
 import sys
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -112,6 +113,12 @@ def describe_keys(config: Config) -> list[str]:
     return lines
 
 
+def _similar_keys(name: str, known: Collection[str]) -> list[str]:
+    """Return the keys that end in a name, such as schedule.learning_rate; else the most similar."""
+    ends = [key for key in known if key.rpartition('.')[2] == name]
+    return ends or list(filter(None, [nearest(name, known)]))
+
+
 def _join_values(argv: list[str]) -> list[str]:
     """Return the arguments with `--config.KEY VALUE` as `--config.KEY=VALUE`."""
     joined: list[str] = []
@@ -129,8 +136,8 @@ def _check_key(key: str, config: Config, file: str) -> None:
         return
     if older_versions.current_key(key) != key:
         advice = f'{key} is now {older_versions.current_key(key)}'
-    elif close := nearest(key, known):
-        advice = f'did you mean {close}?'
+    elif close := _similar_keys(key, known):
+        advice = f'did you mean {" or ".join(close)}?'
     else:
         advice = 'docs/configs.md documents all keys'
     kind = 'pretraining' if config.task == 'pretraining' else f'fine-tuning, {config.task}'
@@ -194,8 +201,8 @@ def _describe(error: Exception, config: Config) -> str:
 
 def _flag_advice(name: str, config: Config) -> str:
     """Say what an unknown flag may have meant: a key of the config, or another flag."""
-    if key := nearest(name, (key for key, _ in flatten(config))):
-        return f'did you mean --config.{key}?'
+    if keys := _similar_keys(name, [key for key, _ in flatten(config)]):
+        return f'did you mean {" or ".join(f"--config.{key}" for key in keys)}?'
     if flag := nearest(name, ('config', 'coordinator', *_SWITCHES, *_NUMBERS)):
         return f'did you mean --{flag}?'
     return '--help lists the flags'

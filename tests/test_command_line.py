@@ -40,6 +40,14 @@ REFUSED = {
     'missing file': (['--config=configs/none.py'], "config file 'configs/none.py' does not exist"),
     'recipe without its folder': (['--config=tinny'], r'did you mean configs/tiny\.py'),
     'key without its prefix': ([TINY, '--training.steps=5'], '--config.training.steps'),
+    'key without its section': (
+        [TINY, '--learning_rate=1.0'],
+        r'did you mean --config\.schedule\.learning_rate\?',
+    ),
+    'key of several sections': (
+        [TINY, '--config.every_steps=5'],
+        'did you mean .*checkpoint.every_steps or .*logging.every_steps',
+    ),
     'mistyped flag': ([TINY, '--dryrun'], '--dry_run'),
     'folder': (['--config=configs'], "config file 'configs' does not exist"),
     'not Python': (['--config=README.md'], "config file 'README.md': SyntaxError"),

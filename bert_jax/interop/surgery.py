@@ -120,8 +120,8 @@ def _fit_vocabulary(
     )
     if unknown:
         line += (
-            f'; {len(unknown):,}, of which the old tokenizer knows no subword, as the mean of all '
-            f'embeddings: {join_first(unknown)}'
+            f'; {len(unknown):,} without a known subword start as the mean of all embeddings: '
+            f'{join_first(unknown)}'
         )
     return [line]
 
