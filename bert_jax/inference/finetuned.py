@@ -167,7 +167,7 @@ class FineTuned:
             if name not in problem.answer_settings:
                 raise unknown(f'setting of a {self._kind} model', name, problem.answer_settings)
             try:
-                problem.settings[name] = tuple(value) if isinstance(value, list) else value
+                problem.settings[name] = _fitted(value, problem.settings[name])
             except TypeError:
                 kind = type(problem.settings[name]).__name__
                 raise UserError(f'problem.{name} is {value!r}, not of type {kind}') from None
@@ -320,12 +320,19 @@ def _data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> Conf
         if isinstance(target[name], str) and isinstance(value, int):
             value = str(value)  # the number of a column
         try:
-            target[name] = tuple(value) if isinstance(value, list) else value
+            target[name] = _fitted(value, target[name])
         except TypeError:
             kind = type(target[name]).__name__
             raise UserError(f'data.{key} is {value!r}, which is not of type {kind}') from None
     config_values.check(ConfigDict({'data': data}))
     return data
+
+
+def _fitted(value: Any, former: Any) -> Any:
+    """Return a list, or a string for a key that holds a tuple, as a tuple."""
+    if isinstance(former, tuple | list) and isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def as_pair(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
