@@ -91,7 +91,7 @@ def test_added_tokens_start_as_the_mean_of_the_subwords_of_their_text(tmp_path):
         known = known or [*range(len(published.vocabulary()))]
         own = after[tokenizer.vocab.index(name)]
         np.testing.assert_allclose(own, before[known].mean(0), rtol=1e-5, atol=1e-6)
-    assert '; 4 new tokens start as the mean of their old subwords; 1, of which' in lines[-1]
+    assert '; 4 new tokens start as the mean of their old subwords; 1 without' in lines[-1]
 
 
 def test_rows_beyond_the_vocabulary_are_zeroed(model, tmp_path):
