@@ -1,30 +1,47 @@
-"""The notebooks of experiments/colab, executed with small parameters."""
+"""The notebooks of experiments/colab: executed with small parameters, and their stored outputs."""
 
 import json
 import os
 import pathlib
+import re
 import shlex
+import socket
+import subprocess
+import sys
 
 import nbclient
 import nbformat
 import pytest
 
+from experiments.colab.execute import NAMES, digest
 from tests.end_to_end import small
 
-FOLDER = pathlib.Path(__file__).parents[2] / 'experiments/colab'
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = ROOT / 'experiments/colab'
 
 
-def execute(notebook_name: str, folder: pathlib.Path, **parameters) -> str:
+def read(name: str) -> nbformat.NotebookNode:
+    return nbformat.read(FOLDER / f'{name}.ipynb', as_version=4)
+
+
+def tagged(notebook: nbformat.NotebookNode, tag: str) -> nbformat.NotebookNode:
+    """The cell with a tag."""
+    (cell,) = (cell for cell in notebook.cells if tag in cell.metadata.get('tags', ()))
+    return cell
+
+
+def execute(notebook: nbformat.NotebookNode, folder: pathlib.Path, **parameters) -> str:
     """Run a notebook in a folder and return all that it shows, as text.
 
-    The cell tagged `parameters` gets other values, and the one tagged `install` is left out.
+    The cell tagged `parameters` gets other values.
     """
-    notebook = nbformat.read(FOLDER / notebook_name, as_version=4)
-    (cell,) = (cell for cell in notebook.cells if 'parameters' in cell.metadata.get('tags', ()))
+    cell = tagged(notebook, 'parameters')
     for name, value in parameters.items():
         assert f'{name} = ' in cell.source
         cell.source += f'\n{name} = {value!r}'
-    notebook.cells = [c for c in notebook.cells if 'install' not in c.metadata.get('tags', ())]
+    for cell in notebook.cells:
+        if cell.cell_type == 'code':
+            cell.outputs, cell.execution_count = [], None
     client = nbclient.NotebookClient(
         notebook, timeout=300, resources={'metadata': {'path': folder}}
     )
@@ -33,10 +50,9 @@ def execute(notebook_name: str, folder: pathlib.Path, **parameters) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _checkout_on_the_path(monkeypatch):
-    """The kernel finds the package without an installation."""
-    root = str(pathlib.Path(__file__).parents[2])
-    monkeypatch.setenv('PYTHONPATH', os.pathsep.join([root, os.environ.get('PYTHONPATH', '')]))
+def _checkout(monkeypatch):
+    """The notebook finds the checkout, although it runs in another folder."""
+    monkeypatch.setenv('BERT_JAX_CHECKOUT', str(ROOT))
     one_device = '--xla_force_host_platform_device_count=1'
     monkeypatch.setenv('XLA_FLAGS', f'{os.environ["XLA_FLAGS"]} {one_device}')
 
@@ -51,8 +67,8 @@ def run(tmp_path_factory):
         if not argument.startswith(('--config=', '--config.workdir='))
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv('PYTHONPATH', str(pathlib.Path(__file__).parents[2]))
-        shown = execute('tiny.ipynb', folder, workdir=str(folder / 'run'), options=options)
+        patch.setenv('BERT_JAX_CHECKOUT', str(ROOT))
+        shown = execute(read('tiny'), folder, workdir=str(folder / 'run'), options=options)
     return folder / 'run', shown
 
 
@@ -60,20 +76,94 @@ def test_the_notebook_that_pretrains(run):
     folder, shown = run
     assert (folder / 'results.json').exists()
     assert 'image/png' in shown
-    assert 'tokens_per_second' in shown
+    assert '| predict hidden tokens | ' in shown
 
 
 def test_the_notebook_that_explores(run, tmp_path):
     folder, _ = run
-    shown = execute('explore.ipynb', tmp_path, path=str(folder))
+    shown = execute(read('explore'), tmp_path, path=str(folder), show_page=True)
     assert shown.count('image/png') == 1
-    assert 'Likelihood' in shown
+    assert '| Return the number of elements . | -' in shown
     assert '<iframe srcdoc=' in shown
     assert 'class=&quot;' in shown  # the page, escaped
 
 
 @pytest.mark.slow
 def test_the_notebook_that_fine_tunes(tmp_path):
-    shown = execute('finetune.ipynb', tmp_path)
+    shown = execute(read('finetune'), tmp_path)
+    assert shown.count('image/png') == 2
+    assert '| A brilliant film about music. | positive | ' in shown
+
+
+def test_a_command_that_fails_stops_the_notebook(tmp_path):
+    notebook = read('tiny')
+    with pytest.raises(nbclient.exceptions.CellExecutionError, match='ended with status 2'):
+        execute(notebook, tmp_path, options='--config.no_such_key=1')
+    (failed,) = (cell for cell in notebook.cells if 'bert_jax.main' in cell.source)
+    later = notebook.cells[notebook.cells.index(failed) + 1 :]
+    assert 'unknown config key no_such_key' in json.dumps(failed.outputs)
+    assert {cell.execution_count for cell in later if cell.cell_type == 'code'} == {None}
+
+
+def test_the_first_cell_clones_unless_there_is_a_checkout(tmp_path, monkeypatch):
+    monkeypatch.delenv('BERT_JAX_CHECKOUT')
+    monkeypatch.delenv('PYTHONPATH', raising=False)
+    repository = tmp_path / 'published'
+    (repository / 'bert_jax').mkdir(parents=True)
+    (repository / 'bert_jax/__init__.py').write_text('is_a_clone = True\n')
+    git = ['git', '-C', repository, '-c', 'user.name=x', '-c', 'user.email=x@y.z']
+    for command in (['init', '-q'], ['add', '.'], ['commit', '-qm', 'all']):
+        subprocess.run([*git, *command], check=True)
+    (tmp_path / 'here').mkdir()
+
+    def run_cell(url: str) -> subprocess.CompletedProcess:
+        empty = 'repository = ""'
+        source = tagged(read('tiny'), 'setup').source
+        assert empty in source
+        code = source.replace(empty, f'repository = {url!r}')
+        code += '\nimport bert_jax; print(bert_jax.is_a_clone)'
+        return subprocess.run(
+            [sys.executable, '-c', code],
+            cwd=tmp_path / 'here',
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert 'set `repository` above' in run_cell('').stderr
+    missing = run_cell(f'file://{tmp_path}/none')
+    assert missing.returncode == 1
+    assert 'RuntimeError: the command ended with status 128: git clone' in missing.stderr
+    done = run_cell(f'file://{repository}')
+    assert done.stdout.endswith('True\n'), done.stderr
+    again = run_cell('')  # the clone is a checkout
+    assert again.stdout == 'True\n', again.stderr
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_stored_outputs_are_those_of_the_code(name):
+    notebook = read(name)
+    assert notebook.metadata.executed_code == digest(notebook), 'run experiments/colab/execute.py'
+    code = [cell for cell in notebook.cells if cell.cell_type == 'code']
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    outputs = [output for cell in code for output in cell.outputs]
+    assert all(output.output_type in ('stream', 'display_data') for output in outputs)
+    shown = json.dumps(outputs)
+    assert '| --- |' in shown
     assert 'image/png' in shown
-    assert "'predicted': 'positive'" in shown
+    assert len(shown) < 500_000
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_stored_outputs_name_no_folder_and_no_machine(name):
+    for cell in read(name).cells:
+        for output in cell.get('outputs', ()):
+            text = output.get('text') or str(output.data.get('text/markdown', ''))
+            assert not re.search(r'(?<![\w.:/])/(tmp|home|root|work|usr|content|Users)\b', text)
+            assert socket.gethostname() not in text
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_a_badge_leads_to_colab(name):
+    assert '[![Open in Colab](' in read(name).cells[0].source
+    assert f'/blob/main/experiments/colab/{name}.ipynb' in tagged(read(name), 'setup').source
