@@ -76,7 +76,8 @@ def explain_no_match(pattern: str) -> str:
         folder = pattern.rstrip('/')
         return f'{pattern!r} is a folder: write {folder}/* for its files'
     if not paths.is_in_bucket(pattern) and not glob.has_magic(pattern):
-        return f'{pattern!r} does not exist'
+        reason = 'is not a file; files are read more than once' if os.path.exists(path) else ''
+        return f'{pattern!r} {reason or "does not exist"}'
     hint = '; in a glob, [ ] is a set of characters: write [[] for a bracket' * ('[' in pattern)
     return f'no file matches {pattern!r}{hint}'
 

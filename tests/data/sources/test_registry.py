@@ -30,6 +30,8 @@ from tests.data.sources.reading import write
         ('text:{}', r"' is a folder: write \S*/\* for its files"),
         ('text:{}/[EN] *.doc', r'no file matches .*write \[\[\] for a bracket'),
         ('jsonl:{}/*.doc', 'no file matches'),
+        ('text:{}/b.txt', "b.txt' does not exist"),
+        ('text:/dev/null', "'/dev/null' is not a file"),
         ('text:{}/a.txt;documents=page', 'documents=.page. is not file, line, blank_line or title'),
         ('text:{}/a.txt;sentences=lines', 'sentences=.lines. is not rules or line'),
         ('text:{}/a.txt;documents=title', 'is not file'),
