@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import subprocess
 import sys
 
 import pytest
@@ -48,3 +49,12 @@ def test_an_error_of_a_library_is_raised_and_standard_error_is_restored(capfd):
     os.write(2, b'afterwards\n')
     assert 'noise' not in (text := capfd.readouterr().err)
     assert text.endswith('afterwards\n')
+
+
+def test_a_process_that_is_started_meanwhile_does_not_delay_the_end(monkeypatch):
+    monkeypatch.setattr(training_progress, '_JOIN', 0.1)
+    with training_progress.shown('work', training_progress.parse_merges):
+        process = subprocess.Popen(['sleep', '60'])  # inherits the standard error of the block
+    assert process.poll() is None
+    process.kill()
+    process.wait()

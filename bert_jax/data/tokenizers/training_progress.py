@@ -1,4 +1,4 @@
-"""Shows how far the libraries are that train vocabularies, with the time left.
+"""Shows the progress of the libraries that train vocabularies, with the time left.
 
 They report only to the standard error of the process: tokenizers in JSON, sentencepiece in its log.
 """
@@ -18,6 +18,7 @@ from bert_jax import progress
 
 _STDERR = 2  # file descriptor
 _DELAY = 2.0  # seconds; shorter training is not shown
+_JOIN = 5.0  # seconds
 # SentencePiece's unigram trainer prunes its candidates to this share in each round, until there are
 # at most this many times the pieces of the vocabulary.
 _PRUNED_TO, _LAST_SIZE = 0.75, 1.1
@@ -70,15 +71,15 @@ def shown(text: str, parse: Parse) -> Iterator[None]:
             copy = stack.enter_context(open(original, 'w', closefd=False, buffering=1))
             stack.enter_context(contextlib.redirect_stderr(copy))
         bar = stack.enter_context(progress.bar(_DELAY, desc=text))
-        reader = threading.Thread(target=_read, args=(reading, bar, parse))
+        reader = threading.Thread(target=_read, args=(reading, bar, parse), daemon=True)
         reader.start()
         os.dup2(writing, _STDERR)
         os.close(writing)
         try:
             yield
         finally:
-            os.dup2(original, _STDERR)  # closes the last copy of `writing`: the reader ends
-            reader.join()
+            os.dup2(original, _STDERR)  # closes the last copy of `writing`: the reader ends,
+            reader.join(_JOIN)  # unless a process that was started meanwhile has another copy
 
 
 def _read(reading: int, bar: tqdm.tqdm, parse: Parse) -> None:
