@@ -48,9 +48,10 @@ def test_every_table_has_its_new_line(copy):
         'from bert_jax.models.encoders import ENCODERS\n'
         'from bert_jax.tasks.problems import PROBLEMS\n'
         'from bert_jax.data.sources import SOURCES\n'
+        'from bert_jax.tasks.pretraining_data import SEGMENTS\n'
         'print(OBJECTIVES["recovery"].__name__, SCHEMES["first"].choose.__name__,'
         'ENCODERS["bag_of_words"].__name__, PROBLEMS["word_count"].load().__name__,'
-        'SOURCES["line"].__name__)'
+        'SOURCES["line"].__name__, "beginnings" in SEGMENTS)'
     )
     done = run(copy, '-c', code)
     assert done.stdout.split() == [
@@ -59,6 +60,7 @@ def test_every_table_has_its_new_line(copy):
         'BagOfWords',
         'WordCount',
         'RepeatedLine',
+        'True',
     ], done.stderr
 
 

@@ -35,7 +35,7 @@ class Segments(NamedTuple):
         options: Config keys that it reads, apart from keys that all entries read.
     """
 
-    source: Callable[[RowSettings, Config], TextExampleSource]
+    source: Callable[[RowSettings, Config], ExampleSource]
     options: tuple[str, ...] = ()
 
 
@@ -195,7 +195,7 @@ def source(
     For the other arguments see `train_source`.
 
     Raises:
-        UserError: If `data.segments` is unknown.
+        UserError: If `data.segments` is unknown, or its rows cannot be packed.
     """
     if data.segments not in SEGMENTS:
         raise unknown('data.segments', data.segments, SEGMENTS)
@@ -205,7 +205,14 @@ def source(
         text, corpus.tokenizer, sequence_length, batch_size, seed, mark_sentences
     )
     examples = SEGMENTS[data.segments].source(settings, data)
-    return PackedRows(examples, seed) if data.pack else examples
+    if not data.pack:
+        return examples
+    if not isinstance(examples, TextExampleSource):
+        raise UserError(
+            f'data.pack is True, but rows of data.segments={data.segments!r} cannot be packed; set '
+            'data.pack=False'
+        )
+    return PackedRows(examples, seed)
 
 
 def describe(examples: ExampleSource, number: int) -> list[str]:

@@ -1,4 +1,6 @@
-"""The objective and the masking scheme of docs/extending.md: one file and one table line each."""
+"""The objective, scheme and example source of docs/extending.md: one file, one table line each."""
+
+import itertools
 
 import jax
 import numpy as np
@@ -11,6 +13,7 @@ from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.masking import Masked, MaskedText
 from bert_jax.objectives.masking_schemes import SCHEMES, Scheme
 from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.pretraining_data import SEGMENTS, Segments
 from bert_jax.training import optimizers, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
@@ -89,3 +92,30 @@ def test_a_masking_scheme_is_one_table_line(config, tmp_path, monkeypatch):
     np.testing.assert_array_equal(masked.positions[0], [1, 2, 3])  # behind [CLS]
     metrics, _ = train_two_steps(task)
     assert all(found['terms']['mlm_loss'].count > 0 for found in metrics)
+
+
+def test_rows_of_an_example_source_are_one_table_line(config, tmp_path, monkeypatch):
+    kind = extending.load('beginnings', tmp_path, monkeypatch).Beginnings
+    monkeypatch.setitem(SEGMENTS, 'beginnings', Segments(lambda settings, data: kind(settings)))
+    config.data.segments, config.objectives.nsp = 'beginnings', 0.0
+    task = Pretraining(config)
+    source = task.stages[0].source
+    text, tokenizer = source.text, source.tokenizer
+    number = text.num_documents
+    rows = source.examples(np.arange(2 * number))
+    length = source.sequence_length
+    expected = set()
+    for first, end in itertools.pairwise(text.first_token.tolist()):
+        ids = np.zeros(min(end - first, length - 2), np.int32)
+        text.copy(ids, np.array([0]), np.array([first]), np.array([len(ids)]))
+        row = [tokenizer.cls_id, *ids.tolist(), tokenizer.sep_id]
+        expected.add((*row, *[tokenizer.pad_id] * (length - len(row))))
+    made = list(map(tuple, rows['input_ids'].tolist()))
+    assert set(made[:number]) == set(made[number:]) == expected
+    assert made[:number] != made[number:]
+    np.testing.assert_array_equal(rows['attention_mask'], rows['input_ids'] != tokenizer.pad_id)
+    metrics, _ = train_two_steps(task)
+    assert all(found['terms']['mlm_loss'].count > 0 for found in metrics)
+    config.data.pack = True
+    with pytest.raises(UserError, match="rows of data.segments='beginnings' cannot be packed"):
+        Pretraining(config)
