@@ -10,8 +10,6 @@
 import argparse
 import contextlib
 import json
-import os
-import pathlib
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -113,8 +111,8 @@ def _complete_file(path: str) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.flush()
         return
-    if not paths.is_in_bucket(path) and pathlib.Path(path).exists() and not os.path.isfile(path):
-        with files.writing(path), open(path, 'wb') as file:  # a device or a pipe
+    if outputs.is_stream(path):
+        with files.writing(path), open(path, 'wb') as file:
             yield file
         return
     with files.writing(path), temporary.beside(paths.local(path)) as folder:

@@ -11,12 +11,25 @@ from bert_jax.storage import paths, temporary
 HELP = 'replace an existing result'
 
 
+def is_stream(name: str | os.PathLike[str]) -> bool:
+    """Whether a file is written as it is, without a temporary name: a device or a pipe.
+
+    /dev/stdout may lead to a file that the shell has opened; renaming would replace the device.
+    """
+    path = paths.path(name)
+    if paths.is_in_bucket(path) or path.is_dir():
+        return False
+    return str(path).startswith('/dev/') or (path.exists() and not path.is_file())
+
+
 def check_file(name: str | os.PathLike[str], overwrite: bool) -> None:
     """Raise UserError if a file may not be written to --output because something is there."""
     path = paths.path(name)
     if path.is_dir():
         raise UserError(f'--output={name} is a folder; set a file')
-    if path.is_file() and not overwrite:  # /dev/null is neither a file nor a folder
+    if is_stream(name):
+        return
+    if path.is_file() and not overwrite:
         raise UserError(f'--output={name} exists; add --overwrite to replace it')
     if not paths.is_in_bucket(path) and not path.parent.is_dir():
         raise UserError(f'--output={name} cannot be written: there is no folder {path.parent}')

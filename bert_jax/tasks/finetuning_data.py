@@ -82,6 +82,8 @@ def _check_classes(labels: Sequence[str], num_examples: int) -> None:
         numbers = [float(label) for label in labels]
     except ValueError:
         return
+    if sorted(numbers) == list(range(len(numbers))):  # class ids
+        return
     raise UserError(
         f'{len(labels):,} of the {num_examples:,} training labels are different, and all are '
         f'numbers from {min(numbers):g} to {max(numbers):g}; to predict numbers use '

@@ -98,6 +98,7 @@ def test_position_ids_start_after_the_padding_of_the_tokenizer(tmp_path):
         'model__architecture': 'roberta',
         'model__type_vocab_size': 1,
         'training__sequence_length': (31,),
+        'training__max_predictions': (5,),
     }
     main.run(small.config(tmp_path, **SINGLE | changes))
     model = loading.load_any(tmp_path / 'run')

@@ -44,6 +44,7 @@ def settings(name, weights, **keys):
     config = finetune.get_config(name)
     keys = {
         'init_from': str(weights),
+        'schedule.learning_rate': 2e-5,
         'training.sequence_length': 512,
         'training.epochs': 0.0,
     } | keys

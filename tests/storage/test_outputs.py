@@ -2,6 +2,10 @@
 
 import contextlib
 import json
+import os
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -45,6 +49,25 @@ def test_a_file_is_kept_and_nothing_is_computed(command, tmp_path, capsys):
     output.unlink()
     output.mkdir()
     assert 'is a folder' in refusal(command, [*arguments, '--overwrite'], capsys)
+
+
+def test_devices_and_pipes_are_written_as_they_are(tmp_path):
+    os.mkfifo(tmp_path / 'pipe')
+    (tmp_path / 'file').touch()
+    for stream in ('/dev/null', '/dev/stdout', str(tmp_path / 'pipe')):
+        assert outputs.is_stream(stream)
+        outputs.check_file(stream, overwrite=False)
+    for other in (tmp_path, tmp_path / 'file', tmp_path / 'new'):
+        assert not outputs.is_stream(other)
+
+
+def test_predictions_go_to_the_file_of_the_shell(tmp_path):
+    with open(tmp_path / 'out', 'wb') as stdout:
+        code = "from bert_jax import predict\nwith predict._complete_file('/dev/stdout') as file:\n"
+        code += "    file.write(b'x')"
+        subprocess.run([sys.executable, '-c', code], check=True, stdout=stdout)
+    assert (tmp_path / 'out').read_bytes() == b'x'
+    assert pathlib.Path('/dev/stdout').is_symlink()
 
 
 @pytest.mark.parametrize('command', FOLDERS, ids=lambda command: command.__name__)
