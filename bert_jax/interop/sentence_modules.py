@@ -279,5 +279,5 @@ def _modules(folder: pathlib.Path) -> list[dict[str, Any]]:
         ):
             raise UserError(f'{path}: each module must be an object with path and type')
         if module['path']:  # '': the folder itself
-            names.check(module['path'], path)
+            names.check(pathlib.PurePosixPath(module['path']).as_posix(), path)  # './1_Pooling/'
     return modules

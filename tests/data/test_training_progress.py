@@ -47,8 +47,7 @@ def test_an_error_of_a_library_is_raised_and_standard_error_is_restored(capfd):
     with pytest.raises(RuntimeError, match='broken'):
         fail()
     os.write(2, b'afterwards\n')
-    assert 'noise' not in (text := capfd.readouterr().err)
-    assert text.endswith('afterwards\n')
+    assert capfd.readouterr().err == 'noise\nafterwards\n'
 
 
 def test_a_process_that_is_started_meanwhile_does_not_delay_the_end(monkeypatch):
@@ -58,3 +57,10 @@ def test_a_process_that_is_started_meanwhile_does_not_delay_the_end(monkeypatch)
     assert process.poll() is None
     process.kill()
     process.wait()
+
+
+def test_what_is_not_a_report_is_passed_on(capfd):
+    with training_progress.shown('training', training_progress.parse_merges):
+        os.write(2, b'{"stage": "Compute merges", "current": 1, "total": 4}\n')
+        os.write(2, b'a warning of another library\n')
+    assert capfd.readouterr().err == 'a warning of another library\n'

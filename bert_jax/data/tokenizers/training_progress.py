@@ -23,6 +23,9 @@ _JOIN = 5.0  # seconds
 # at most this many times the pieces of the vocabulary.
 _PRUNED_TO, _LAST_SIZE = 0.75, 1.1
 
+# Lines of JSON, and of the log of sentencepiece with its settings in braces.
+_REPORT = re.compile(r'\s|[{}]|\w+_spec \{|[IW]\d{4} |WARNING: All log messages before absl')
+
 Position = tuple[int, int]  # how much of the work is done, and all of the work
 Parse = Callable[[str], Position | None]
 
@@ -71,7 +74,7 @@ def shown(text: str, parse: Parse) -> Iterator[None]:
             copy = stack.enter_context(open(original, 'w', closefd=False, buffering=1))
             stack.enter_context(contextlib.redirect_stderr(copy))
         bar = stack.enter_context(progress.bar(_DELAY, desc=text))
-        reader = threading.Thread(target=_read, args=(reading, bar, parse), daemon=True)
+        reader = threading.Thread(target=_read, args=(reading, bar, parse, original), daemon=True)
         reader.start()
         os.dup2(writing, _STDERR)
         os.close(writing)
@@ -82,13 +85,16 @@ def shown(text: str, parse: Parse) -> Iterator[None]:
             reader.join(_JOIN)  # unless a process that was started meanwhile has another copy
 
 
-def _read(reading: int, bar: tqdm.tqdm, parse: Parse) -> None:
-    """Move the bar to each position that is read."""
+def _read(reading: int, bar: tqdm.tqdm, parse: Parse, original: int) -> None:
+    """Move the bar to each position that is read; pass on what the library did not report."""
     with open(reading, encoding='utf-8', errors='replace') as lines:
         for line in lines:
             if position := parse(line):
                 done, bar.total = position
                 bar.update(max(0, min(done, bar.total) - bar.n))
+            elif not _REPORT.match(line):
+                with contextlib.suppress(OSError):
+                    os.write(original, line.encode())
 
 
 def _writes_to_process(stream: object) -> bool:
