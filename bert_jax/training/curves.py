@@ -56,10 +56,13 @@ def draw(
 def _draw_panel(axes: Any, records: Records, names: Sequence[str]) -> None:
     for name in names:
         for kind, style in (('train', '-'), ('held_out', 'o-')):
+            of_kind = [record for record in records if record['kind'] == kind]
+            # In fine-tuning, the loss `NAME_loss` is `NAME` in training.
+            keys = [name, name.removesuffix('_loss')]
             points = [
-                (record['step'], record[name])
-                for record in records
-                if record['kind'] == kind and name in record
+                (record['step'], next(record[key] for key in keys if key in record))
+                for record in of_kind
+                if not record.keys().isdisjoint(keys)
             ]
             if points:
                 label = kind.replace('_', '-')

@@ -47,8 +47,9 @@ def pairs_source():
         tokens=np.arange(10, 10 + sentences[-1], dtype=np.uint16),
         sentences=sentences,
         documents=np.arange(0, 301, 10),
+        files=(),
     )
-    tokenizer = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2)
+    tokenizer = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2, vocab_size=2**16)
     split = types.SimpleNamespace(shards=[shard])
     return sentence_pairs.SentencePairs(RowSettings(split, tokenizer, 16, batch_size=8, seed=3))
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import tokenizers
 import transformers
 
-from bert_jax.data import tokenizers
+from bert_jax.data import tokenizers as our_tokenizers
 from bert_jax.data.special_token_layout import SpecialTokenLayout, truncate_longest_first
 
 SPECIAL = {'wordpiece': ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'], 'bytebpe': None}
@@ -22,7 +23,7 @@ TEXT = ['the small ship and the old harbour near the sea'] * 3
 )
 def test_layout_equals_that_of_transformers(kind, types, reference):
     spec = f'train:{kind}:{120 if kind == "wordpiece" else 300}'
-    tokenizer = tokenizers.train(spec.removeprefix('train:'), iter(TEXT), True)
+    tokenizer = our_tokenizers.train(spec.removeprefix('train:'), iter(TEXT), True)
     layout = SpecialTokenLayout(tokenizer, 16, types)
     a, b = tokenizer.encode_batch(['the small ship', 'old harbour']).ids
     laid_out, single = layout.lay_out(a, b), layout.lay_out(a)
@@ -40,7 +41,8 @@ def test_layout_equals_that_of_transformers(kind, types, reference):
     names = [tokenizer.vocab[index] for index in tokenizer.special_ids]
     keys = ('pad_token', 'unk_token', 'cls_token', 'sep_token', 'mask_token')
     theirs = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer._special, **dict(zip(keys, names, strict=True))
+        tokenizer_object=tokenizers.Tokenizer.from_str(tokenizer.to_json()),
+        **dict(zip(keys, names, strict=True)),
     )
     encoded = theirs('the small ship', 'old harbour', return_token_type_ids=True)
     assert laid_out.ids.tolist() == encoded['input_ids']

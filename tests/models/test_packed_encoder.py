@@ -195,7 +195,8 @@ def test_losses_are_those_of_the_examples_alone(name):
     assert terms['nsp_loss'].count == terms['sop_loss'].count == 5
     assert terms['mlm_loss'].count == 12
     assert terms['sbo_loss'].count == 5  # no spans at the edge of an example, also in packed rows
-    for term_name, term in terms.items():
+    for term_name in terms.keys() - {'mlm_empty', 'sbo_empty'}:  # counted in rows
+        term = terms[term_name]
         np.testing.assert_allclose(packed_terms[term_name], term, rtol=1e-5, err_msg=term_name)
 
 

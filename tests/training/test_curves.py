@@ -30,3 +30,14 @@ def test_a_run_without_held_out_data_and_an_empty_run_have_a_figure():
     assert axes.get_title() == 'Loss: total'
     assert not axes.texts
     assert len(curves.draw([], '', {}, [0]).axes) == 1
+
+
+def test_the_loss_of_fine_tuning_is_in_one_panel():
+    records = [
+        {'kind': 'train', 'step': 1, 'loss': 2.0, 'tagging': 2.0, 'accuracy': 0.5},
+        {'kind': 'held_out', 'step': 2, 'f1': 0.4, 'tagging_loss': 1.0},
+    ]
+    loss, scores = curves.draw(records, 'f1', {}, [0]).axes
+    assert loss.get_title() == 'Loss: tagging'
+    assert [line.get_ydata().tolist() for line in loss.lines] == [[2.0], [1.0]]
+    assert [line.get_label() for line in scores.lines] == ['train: accuracy', 'held-out: f1']

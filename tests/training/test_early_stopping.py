@@ -233,6 +233,8 @@ def test_only_a_trained_head_is_evaluated_before_training(tmp_path, monkeypatch,
 
 
 def test_a_misspelled_metric_is_found_before_the_first_step(tmp_path):
-    with pytest.raises(UserError, match="evaluation.best 'acuracy'; known: accuracy, loss"):
+    with pytest.raises(
+        UserError, match="evaluation.best 'acuracy'; did you mean accuracy. known: accuracy, loss"
+    ):
         toy.train(tmp_path / 'run', evaluation__best='acuracy')
     assert records(tmp_path / 'run', 'train') == []

@@ -9,6 +9,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.storage import paths
+from bert_jax.training import run
 from tests.training import toy
 
 
@@ -82,7 +83,7 @@ def test_wandb_must_be_installed_and_reachable(service, tmp_path, monkeypatch):
         toy.train(tmp_path, logging__wandb='project')
     monkeypatch.setitem(sys.modules, 'wandb', None)
     with pytest.raises(UserError, match='wandb is not installed: pip install wandb$'):
-        toy.train(tmp_path / 'new', logging__wandb='project')
+        run.check(toy.config(tmp_path / 'new', logging__wandb='project'))
     assert not (tmp_path / 'new').exists()
 
 

@@ -1,15 +1,14 @@
 """Every line of the table of formats in docs/labeled_data.md reads its sample file."""
 
-import ast
 import pathlib
 import re
 import shlex
 
 import pytest
 
+from bert_jax import command_line
 from bert_jax.data.labeled import formats
 from bert_jax.tasks import make_task
-from configs import finetune
 
 PAGE = (pathlib.Path(__file__).parents[3] / 'docs/labeled_data.md').read_text()
 (MODEL,) = re.findall(r'    MODEL="(.+)"', PAGE)
@@ -25,12 +24,8 @@ def test_every_file_of_the_formats_is_documented():
 
 @pytest.mark.parametrize('name', LINES)
 def test_a_documented_line_makes_a_task_of_all_examples(name, tmp_path):
-    _, _, _, recipe, *flags = shlex.split(LINES[name].replace('$MODEL', MODEL))
-    config = finetune.get_config(recipe.partition(':')[2]).unlock()
-    for flag in flags:
-        key, _, value = flag.removeprefix('--config.').partition('=')
-        known = re.fullmatch(r'\(.*\)|[\d.]+', value)
-        config.update_from_flattened_dict({key: ast.literal_eval(value) if known else value})
+    _, _, *arguments = shlex.split(LINES[name].replace('$MODEL', MODEL))
+    config = command_line.parse(arguments, 'usage').config.unlock()
     config.workdir = str(tmp_path)
     splits = make_task(config).splits
     suffix = config.data.train[0].rpartition('.')[2]
