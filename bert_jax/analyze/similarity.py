@@ -81,7 +81,8 @@ def _pairs(flags: argparse.Namespace, model: AnalyzedModel, names: tuple[Layer, 
     ]
     columns = ('first', 'second', *(['label'] if labels else []), *cosines)
     tables[f'Cosines of the first {len(listed)} pairs'] = Table(columns, listed)
-    return Results(values, tables, {'similarity': _plot(cosines, labels)})
+    title = 'Similarity of the marked words of each pair'
+    return Results(values, tables, {'similarity': _plot(cosines, title, labels)})
 
 
 def _read_pairs(patterns: Sequence[str]) -> tuple[list[Pair], list[str]]:
@@ -180,7 +181,7 @@ def _score_table(scores: dict[str, dict[str, Any]], majority: float) -> Table:
     return Table(tuple(columns), rows)
 
 
-def _plot(cosines: dict[str, np.ndarray], labels: Sequence[str] = ()) -> 'Figure':
+def _plot(cosines: dict[str, np.ndarray], title: str, labels: Sequence[str] = ()) -> 'Figure':
     """The cosines of each layer, split by label if there are at most six labels.
 
     Many cosines are a box plot, few are points.
@@ -213,7 +214,7 @@ def _plot(cosines: dict[str, np.ndarray], labels: Sequence[str] = ()) -> 'Figure
     axes.set_yticks(range(1, len(names) + 1), names, parse_math=False)
     axes.set_ylim(len(names) + 0.6, 0.4)
     axes.set_xlabel('cosine of the two words')
-    axes.set_title('Similarity of the marked words of each pair')
+    axes.set_title(title, parse_math=False)
     axes.grid(axis='x', alpha=0.3)
     return figure
 
@@ -252,6 +253,6 @@ def _neighbors(
             ('word', 'cosine', 'context'),
             [(neighbor.word, cosine, neighbor.context(_WIDTH)) for cosine, neighbor in best],
         )
-    return Results(
-        {'query': flags.query, 'neighbors': neighbors}, tables, {'similarity': _plot(cosines)}
-    )
+    title = f'Similarity of {query.word!r} and its {flags.top} nearest words'
+    values = {'query': flags.query, 'neighbors': neighbors}
+    return Results(values, tables, {'similarity': _plot(cosines, title)})
