@@ -91,7 +91,7 @@ class PairSource(TextExampleSource):
             raise UserError(
                 f'this split of the corpus has {documents} document(s), but random next sentences '
                 'come from other documents: give each language at least four documents, two for '
-                'each split, or train without next-sentence prediction'
+                "each split, or set data.segments='single' and objectives.nsp=0"
             )
 
     def _pairs(

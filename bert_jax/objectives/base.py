@@ -1,5 +1,6 @@
 """The interface of a pretraining objective."""
 
+import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -92,6 +93,12 @@ class Objective(Module):
             return None
         if name not in config:
             raise UserError(f'objective {name!r} has options, but the config has no block {name!r}')
+        known = sorted(field.name for field in dataclasses.fields(cls.options_type))
+        if unknown_keys := sorted({*config[name]} - {*known}):
+            raise UserError(
+                f'{name}.{unknown_keys[0]} is not an option of the objective {name!r}; its options '
+                f'are {", ".join(known)}'
+            )
         return cls.options_type(**config[name].to_dict())
 
     @staticmethod

@@ -66,6 +66,15 @@ def test_an_objective_with_an_option_and_vocabulary_products_is_one_table_line(
     assert max(jax.tree.leaves(change['recovery'])) > 0
 
 
+def test_an_unknown_option_of_an_objective_is_one_line(config, recovery, monkeypatch):
+    monkeypatch.setitem(OBJECTIVES, 'recovery', recovery)
+    with config.unlocked():
+        config.objectives.recovery = 0.5
+        config.recovery = dict(num_tokens=3, num_token=2)
+    with pytest.raises(UserError, match=r'recovery\.num_token is not .*its options are num_tokens'):
+        Pretraining(config)
+
+
 def test_causal_and_bidirectional_objectives_cannot_be_mixed(recovery, monkeypatch):
     causal = type('CausalRecovery', (recovery,), {'is_causal': True})
     monkeypatch.setitem(OBJECTIVES, 'recovery', causal)
