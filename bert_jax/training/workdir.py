@@ -190,11 +190,16 @@ def delete_run(path: str) -> None:
         _locks.pop().close()
 
 
+def _has_content(path: pathlib.Path) -> bool:
+    return any(path.iterdir()) if path.is_dir() else path.exists()
+
+
 def check_files(workdir: pathlib.Path) -> None:
     """Raise UserError if a run or sweep would replace files in a folder that are not its own."""
     if _is_run(workdir) or (workdir / _SWEEP).exists():
         return
-    if taken := sorted(name for name in _WRITTEN if (workdir / name).exists()):
+    # An interruption right after the start leaves an empty folder.
+    if taken := sorted(name for name in _WRITTEN if _has_content(workdir / name)):
         raise UserError(
             f'workdir {workdir} holds {", ".join(taken)}, but no run, which would replace them; '
             'choose another --config.workdir'

@@ -163,3 +163,12 @@ def test_a_run_is_kept_if_the_next_one_cannot_be_built(argument, message, tmp_pa
     config = ['--config=configs/finetune.py:classification', f'--config.workdir={run}']
     assert message in refusal(main, ['main', *config, argument.format(run), '--overwrite'], capsys)
     assert (run / 'checkpoints/5').exists()
+
+
+def test_a_run_that_was_interrupted_right_after_its_start_can_be_started_again(tmp_path):
+    (tmp_path / 'checkpoints').mkdir()
+    (tmp_path / 'lock').touch()
+    workdir.check_files(tmp_path)
+    (tmp_path / 'checkpoints/100').mkdir()
+    with pytest.raises(UserError, match='holds checkpoints, but no run'):
+        workdir.check_files(tmp_path)
