@@ -34,7 +34,7 @@ _CONTROL = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u20
 
 
 def printable(text: str) -> str:
-    """Escape the characters by which a name from a file could rewrite a terminal."""
+    """Escape characters with which a name from a file could rewrite a terminal."""
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 

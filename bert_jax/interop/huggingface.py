@@ -300,7 +300,7 @@ def _label_config(model: Pretrained) -> dict[str, Any]:
 
 
 def _activation_config(model: Pretrained) -> dict[str, Any]:
-    """The keys by which transformers and CrossEncoder choose the activation of a classifier."""
+    """The keys that tell transformers and CrossEncoder the activation of a classifier."""
     problem_type, name = model.problem_type, model.activation_fn
     if pretrained.num_labels(model.params) == 1:
         is_logit = model.activation == 'identity'

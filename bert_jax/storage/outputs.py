@@ -61,7 +61,7 @@ def check_folder(name: str | os.PathLike[str], overwrite: bool, made: Sequence[s
 
 @contextlib.contextmanager
 def replacing(path: pathlib.Path, marker: str) -> Iterator[pathlib.Path]:
-    """Yield a free name for a new folder, which then takes the place of the folder at `path`.
+    """Yield a free name for a new folder, which then replaces the folder at `path`.
 
     If the block fails, the old folder stays. In a bucket it is removed first, because buckets do
     not rename folders.

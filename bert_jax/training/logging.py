@@ -110,7 +110,7 @@ class Log:
             figures.save(figure, self.workdir / 'loss', [file_format])
 
     def _main_metric(self) -> str:
-        """The first metric of the evaluations, by which fine-tuning runs are compared."""
+        """The first metric of the evaluations, which compares fine-tuning runs."""
         held_out = next((record for record in self.records if record['kind'] == 'held_out'), {})
         return next((name for name in held_out if name not in ('kind', 'step')), '')
 
