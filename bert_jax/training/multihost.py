@@ -67,7 +67,9 @@ def joined(
     """
     _initialize(coordinator, num_processes, process_id)
     run_ended = threading.Event()
-    watcher = threading.Thread(target=_watch_for_error, args=(run_ended,), daemon=True)
+    peers = _Peers()
+    peers.exchange('')  # before the run starts, so that a host that hangs has given its name
+    watcher = threading.Thread(target=_watch_for_error, args=(peers, run_ended), daemon=True)
     watcher.start()
     interruption.tell_before_exit(lambda text: _end(RESTART, text))
     try:
@@ -226,12 +228,12 @@ def _wait_for(key: str) -> str:
                 raise
 
 
-def _watch_for_error(run_ended: threading.Event) -> None:
+def _watch_for_error(peers: '_Peers', run_ended: threading.Event) -> None:
     """Until the run has ended, exit if another process publishes an error; runs in a thread.
 
     A process that dies publishes nothing: it is named before JAX ends the others.
     """
-    peers, polls_per_sign = _Peers(), math.ceil(HEARTBEAT_TIMEOUT / _SIGNS / _POLL_INTERVAL)
+    polls_per_sign = math.ceil(HEARTBEAT_TIMEOUT / _SIGNS / _POLL_INTERVAL)
     for number in itertools.count():
         if number % polls_per_sign == 0:
             for line in peers.exchange(str(number)):
