@@ -10,7 +10,6 @@ from ml_collections import FieldReference, config_flags
 from bert_jax import key_meanings, recipes
 from bert_jax.config_values import flatten, holds_numbers
 from bert_jax.errors import UserError, nearest
-from bert_jax.training import older_versions
 from bert_jax.types import Config
 
 _FILE, _PREFIX = '--config=', '--config.'
@@ -134,9 +133,7 @@ def _check_key(key: str, config: Config, file: str) -> None:
     known = [name for name, _ in flatten(config)]
     if key in known:
         return
-    if older_versions.current_key(key) != key:
-        advice = f'{key} is now {older_versions.current_key(key)}'
-    elif close := _similar_keys(key, known):
+    if close := _similar_keys(key, known):
         advice = f'did you mean {" or ".join(close)}?'
     else:
         advice = 'docs/configs.md documents all keys'

@@ -21,7 +21,6 @@ def parse(*arguments: str) -> command_line.CommandLine:
 # Arguments → part of the error.
 REFUSED = {
     'unknown key': ([TINY, '--config.model.hiden_size=3'], 'did you mean model.hidden_size'),
-    'renamed key': ([TINY, '--config.stages.steps=(9,)'], 'stages.steps is now training.steps'),
     'key of another task': (
         ['--config=configs/base.py', '--config.data.train=x'],
         r'unknown config key data.train in --config=.*base.py \(pretraining\)',

@@ -1,6 +1,5 @@
 """Every config: published values, shapes at full size, and a few steps of a shrunk version."""
 
-import copy
 import dataclasses
 from typing import NamedTuple
 
@@ -9,14 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax import files
-from bert_jax.errors import UserError
 from bert_jax.export import export
 from bert_jax.interop import huggingface, loading
 from bert_jax.models import architectures
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.stage_settings import stage_settings
-from bert_jax.training import checkpoints, optimizers, schedules, sharding, workdir
+from bert_jax.training import checkpoints, optimizers, schedules, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
 from configs import albert, base, deberta, electra, large, modernbert, roberta, spanbert, xlmr
@@ -326,30 +323,6 @@ def test_a_shrunk_version_and_its_generator_open_in_transformers(
         computed = published.ours(huggingface.publishable(model)[0])
         assert computed.keys() == expected.keys()
         agree_trees(computed, expected)
-
-
-def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path):
-    config = base.get_config().to_dict()
-    older = copy.deepcopy(config)
-    older['masking']['last_span'] = 'cut'
-    del older['masking']['word_starts'], older['masking']['unspaced']
-    config['masking']['per_sequence'] = False  # rows were masked as a whole
-    del older['masking']['per_sequence']
-    assert older['masking'].pop('unknown')
-    config['masking']['unknown'] = False  # [UNK] was never chosen
-    older['stages'] = older.pop('training')
-    files.write_json(tmp_path / 'config.json', older)
-    (tmp_path / 'checkpoints/5').mkdir(parents=True)
-    workdir.check_config(tmp_path, config)
-    older['masking']['last_span'] = 'whole'
-    files.write_json(tmp_path / 'config.json', older)
-    with pytest.raises(UserError, match="masking.last_span was 'whole', is None"):
-        workdir.check_config(tmp_path, config)
-    older['masking'].update(last_span='cut', scheme='ngrams')  # n-grams were drawn differently
-    config['masking']['scheme'] = 'ngrams'
-    files.write_json(tmp_path / 'config.json', older)
-    with pytest.raises(UserError, match="masking.scheme was 'ngrams of an earlier version', is"):
-        workdir.check_config(tmp_path, config)
 
 
 def test_a_value_for_all_stages():

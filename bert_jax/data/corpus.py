@@ -32,9 +32,8 @@ _VERIFYING_THREADS = 8
 FORMAT = 1
 SPLITS = ('train', 'held_out')
 ARRAYS = ('tokens', 'sentences', 'documents')
-# Settings that older corpora do not record.
-DEFAULTS = {
-    'strip_accents': None,
+# Settings that only affect a tokenizer that is trained.
+_TRAINING_DEFAULTS = {
     'language_alpha': 1.0,
     'tokenizer_characters': tokenizers.TRAINING_CHARACTERS,
 }
@@ -229,7 +228,7 @@ class Corpus:
             **wanted: The arguments of `settings`.
         """
         wanted = settings(**wanted)
-        made_from = DEFAULTS | self.manifest['made_from']
+        made_from = self.manifest['made_from']
         for key, value in wanted.items():
             is_same = made_from[key] == value
             # An equal value may come from the manifest, which must not choose what is opened.
@@ -275,7 +274,7 @@ def read_manifest(directory: pathlib.Path) -> dict[str, Any]:
         )
     try:
         _check_structure(manifest, path)
-        return _with_current_names(manifest)
+        return manifest
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise errors.UserError(
             f'{path} is damaged ({error!r:.80}): prepare the corpus again'
@@ -295,6 +294,12 @@ def _check_structure(manifest: dict[str, Any], path: pathlib.Path) -> None:
                 raise ValueError(entry['language'])
             if missing := {*shard_files(split, entry)} - manifest['files'].keys():
                 raise ValueError(missing.pop())
+    made_from = manifest['made_from']
+    if missing_settings := settings((), '', False, 0.0).keys() - made_from.keys():
+        raise ValueError(missing_settings.pop())
+    for spec in made_from['sources']:
+        if not isinstance(spec, str):
+            raise ValueError(spec)
     if not isinstance(manifest['tokenizer']['fingerprint'], str):
         raise ValueError(manifest['tokenizer']['fingerprint'])
 
@@ -303,16 +308,6 @@ def _check_counts(entry: Mapping[str, Any], *keys: str) -> None:
     for key in keys:
         if type(entry[key]) is not int or entry[key] < 0:
             raise ValueError(f'{key}: {entry[key]!r}')
-
-
-def _with_current_names(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Translate a manifest in which `license` was still spelled `licence`."""
-    for source in manifest['sources']:
-        if 'licence' in source:
-            source['license'] = source.pop('licence')
-    made_from = manifest['made_from']
-    made_from['sources'] = [spec.replace(';licence=', ';license=') for spec in made_from['sources']]
-    return manifest
 
 
 def shard_files(split: str, entry: Mapping[str, Any]) -> list[str]:
@@ -351,6 +346,6 @@ def settings(
         'tokenizer': tokenizer,
         'lowercase': bool(lowercase),
         'held_out_fraction': float(held_out_fraction),
-        **(DEFAULTS | training),
         'strip_accents': strip_accents,
+        **(_TRAINING_DEFAULTS | training),
     }

@@ -134,9 +134,7 @@ class FineTuned:
         """
         entry, architecture = PROBLEMS[kind], model.architecture
         config = model.metadata.get('config', {})
-        training = config.get('training', {})
-        # Earlier versions called the key `max_length`.
-        length = training.get('sequence_length', training.get('max_length'))
+        length = config.get('training', {}).get('sequence_length')
         length = min(length or architecture.max_length, architecture.max_length)
         settings = ConfigDict({**entry.settings, **config.get('problem', {})})
         layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)

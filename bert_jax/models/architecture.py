@@ -19,11 +19,6 @@ _MAY_BE_ZERO = ('type_vocab_size', 'first_position')
 _POSITIVE = ('layer_norm_eps', 'initializer_range', 'rope_thetas')
 _DTYPES = {'float32': jnp.dtype('float32'), 'bfloat16': jnp.dtype('bfloat16')}
 _ATTENTION_KERNELS = ('auto', 'xla', 'cudnn', 'flash')
-# Values that checkpoints of earlier versions hold under other names.
-_RENAMED: dict[str, dict[str, str]] = {
-    'positions': {'counted': 'offset_by_padding'},
-    'attention': {'plain': 'standard', 'linear_bias': 'alibi'},
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,14 +129,11 @@ class Architecture:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> 'Architecture':
-        """Rebuild an architecture from checkpoint metadata, also of earlier versions."""
+        """Rebuild an architecture from checkpoint metadata."""
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
             for name, value in fields.items()
         }
-        for name, renamed in _RENAMED.items():
-            if name in values:
-                values[name] = renamed.get(values[name], values[name])
         return cls(**values)
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bert_jax import progress
 from bert_jax.data import languages, source_files
-from bert_jax.data.corpus import DEFAULTS, Corpus, read_manifest
+from bert_jax.data.corpus import Corpus, read_manifest
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.full_sentences import FullSentences
 from bert_jax.data.packing import PackedRows
@@ -79,7 +79,7 @@ def follow_corpus(data: Config, user_keys: Collection[str]) -> None:
     folder = paths.path(data.corpus)
     if 'corpus' not in user_keys or not (folder / 'manifest.json').exists():
         return
-    made_from = DEFAULTS | read_manifest(folder)['made_from']
+    made_from = read_manifest(folder)['made_from']
     for setting, key in CORPUS_KEYS.items():
         value = tuple(made_from[setting]) if key == 'sources' else made_from[setting]
         if key not in user_keys and data[key] != value:

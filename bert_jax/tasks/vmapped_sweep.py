@@ -212,7 +212,12 @@ def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -
         'peak_memory_bytes': memory.peak_bytes(),
         'devices': loop.devices(),
     }
-    metadata = {**task.metadata, 'config': task.config.to_dict(), 'train_seconds': seconds}
+    metadata = {
+        **task.metadata,
+        'config': task.config.to_dict(),
+        'train_seconds': seconds,
+        'is_evaluated': True,
+    }
     checkpoints = Checkpoints(folder / 'checkpoints', task.config.checkpoint.keep)
     checkpoints.save(stage.steps, group.plan.transfer.stored(state), metadata)
     checkpoints.wait()

@@ -20,7 +20,7 @@ from typing import Any
 from bert_jax.errors import UserError, warn
 from bert_jax.files import read_json
 from bert_jax.storage import paths
-from bert_jax.training import checksums, older_versions
+from bert_jax.training import checksums
 
 # Arrays that depend on a key that may change (spike_factor): restored as 0 if missing.
 OPTIONAL = ('usual_norm',)
@@ -147,18 +147,14 @@ def describe(arrays: dict[str, Any]) -> dict[str, str]:
 
 
 def read_description(folder: pathlib.Path) -> dict[str, str]:
-    """Read the description (see `describe`) of a checkpoint's arrays, under their current names."""
-    return {
-        older_versions.current_array(name): text
-        for name, text in read_json(folder / 'arrays.json').items()
-    }
+    """Read the description (see `describe`) of a checkpoint's arrays."""
+    return read_json(folder / 'arrays.json')
 
 
 def read_metadata(folder: pathlib.Path) -> dict:
     """Read the current metadata of a checkpoint."""
     added = folder / checksums.ADDED
-    stored = read_json((added if added.is_dir() else folder) / 'metadata.json')
-    return older_versions.current_metadata(stored)
+    return read_json((added if added.is_dir() else folder) / 'metadata.json')
 
 
 def add_metadata(folder: pathlib.Path, metadata: dict[str, Any]) -> None:
@@ -186,17 +182,14 @@ def read_arrays(
     Returns:
         array name → array, in the order of `wanted`.
     """
-    stored = {
-        older_versions.current_array(name): name for name in read_json(folder / 'arrays.json')
-    }
     args = orbax().args.PyTreeRestore(
-        item={stored[name]: leaf for name, leaf in wanted.items()},
-        restore_args={stored[name]: restore_args(leaf) for name, leaf in wanted.items()},
+        item=wanted,
+        restore_args={name: restore_args(leaf) for name, leaf in wanted.items()},
         partial_restore=True,
     )
     with orbax().PyTreeCheckpointer() as reader:
         arrays = reader.restore(folder / 'arrays', args=args)
-    return {name: arrays[stored[name]] for name in wanted}
+    return {name: arrays[name] for name in wanted}
 
 
 def check_arrays(folder: pathlib.Path, wanted: dict[str, str]) -> None:

@@ -184,8 +184,7 @@ def start(task: Task, config: Config) -> Iterator[Run]:
                 previous = metadata.get('config', {}).get('evaluation', {})
                 if all(previous.get(key) == config.evaluation.get(key) for key in _COMPARED):
                     early_stopping.best = BestEvaluation(**metadata.get('best', {}))
-                # Earlier versions evaluated before saving.
-                is_evaluated = metadata.get('is_evaluated', True)
+                is_evaluated = metadata['is_evaluated']
             multihost.run_on_host0(lambda: workdir.write_config(config.workdir, settings))
             # At step 0 the initial weights are evaluated, again if a run died before it was saved.
             is_recorded = is_evaluated and step > 0

@@ -13,7 +13,6 @@ from flax import traverse_util
 from bert_jax.errors import UserError, writing_to
 from bert_jax.files import write_json
 from bert_jax.storage import leases, paths, temporary
-from bert_jax.training import older_versions
 
 # Config keys that a resumed run may change without changing what it computes.
 EXECUTION = (
@@ -232,10 +231,9 @@ def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
         return []
     stored = json.loads(path.read_text(encoding='utf-8'))
     current = json.loads(json.dumps(config))  # lists for tuples
-    old, new = (
-        traverse_util.flatten_dict(older_versions.current_config(values), sep='.')
-        for values in (stored, current)
-    )
+    old, new = (traverse_util.flatten_dict(values, sep='.') for values in (stored, current))
+    if new.get('init_from'):
+        new['model.architecture'] = None  # of the recipe; the run uses and stores that of weights
     refused: list[str] = []
     accepted: list[str] = []
     for key in sorted(old.keys() | new.keys()):

@@ -251,19 +251,6 @@ def test_a_tokenizer_path_is_compared_by_content(tokenizer, tmp_path):
         opened.check_settings(**made_from | {'tokenizer': str(tmp_path / 'other')})
 
 
-def test_a_corpus_with_the_old_spelling_of_license_still_opens(made):
-    path = made[0] / 'manifest.json'
-    manifest = json.loads(path.read_text('utf-8'))
-    for source in manifest['sources']:
-        source['licence'] = source.pop('license')
-    specs = ['text:a;language=en;licence=CC0', 'text:b']
-    manifest['made_from']['sources'] = specs
-    path.write_text(json.dumps(manifest), 'utf-8')
-    opened = corpus.Corpus.open(made[0])
-    assert [source['license'] for source in opened.manifest['sources']] == ['CC0', 'MIT']
-    opened.check_settings(**MADE_FROM | {'sources': ['text:a;language=en;license=CC0', 'text:b']})
-
-
 def test_every_damaged_file_is_found(made):
     directory = made[0]
     opened = corpus.Corpus.open(directory)

@@ -17,7 +17,6 @@ from bert_jax.inference.finetuned import FineTuned, PredictionOptions
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks import make_task
-from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.training import checkpoints, workdir
 from configs import finetune
 from tests.end_to_end import commands
@@ -378,21 +377,6 @@ def test_the_workdir_of_another_task_is_refused(tmp_path):
     workdir._locks.pop().close()
     with pytest.raises(UserError, match='workdir .* holds a run of another config'):
         train('sample_pairs', tmp_path / 'run', **more)
-
-
-def test_a_run_with_the_older_name_of_its_problem_resumes(tmp_path, monkeypatch, capsys):
-    config = config_of('sample_choice', tmp_path / 'run', training__steps=2).unlock()
-    config.task = 'choice'
-    with monkeypatch.context() as older:
-        older.setitem(PROBLEMS, 'choice', PROBLEMS['multiple_choice'])
-        main.run(config)
-    workdir._locks.pop().close()
-    config.task = 'multiple_choice'
-    capsys.readouterr()
-    assert main.run(config)['steps'] == 2
-    log = capsys.readouterr().err
-    assert 'resuming from step 2' in log
-    assert 'attention kernel xla' in log
 
 
 def test_weights_with_the_labels_in_another_order_are_refused(tmp_path, sentiment):

@@ -11,7 +11,6 @@ import bert_jax
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, loading
-from bert_jax.training import checkpoints
 from tests.interop import original, published
 
 
@@ -95,36 +94,3 @@ def test_a_damaged_original_checkpoint_is_reported_in_one_line(folders, tmp_path
         (path / 'bert_config.json').write_text(text)
         with pytest.raises(UserError, match='bert_config.json'):
             loading.load_any(path)
-
-
-OLDER_HEADS = {
-    'sequence': 'sequence_classification',
-    'token': 'token_classification',
-    'span': 'question_answering',
-    'choice': 'multiple_choice',
-}
-
-
-@pytest.mark.parametrize('older', OLDER_HEADS)
-def test_heads_are_found_under_their_older_names(older, tmp_path):
-    def state(head):
-        kernel = np.arange(6, dtype=np.float32).reshape(2, 3)
-        params = {
-            'encoder': {'embeddings': {'token': kernel + 1}},
-            head: {'head': {'bias': kernel}},
-        }
-        return {'params': params, 'opt_state': ({'mu': {head: {'head': {'bias': 2 * kernel}}}},)}
-
-    with_checkpoints = checkpoints.Checkpoints(tmp_path, keep=1)
-    with_checkpoints.save(7, jax.tree.map(jax.numpy.asarray, state(older)), {})
-    expected = state(OLDER_HEADS[older])
-    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    abstract = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), expected
-    )
-    resumed = with_checkpoints.restore(abstract)
-    with_checkpoints.close()
-    assert resumed.step == 7
-    jax.tree.map(np.testing.assert_array_equal, resumed.state, expected)
-    loaded = checkpoints.load(tmp_path, 'params').state['params']
-    jax.tree.map(np.testing.assert_array_equal, loaded, expected['params'])

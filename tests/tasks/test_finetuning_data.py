@@ -12,7 +12,7 @@ from bert_jax.interop import loading
 from bert_jax.tasks import finetuning_data, initialization, make_task
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.tasks.problems import PROBLEMS, classification
-from bert_jax.training import older_versions
+from bert_jax.training import workdir
 from configs import base, finetune
 from tests.interop import published
 
@@ -33,13 +33,15 @@ def test_a_tokenizer_beside_weights_that_have_one_is_refused(weights):
         finetuning_data.make_tokenizer(config, weights, [])
 
 
-def test_a_run_from_weights_does_not_record_the_architecture_of_its_recipe(weights):
+def test_a_run_from_weights_does_not_record_the_architecture_of_its_recipe(weights, tmp_path):
     config = base.get_config()
     config.init_from = 'weights'
-    stored = config.to_dict()
+    of_recipe = config.to_dict()
     initialization.load_weights(config)
     assert config.model.architecture is None
-    assert older_versions.current_config(stored)['model']['architecture'] is None
+    (tmp_path / 'checkpoints/5').mkdir(parents=True)
+    workdir.write_config(str(tmp_path), config.to_dict())
+    assert workdir.check_config(tmp_path, of_recipe) == []
     config.model.architecture = 'roberta_base'
     with pytest.raises(UserError, match='is a bert model, .* set it to None'):
         initialization.load_weights(config)
