@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from bert_jax import progress
-from bert_jax.data import languages, source_files
+from bert_jax.data import language_mixture, source_files
 from bert_jax.data.corpus import Corpus, read_manifest
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.full_sentences import FullSentences
@@ -149,7 +149,7 @@ def train_source(
         mark_sentences: See `RowSettings`.
     """
     batch_size, _ = shape
-    return languages.mix_languages(
+    return language_mixture.mix_languages(
         lambda language, seed: source(corpus, 'train', language, data, shape, seed, mark_sentences),
         corpus.split('train').languages,
         data.language_alpha,
@@ -232,7 +232,7 @@ def describe(examples: ExampleSource, number: int) -> list[str]:
             f'{left_out["tokens"]:,} of {total:,} tokens ({left_out["tokens"] / total:.1%}): they '
             'have no second segment; data.faithful_negatives=True gives them a random one'
         )
-    if isinstance(examples, languages.Mixture):
+    if isinstance(examples, language_mixture.Mixture):
         seen = examples.observed(number)
         shares = ', '.join(
             f'{name} {seen[name] / number:.2%} ({share:.2%})'

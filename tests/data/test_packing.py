@@ -9,7 +9,7 @@ from scipy import stats
 
 from bert_jax.data import packing, pipeline
 from bert_jax.data.full_sentences import FullSentences
-from bert_jax.data.languages import Mixture
+from bert_jax.data.language_mixture import Mixture
 from bert_jax.data.packing import PackedRows, best_fit, pack
 from bert_jax.data.sentence_pairs import SentencePairs
 from bert_jax.data.single_segments import SingleSegments

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax import prepare
-from bert_jax.data import languages
+from bert_jax.data import language_mixture
 from bert_jax.errors import UserError
 from bert_jax.tasks import pretraining_data
 from configs import base
@@ -81,7 +81,7 @@ def source_of(corpus, seed=3, **changes):
 def test_examples_do_not_depend_on_the_number_of_hosts(corpus, segments, pack):
     changes = {'segments': segments, 'pack': pack, 'language_alpha': 0.3}
     alone = source_of(corpus, **changes)
-    assert isinstance(alone, languages.Mixture)
+    assert isinstance(alone, language_mixture.Mixture)
     steps = np.array([0, 7, 4000])
     whole = alone.batch(steps)
     assert whole['input_ids'].shape == (3, BATCH, LENGTH)

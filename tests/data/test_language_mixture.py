@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from bert_jax import prepare
-from bert_jax.data import languages, sentence_pairs, single_segments
+from bert_jax.data import language_mixture, languages, sampling, sentence_pairs, single_segments
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.text_example_source import RowSettings
 from bert_jax.errors import UserError
 
-BLOCK = languages.BLOCK
+BLOCK = language_mixture.BLOCK
 AMOUNTS = {'gu': 7000, 'cy': 220, 'gv': 3, 'et': 2001}
 
 
@@ -32,7 +32,7 @@ class Numbers(ExampleSource):
 
 def mixture(alpha=0.3, seed=5, batch_size=64, amounts=AMOUNTS):
     names = list(amounts)
-    return languages.mix_languages(
+    return language_mixture.mix_languages(
         lambda name, seed: Numbers(names.index(name), seed, amounts[name]),
         names,
         alpha,
@@ -57,7 +57,7 @@ def test_shares():
 @pytest.mark.parametrize('alpha', [-0.1, 1.01, float('nan')])
 def test_an_invalid_alpha_is_an_error(alpha):
     with pytest.raises(UserError, match='language_alpha is .* between 0 .* and 1'):
-        languages.mix_languages(lambda name, seed: None, ['en'], alpha, 1, 0)
+        language_mixture.mix_languages(lambda name, seed: None, ['en'], alpha, 1, 0)
 
 
 def test_a_language_without_text_is_an_error():
@@ -69,13 +69,13 @@ def test_a_language_without_text_is_an_error():
 @given(strategies.lists(strategies.floats(1e-7, 1), min_size=1, max_size=9))
 def test_shares_are_rounded_in_blocks_and_by_largest_remainder_in_a_period(amounts):
     share_L = languages.shares(amounts, 1)
-    count_L = languages.largest_remainder(share_L, BLOCK * languages.BLOCKS)
-    assert count_L.sum() == BLOCK * languages.BLOCKS
-    assert (np.abs(count_L - share_L * BLOCK * languages.BLOCKS) < 1).all()
-    block_NL = languages.counts_per_block(count_L)
+    count_L = languages.largest_remainder(share_L, BLOCK * language_mixture.BLOCKS)
+    assert count_L.sum() == BLOCK * language_mixture.BLOCKS
+    assert (np.abs(count_L - share_L * BLOCK * language_mixture.BLOCKS) < 1).all()
+    block_NL = language_mixture.counts_per_block(count_L)
     assert (block_NL.sum(1) == BLOCK).all()
     np.testing.assert_array_equal(block_NL.sum(0), count_L)
-    exact_L = count_L / languages.BLOCKS
+    exact_L = count_L / language_mixture.BLOCKS
     assert ((np.floor(exact_L) <= block_NL) & (block_NL <= np.ceil(exact_L))).all()
 
 
@@ -100,7 +100,7 @@ def test_blocks_have_the_shares_and_no_example_of_a_language_is_skipped(alpha):
 
 def test_examples_continue_when_the_pattern_repeats():
     source = mixture()
-    period = BLOCK * languages.BLOCKS
+    period = BLOCK * language_mixture.BLOCKS
     for start in (period - 500, 2**33 // period * period - 500):
         language_N, nth_N = drawn(source, start, start + 1000)
         before = source.observed(start)
@@ -138,7 +138,7 @@ def test_a_single_language_needs_no_mixture():
         made.append((language, seed))
         return Numbers(0, seed, 5)
 
-    source = languages.mix_languages(make, ['en'], 1.0, 4, 11)
+    source = language_mixture.mix_languages(make, ['en'], 1.0, 4, 11)
     assert type(source) is Numbers
     assert made == [(None, 11)]
 
@@ -174,7 +174,7 @@ def test_mixing_sources_of_a_corpus(corpus, kind):
     def make(language, seed):
         return kind(RowSettings(corpus.split('train', language), corpus.tokenizer, 24, 50, seed))
 
-    source = languages.mix_languages(make, train.languages, 0.0, 50, 3)
+    source = language_mixture.mix_languages(make, train.languages, 0.0, 50, 3)
     batch = source.batch(np.arange(40))
     texts = [corpus.tokenizer.decode(row) for row in batch['input_ids'].reshape(-1, 24)]
     found = [[letter for letter in 'abc' if f'x{letter}' in text] for text in texts]
@@ -182,7 +182,7 @@ def test_mixing_sources_of_a_corpus(corpus, kind):
     language = np.array(['abc'.index(letter) for (letter,) in found]).reshape(40, 50)
     counts = np.bincount(language.ravel(), minlength=3)
     assert (np.abs(counts - 2000 / 3) < 2).all()
-    alone = make('xb', int(languages.sampling.key(3, 1)[0]))
+    alone = make('xb', int(sampling.key(3, 1)[0]))
     mine = batch['input_ids'][language == 1][:100]
     np.testing.assert_array_equal(mine, alone.examples(np.arange(100))['input_ids'])
     if kind is sentence_pairs.SentencePairs:
@@ -196,7 +196,7 @@ def test_an_error_in_the_source_of_a_language_names_the_language(corpus):
         return Numbers(0, seed, 5)
 
     with pytest.raises(UserError, match="language 'xc': too little"):
-        languages.mix_languages(make, corpus.split('train').languages, 0.3, 4, 0)
+        language_mixture.mix_languages(make, corpus.split('train').languages, 0.3, 4, 0)
 
 
 def test_splits_by_language_add_up_to_the_split(corpus):
