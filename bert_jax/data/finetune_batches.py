@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bert_jax.data import sampling
+from bert_jax import sampling
 from bert_jax.data.packing import RowPacking, best_fit, ranges
 
 _ORDER, _STRATIFY = 200, 201  # random streams

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from bert_jax.data import sampling
+from bert_jax import sampling
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.languages import check_alpha, largest_remainder, shares
 from bert_jax.errors import UserError

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.data import sampling
+from bert_jax import sampling
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.text_example_source import TextExampleSource
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data import tensorflow_import
+from bert_jax import tensorflow_import
 from bert_jax.data.example_source import BatchSource
 
 # TensorFlow never releases a Python function that it has called. It therefore only gets `_read`,

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 
-from bert_jax.data import sampling
+from bert_jax import sampling
 from bert_jax.data.sentence_pairs import Chunks, PairSource
 from bert_jax.data.text_example_source import DRAW, LABEL, ORDER, REDRAW, TARGET, RowSettings
 

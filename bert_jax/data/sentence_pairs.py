@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data import sampling
+from bert_jax import sampling
 from bert_jax.data.packing import ranges
 from bert_jax.data.text_example_source import (
     DRAW,

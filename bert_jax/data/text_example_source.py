@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from bert_jax.data import sampling
+from bert_jax import sampling
 from bert_jax.data.corpus import Split, check_ids
 from bert_jax.data.corpus_text import CorpusText, running_total
 from bert_jax.data.example_source import ExampleSource
@@ -51,7 +51,7 @@ class TextExampleSource(ExampleSource):
         pad_id: Token id of padding.
         text: The documents, sentences and tokens of the split.
         budget: Tokens of a row without its special tokens.
-        keys: Keys of the random streams (ORDER, …), for the functions of data/sampling.py.
+        keys: Keys of the random streams (ORDER, …), for the functions of sampling.py.
         first_chunk: int64 [documents + 1], first chunk of each document, then the total.
         tokens_per_epoch: Tokens of all documents with a chunk.
     """

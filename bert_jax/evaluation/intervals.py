@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bert_jax.data import sampling
+from bert_jax import sampling
 
 LEVEL = 0.95  # of the intervals
 Score: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]

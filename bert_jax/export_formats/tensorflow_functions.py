@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from bert_jax.data import tensorflow_import
+from bert_jax import tensorflow_import
 from bert_jax.export_formats.computation import Computation
 
 _PLATFORMS = ('cpu', 'cuda', 'tpu')

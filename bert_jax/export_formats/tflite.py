@@ -4,7 +4,7 @@ import pathlib
 import re
 import tempfile
 
-from bert_jax.data import tensorflow_import
+from bert_jax import tensorflow_import
 from bert_jax.errors import UserError
 from bert_jax.export_formats.base import Export, Format, Result
 from bert_jax.export_formats.tensorflow_functions import TensorFlowFunctions

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bert_jax import files
-from bert_jax.data import tensorflow_import
+from bert_jax import files, tensorflow_import
 from bert_jax.errors import UserError
 from bert_jax.interop import conversion, families, huggingface
 from bert_jax.interop.pretrained import Pretrained

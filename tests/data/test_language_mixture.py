@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies
 
-from bert_jax import prepare
-from bert_jax.data import language_mixture, languages, sampling, sentence_pairs, single_segments
+from bert_jax import prepare, sampling
+from bert_jax.data import language_mixture, languages, sentence_pairs, single_segments
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.text_example_source import RowSettings
 from bert_jax.errors import UserError

@@ -6,7 +6,7 @@ import tensorboardX  # noqa: F401
 
 import bert_jax.tasks
 import bert_jax.training.loop  # noqa: F401
-from bert_jax.data import tensorflow_import
+from bert_jax import tensorflow_import
 from bert_jax.training import peak_flops
 
 tensorflow_import.tensorflow()

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_jax import main
-from bert_jax.data import tensorflow_import
+from bert_jax import main, tensorflow_import
 from configs import finetune
 from tests.tasks import small_problems
 

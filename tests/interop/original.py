@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from bert_jax.data import tensorflow_import
+from bert_jax import tensorflow_import
 from tests.interop import published
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import tensorflow_import
+from bert_jax import tensorflow_import
 from bert_jax.data.labeled import examples, tag_schemes, word_spans
 from bert_jax.data.labeled.questions import checked_answer
 from bert_jax.data.labeled.records import InvalidRecord, ReadingReport

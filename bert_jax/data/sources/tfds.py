@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax import errors
-from bert_jax.data import tensorflow_import
+from bert_jax import errors, tensorflow_import
 from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option, Source
 
 # The lookbehind keeps the time linear in the length of white space, here and in `docstring_prose`.

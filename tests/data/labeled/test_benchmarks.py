@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_jax.data import tensorflow_import
+from bert_jax import tensorflow_import
 from bert_jax.data.labeled.benchmarks import BENCHMARKS
 from bert_jax.data.labeled.examples import (
     Answer,

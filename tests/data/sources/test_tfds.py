@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from bert_jax.data import tensorflow_import
+from bert_jax import tensorflow_import
 from bert_jax.data.sources import open_source, parse_source
 from bert_jax.errors import UserError
 from tests.data.sources.reading import read, texts

@@ -6,7 +6,7 @@ import os
 import sys
 import types
 
-from bert_jax.data import tensorflow_import
+from bert_jax import tensorflow_import
 
 
 class FakeTensorFlow(importlib.abc.MetaPathFinder, importlib.abc.Loader):

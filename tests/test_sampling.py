@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bert_jax.data import sampling
+from bert_jax import sampling
 
 COUNTERS = np.arange(100_000)
 
