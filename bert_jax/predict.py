@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from bert_jax import errors, files, progress
-from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
 from bert_jax.evaluation.scored_rows import VARIANTS
 from bert_jax.inference import vector_file
@@ -26,6 +25,7 @@ from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import outputs, paths, temporary
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.prompting import arguments as prompt_arguments
+from bert_jax.text import text_files
 
 _EPILOG = """\
 tasks of pretrained models (input: one text a line):

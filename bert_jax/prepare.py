@@ -20,17 +20,17 @@ from bert_jax.data import (
     corpus_builder,
     corpus_warnings,
     distributed,
-    languages,
     source_files,
     tokenizers,
 )
 from bert_jax.data.corpus_writer import SHARD_TOKENS
 from bert_jax.data.engines import ENGINES, Engine
 from bert_jax.data.manifest import versions
-from bert_jax.data.sources import Source, describe_sources, open_source
 from bert_jax.data.unfinished import is_begun, open_unfinished
 from bert_jax.data.workers import BLOCK_CHARACTERS, usable_cores
 from bert_jax.storage import paths
+from bert_jax.text import languages
+from bert_jax.text.sources import Source, describe_sources, open_source
 
 _DEFAULTS = recipes.base().data  # the defaults of training
 _SHOWN_BAD_FILES = 20  # of each source; the datasheet lists all

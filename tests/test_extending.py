@@ -47,7 +47,7 @@ def test_every_table_has_its_new_line(copy):
         'from bert_jax.objectives.masking_schemes import SCHEMES\n'
         'from bert_jax.models.encoders import ENCODERS\n'
         'from bert_jax.tasks.problems import PROBLEMS\n'
-        'from bert_jax.data.sources import SOURCES\n'
+        'from bert_jax.text.sources import SOURCES\n'
         'from bert_jax.tasks.pretraining_data import SEGMENTS\n'
         'print(OBJECTIVES["recovery"].__name__, SCHEMES["first"].choose.__name__,'
         'ENCODERS["bag_of_words"].__name__, PROBLEMS["word_count"].load().__name__,'

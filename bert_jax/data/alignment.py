@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data import sliding_windows
-from bert_jax.data.scripts import CHARACTER
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
+from bert_jax.text.scripts import CHARACTER
 
 _CHARACTER = re.compile(CHARACTER)
 
@@ -112,7 +112,7 @@ def join_words(
     """Join words that touch and share an added token, or a subword if one is a single character.
 
     An added token such as '[e1]' may be three words by its punctuation. The single characters are
-    Hangul or from scripts written without spaces (data/scripts.py), whose word boundaries are
+    Hangul or from scripts written without spaces (text/scripts.py), whose word boundaries are
     unknown. `align` then does not need to split the text between them.
 
     Args:

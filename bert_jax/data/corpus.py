@@ -23,10 +23,10 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.data import tokenizers
-from bert_jax.data.watched_file import WatchedFile
 from bert_jax.files import parse_json, sha256
 from bert_jax.storage import names, paths, trust
 from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
+from bert_jax.text.watched_file import WatchedFile
 
 _VERIFYING_THREADS = 8
 FORMAT = 1

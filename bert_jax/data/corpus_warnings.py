@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_jax.data.held_out_share import FACTOR, largest_share
-from bert_jax.data.sources import Source
+from bert_jax.text.held_out_share import FACTOR, largest_share
+from bert_jax.text.sources import Source
 
 MAX_UNKNOWN = 0.02  # share of unknown tokens in a language
 

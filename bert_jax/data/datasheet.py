@@ -3,7 +3,8 @@
 from typing import Any
 
 from bert_jax import markdown
-from bert_jax.data import personal_data, tokenizers
+from bert_jax.data import tokenizers
+from bert_jax.text import personal_data
 
 _TEMPLATE = """\
 # Datasheet of a tokenized corpus

@@ -7,8 +7,8 @@ import numpy as np
 
 from bert_jax import sampling
 from bert_jax.data.example_source import ExampleSource
-from bert_jax.data.languages import check_alpha, largest_remainder, shares
 from bert_jax.errors import UserError
+from bert_jax.text.languages import check_alpha, largest_remainder, shares
 
 BLOCK = 1000  # examples in which every language has its share, rounded up or down
 BLOCKS = 1000  # blocks in a period, over which the rounding cancels out

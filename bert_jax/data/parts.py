@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.data import held_out, stages, tokenizers
+from bert_jax.data import stages, tokenizers
 from bert_jax.data.corpus import SPLITS
 from bert_jax.data.corpus_writer import TokenizedDocuments
-from bert_jax.data.held_out_share import Candidates
 from bert_jax.data.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks, tokenize_block
 from bert_jax.storage import paths
+from bert_jax.text import held_out
+from bert_jax.text.held_out_share import Candidates
 
 PART_TOKENS = 2**25  # a part is written as soon as it has this many
 _thread_cache = threading.local()  # the last tokenizer; its cache of words is not thread-safe

@@ -15,10 +15,10 @@ import numpy as np
 from bert_jax.data import parts, stages
 from bert_jax.data.corpus import SPLITS, shard_files, token_dtype
 from bert_jax.data.corpus_writer import ShardWriter
-from bert_jax.data.held_out import HeldOutRule
 from bert_jax.data.manifest import describe_file
 from bert_jax.data.parts import Part
 from bert_jax.storage import paths
+from bert_jax.text.held_out import HeldOutRule
 
 
 class Slice(NamedTuple):

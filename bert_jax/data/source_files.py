@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from bert_jax.data.corpus import read_manifest
-from bert_jax.data.sources import Source, open_source
 from bert_jax.errors import UserError, warn
 from bert_jax.files import parse_json, write_json
 from bert_jax.storage import paths, trust
+from bert_jax.text.sources import Source, open_source
 
 NAME = 'source_files.json'  # in the folder of a corpus; not hashed, because times differ by machine
 

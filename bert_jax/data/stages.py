@@ -24,8 +24,8 @@ import numpy as np
 from bert_jax import errors, progress
 from bert_jax.data import manifest
 from bert_jax.data.engines import Engine
-from bert_jax.data.sources import Piece, Source, parse_source
 from bert_jax.storage import block_cache, paths
+from bert_jax.text.sources import Piece, Source, parse_source
 
 _POLL_SECONDS = 2.0  # between updates of the progress bar
 _READERS = 16  # records that are read at the same time

@@ -10,8 +10,8 @@ import pathlib
 import sys
 from collections import defaultdict
 
-from bert_jax.data import text_files
 from bert_jax.errors import UserError
+from bert_jax.text import text_files
 
 _POS = {'1': 'NOUN', '2': 'VERB', '3': 'ADJ', '4': 'ADV', '5': 'ADJ'}
 _FILES = {'noun': 'NOUN', 'verb': 'VERB', 'adj': 'ADJ', 'adv': 'ADV'}

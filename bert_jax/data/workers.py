@@ -18,10 +18,11 @@ import numpy as np
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.data import personal_data, sentences, tokenizers
+from bert_jax.data import tokenizers
 from bert_jax.data.corpus import token_dtype
 from bert_jax.data.corpus_writer import TokenizedDocuments
-from bert_jax.data.sources import Document, Source
+from bert_jax.text import personal_data, sentences
+from bert_jax.text.sources import Document, Source
 
 BLOCK_CHARACTERS = 2**19  # minimum text of a block that is tokenized at once
 _CPU_QUOTA = pathlib.Path('/sys/fs/cgroup/cpu.max')  # of a container

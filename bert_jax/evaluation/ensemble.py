@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from bert_jax import progress
-from bert_jax.data import text_files
 from bert_jax.errors import UserError, exit_cleanly, writing_to
 from bert_jax.files import parse_json
 from bert_jax.storage import outputs, paths
+from bert_jax.text import text_files
 
 _MIN_PROBABILITY = 1e-30  # so that no single model can rule out a class
 _TEXT_KEYS = ('text', 'text2')

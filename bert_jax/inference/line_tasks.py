@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from bert_jax.data import text_files
 from bert_jax.errors import UserError
 from bert_jax.files import parse_json
 from bert_jax.inference.vector_file import Vectors
+from bert_jax.text import text_files
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax import tree_paths
-from bert_jax.data import scripts
 from bert_jax.errors import UserError
 from bert_jax.inference import finetuned
 from bert_jax.interop import huggingface, tuned
@@ -17,6 +16,7 @@ from bert_jax.interop.pretrained import TOKEN_ROWS, Pretrained
 from bert_jax.models import crf
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.page import tokenizers, weights
+from bert_jax.text import scripts
 
 # Pretraining heads that the page reads.
 _PRETRAINING_HEADS = ('mlm', 'rtd')

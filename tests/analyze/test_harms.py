@@ -10,9 +10,9 @@ import transformers
 from bert_jax import main, prepare
 from bert_jax.analyze import __main__ as command
 from bert_jax.analyze.harm_measures import membership
-from bert_jax.data import canaries
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface
+from bert_jax.text import canaries
 from tests.end_to_end import small
 from tests.interop import published
 

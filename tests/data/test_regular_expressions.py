@@ -9,9 +9,9 @@ import time
 import pytest
 
 import bert_jax
-from bert_jax.data import personal_data
-from bert_jax.data.sentences import split_sentences
-from bert_jax.data.sources.docstring_prose import extract_prose
+from bert_jax.text import personal_data
+from bert_jax.text.sentences import split_sentences
+from bert_jax.text.sources.docstring_prose import extract_prose
 
 SHORT, LONG = 2_000, 20_000  # characters
 ROOT = pathlib.Path(bert_jax.__file__).parent
@@ -70,7 +70,7 @@ PATTERNS = dict(patterns())
 
 def test_the_patterns_of_the_package_are_found():
     assert len(PATTERNS) > 60
-    assert 'bert_jax.data.personal_data._MAIL_DOMAIN[0]' in PATTERNS
+    assert 'bert_jax.text.personal_data._MAIL_DOMAIN[0]' in PATTERNS
 
 
 @pytest.mark.parametrize('name', PATTERNS)

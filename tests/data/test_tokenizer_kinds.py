@@ -11,8 +11,8 @@ from hypothesis import given, settings, strategies
 
 from bert_jax import errors
 from bert_jax.data import tokenizers, workers
-from bert_jax.data.sources import Document
 from bert_jax.data.tokenizers import byte_bpe, sentence_piece
+from bert_jax.text.sources import Document
 
 RANDOM = random.Random(0)
 TEXT = ' '.join(

@@ -8,9 +8,9 @@ import pytest
 
 from bert_jax.data import tokenizers
 from bert_jax.data import workers as workers_lib
-from bert_jax.data.held_out import text_hash
-from bert_jax.data.sources import Document, open_source
 from bert_jax.data.workers import TextBlock, Workers, read_blocks, tokenize_block
+from bert_jax.text.held_out import text_hash
+from bert_jax.text.sources import Document, open_source
 
 
 def text(number):

@@ -25,7 +25,7 @@ STEPS = (
 )
 # The classes of the page without what its recipe needs in the package.
 ENTRIES = """
-from bert_jax.data.sources import SOURCES
+from bert_jax.text.sources import SOURCES
 from bert_jax.models.encoders import ENCODERS
 from bert_jax.objectives.masking_schemes import SCHEMES, Scheme
 

@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from bert_jax import errors, prepare
-from bert_jax.data import corpus, corpus_builder, sentences, tokenizers
+from bert_jax.data import corpus, corpus_builder, tokenizers
 from bert_jax.tasks import pretraining_data
+from bert_jax.text import sentences
 from configs import base
 from tests.end_to_end.preparation import ROOT, TOKENIZER, contents, make_text, texts
 

@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from bert_jax.data import corpus, source_files, sources
+from bert_jax.data import corpus, source_files
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, peft_folder, weights
 from bert_jax.storage import block_cache, bucket, names, paths, trust
+from bert_jax.text import sources
 
 BAD_NAMES = (
     '',

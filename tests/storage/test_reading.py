@@ -11,9 +11,9 @@ from pyarrow import parquet
 from bert_jax import predict
 from bert_jax.data import tokenizers
 from bert_jax.data.labeled import formats, text_lines
-from bert_jax.data.sources import open_source
 from bert_jax.errors import UserError
 from bert_jax.storage import leases, paths
+from bert_jax.text.sources import open_source
 from configs import finetune
 
 TEXTS = ['The first text.', 'The second, ä.', 'The third.']

@@ -12,14 +12,14 @@ import numpy as np
 from bert_jax import figures
 from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, Share, table
-from bert_jax.data import canaries
-from bert_jax.data.canaries import Canary
 from bert_jax.data.corpus import Corpus
-from bert_jax.data.sources import open_source
-from bert_jax.data.sources.canaries import CanarySource
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow
 from bert_jax.inference import scoring
+from bert_jax.text import canaries
+from bert_jax.text.canaries import Canary
+from bert_jax.text.sources import open_source
+from bert_jax.text.sources.canaries import CanarySource
 
 _UNSEEN = float(np.log2(np.e))  # expected exposure of a secret with random rank, in bits
 

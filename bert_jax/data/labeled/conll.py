@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
-from bert_jax.data.held_out import hash_of_parts
 from bert_jax.data.labeled import tag_schemes, word_spans
 from bert_jax.data.labeled.builder import ExampleBuilder
 from bert_jax.data.labeled.examples import Span, SpansExample, TaggedExample
@@ -20,6 +19,7 @@ from bert_jax.data.labeled.records import InvalidRecord, MissingColumn, Record, 
 from bert_jax.data.labeled.text_lines import is_blank, numbered_lines
 from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError
+from bert_jax.text.held_out import hash_of_parts
 
 Sentence = list[tuple[int, str]]  # numbered lines
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import text_files
 from bert_jax.data.labeled import (
     conll,
     json_rows,
@@ -21,6 +20,7 @@ from bert_jax.data.labeled import (
 )
 from bert_jax.data.labeled.records import Record
 from bert_jax.errors import UserError, unknown
+from bert_jax.text import text_files
 
 SAMPLES = pathlib.Path(__file__).parent.parent / 'samples'
 

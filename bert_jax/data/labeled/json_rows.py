@@ -6,10 +6,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import text_files
 from bert_jax.data.labeled.records import InvalidRecord, Record, Row, make_record
 from bert_jax.data.labeled.text_lines import is_blank, numbered_lines
 from bert_jax.errors import UserError
+from bert_jax.text import text_files
 
 
 def read_json_lines(path: str, data: ConfigDict) -> Iterator[Record]:

@@ -9,13 +9,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import text_files
 from bert_jax.data.labeled import formats, records, tabular, text_lines
 from bert_jax.data.labeled.builder import ExampleBuilder
 from bert_jax.data.labeled.examples import Example
 from bert_jax.data.labeled.splitting import GroupedExample, text_name
 from bert_jax.errors import UserError, join_first, unknown
 from bert_jax.storage import paths as storage
+from bert_jax.text import text_files
 
 # (content of a record, id, builder) → the examples of the record.
 Reader = Callable[[Any, str, ExampleBuilder], Sequence[Example]]

@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 from ml_collections import ConfigDict
 
 from bert_jax import limits
-from bert_jax.data import text_files
 from bert_jax.data.labeled.records import (
     InvalidRecord,
     Record,
@@ -20,6 +19,7 @@ from bert_jax.data.labeled.records import (
     printable,
 )
 from bert_jax.errors import UserError
+from bert_jax.text import text_files
 
 # Declarations that do not reach the rows, and their ends.
 _DECLARATION_ENDS = {'<!--': '-->', '<![': ']>', '<!': '>', '<?': '>'}

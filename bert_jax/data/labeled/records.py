@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import text_files
 from bert_jax.errors import UserError
+from bert_jax.text import text_files
 
 _MAX_PLACES = 3
 

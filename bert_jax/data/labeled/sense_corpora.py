@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
 from bert_jax.errors import UserError
 from bert_jax.files import parse_json
+from bert_jax.text import text_files
 
 _POS_LETTERS = {'n': 'NOUN', 'v': 'VERB', 'a': 'ADJ', 's': 'ADJ', 'r': 'ADV'}
 

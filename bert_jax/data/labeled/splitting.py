@@ -5,9 +5,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bert_jax.data.held_out import text_hash
 from bert_jax.data.labeled.examples import Example, texts_of
 from bert_jax.errors import UserError
+from bert_jax.text.held_out import text_hash
 
 
 class GroupedExample(NamedTuple):

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import text_files
 from bert_jax.data.labeled.records import (
     InvalidRecord,
     Record,
@@ -18,6 +17,7 @@ from bert_jax.data.labeled.records import (
 )
 from bert_jax.data.labeled.text_lines import numbered_lines
 from bert_jax.errors import UserError
+from bert_jax.text import text_files
 
 _SPAN = re.compile(r'T\S*\t(\S+) (\d+) (\d+)\t(.*)')
 _DISCONTINUOUS = re.compile(r'T\S*\t\S+ \d+ \d+(;\d+ \d+)+\t')

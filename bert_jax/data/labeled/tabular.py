@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import text_files
 from bert_jax.data.labeled.records import (
     InvalidRecord,
     Record,
@@ -25,6 +24,7 @@ from bert_jax.data.labeled.records import (
 )
 from bert_jax.data.labeled.text_lines import numbered_lines
 from bert_jax.errors import UserError
+from bert_jax.text import text_files
 
 _SEPARATOR_LINE = re.compile('"?sep=(.)"?', re.IGNORECASE)  # first line of files for Excel
 _QUOTED = re.compile('"(?:[^"]|"")*""(?:[^"]|"")*"')  # a field with a doubled quote

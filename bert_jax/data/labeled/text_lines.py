@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import text_files
 from bert_jax.data.labeled.records import InvalidRecord, Record, Row, make_record
 from bert_jax.errors import unknown
+from bert_jax.text import text_files
 
 # `data.label_from` → the class in a path such as 'aclImdb/train/pos/12_9.txt' or 'rt-polarity.pos'.
 LABEL_FROM = {

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.formats import expand_globs
 from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError
+from bert_jax.text import text_files
 
 COLUMNS = {'upos': 3, 'xpos': 4, 'deprel': 7}  # columns that can be labels of words
 # XPOS tags of punctuation, which the scores of trees leave out (Hewitt and Manning 2019).

@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_jax.data.labeled.examples import SpansExample, TaggedExample
 from bert_jax.data.labeled.records import InvalidRecord, check_text, text_of
-from bert_jax.data.scripts import CHARACTER, HANGUL, UNSPACED
+from bert_jax.text.scripts import CHARACTER, HANGUL, UNSPACED
 
 _IDEOGRAPHS = '\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af'
 _WORD = re.compile(rf'[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+|[^\w\s]')

@@ -8,7 +8,7 @@ import time
 from typing import NamedTuple
 
 from bert_jax import errors
-from bert_jax.data.sentences import split_sentences
+from bert_jax.text.sentences import split_sentences
 
 STOPS = '.!?…。！？।؟۔։።'
 CLOSERS = '"\'”’»)]'

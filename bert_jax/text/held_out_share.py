@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax.data.held_out import LEAST, HeldOutRule
+from bert_jax.text.held_out import LEAST, HeldOutRule
 
 FACTOR = 3  # a larger multiple of the requested fraction is too much,
 FEW = 8  # unless it is this many documents of average size

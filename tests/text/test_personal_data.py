@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from bert_jax.data import personal_data
+from bert_jax.text import personal_data
 
 FOUND = {
     'Write to a.person+list@mail.example.org, or b@x.de.': {'mail addresses': 2},

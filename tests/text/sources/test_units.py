@@ -8,8 +8,8 @@ import pyarrow
 import pytest
 from pyarrow import ipc, parquet
 
-from bert_jax.data.sources import open_source, parse_source
 from bert_jax.errors import UserError
+from bert_jax.text.sources import open_source, parse_source
 
 RNG = random.Random(0)
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from bert_jax import prepare
-from bert_jax.data import corpus, corpus_builder, distributed, held_out_share, parts, unfinished
-from bert_jax.data.held_out import choose_rule, text_hash
-from bert_jax.data.held_out_share import Candidates, corrected_rule
+from bert_jax.data import corpus, corpus_builder, distributed, parts, unfinished
+from bert_jax.text import held_out_share
+from bert_jax.text.held_out import choose_rule, text_hash
+from bert_jax.text.held_out_share import Candidates, corrected_rule
 from tests.data.test_distributed import Threads
 from tests.end_to_end.preparation import contents, make_text
 

@@ -6,7 +6,7 @@ Each paragraph becomes one string, and so does each heading, line of verse and l
 import itertools
 import re
 
-from bert_jax.data.scripts import STOPS, UNSPACED
+from bert_jax.text.scripts import STOPS, UNSPACED
 
 # Lines of hard-wrapped text are at most this long; longer lines are whole paragraphs.
 _MAX_WRAP_WIDTH = 130

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from bert_jax import errors
-from bert_jax.data import held_out, text_files
+from bert_jax.text import held_out, text_files
 
 
 @dataclass(frozen=True)

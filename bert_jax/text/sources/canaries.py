@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from bert_jax.data import canaries
-from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option, Source
 from bert_jax.errors import UserError
+from bert_jax.text import canaries
+from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Source
 
 
 class CanarySource(Source):

@@ -7,12 +7,12 @@ import os
 import textwrap
 
 from bert_jax import errors
-from bert_jax.data.sources.base import Document, Option, Piece, Source
-from bert_jax.data.sources.canaries import CanarySource
-from bert_jax.data.sources.docstrings import DocstringSource
-from bert_jax.data.sources.files import JsonLinesSource, TextSource
-from bert_jax.data.sources.tables import HuggingFaceSource, ParquetSource
-from bert_jax.data.sources.tfds import TfdsSource
+from bert_jax.text.sources.base import Document, Option, Piece, Source
+from bert_jax.text.sources.canaries import CanarySource
+from bert_jax.text.sources.docstrings import DocstringSource
+from bert_jax.text.sources.files import JsonLinesSource, TextSource
+from bert_jax.text.sources.tables import HuggingFaceSource, ParquetSource
+from bert_jax.text.sources.tfds import TfdsSource
 
 __all__ = [
     'SOURCES',

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.data import held_out, text_files
-from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option, Piece, Source
 from bert_jax.storage import paths
 from bert_jax.storage.bucket import BucketError
+from bert_jax.text import held_out, text_files
+from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece, Source
 
 
 class FileSource(Source):

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.data import text_files
-from bert_jax.data.sources.base import Document, Option, Piece
-from bert_jax.data.sources.file_source import FileSource
 from bert_jax.files import parse_json
+from bert_jax.text import text_files
+from bert_jax.text.sources.base import Document, Option, Piece
+from bert_jax.text.sources.file_source import FileSource
 
 MAX_DOCUMENT_CHARACTERS = 2**22  # bounds memory: longer documents of a text source are split
 MAX_LINE_CHARACTERS = 2**26  # of a line of JSON, which cannot be split

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax import errors
-from bert_jax.data.sources.base import Document, Option, Piece, Source
-from bert_jax.data.sources.docstring_prose import extract_prose
+from bert_jax.text.sources.base import Document, Option, Piece, Source
+from bert_jax.text.sources.docstring_prose import extract_prose
 
 _MIN_SENTENCES = 3  # in a document
 _SKIPPED_FOLDERS = {'site-packages', 'dist-packages', 'test', 'tests', 'testing', 'idle_test'}

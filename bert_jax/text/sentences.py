@@ -7,9 +7,9 @@ experiments/studies/sentences.
 import re
 from collections.abc import Iterator
 
-from bert_jax.data import abbreviations, paragraphs
-from bert_jax.data.abbreviations import Abbreviations
-from bert_jax.data.scripts import STOPS
+from bert_jax.text import abbreviations, paragraphs
+from bert_jax.text.abbreviations import Abbreviations
+from bert_jax.text.scripts import STOPS
 
 # Text without a full stop (a table, a log) is split at a space before this many characters.
 MAX_SENTENCE_CHARACTERS = 1000

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.sentences import MAX_SENTENCE_CHARACTERS, split_sentences
+from bert_jax.text.sentences import MAX_SENTENCE_CHARACTERS, split_sentences
 from experiments.studies.sentences import evaluate, languages
 
 # '|' marks the expected boundaries.

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.data.held_out import HeldOutRule, choose_rule, hash_of_parts, text_hash
 from bert_jax.errors import UserError
+from bert_jax.text.held_out import HeldOutRule, choose_rule, hash_of_parts, text_hash
 
 
 def test_text_hash_never_changes():

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 
-from bert_jax.data.sentences import split_sentences
+from bert_jax.text.sentences import split_sentences
 
 
 def _words(text: str, separator: str | None = None) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """Helpers for tests of text sources."""
 
-from bert_jax.data.sources import open_source
+from bert_jax.text.sources import open_source
 
 
 def write(path, text, encoding='utf-8'):

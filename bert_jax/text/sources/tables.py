@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_jax import errors, files
-from bert_jax.data import text_files
-from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option, Piece
-from bert_jax.data.sources.file_source import FileSource
 from bert_jax.storage import names, paths
 from bert_jax.storage.bucket import BucketError
+from bert_jax.text import text_files
+from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece
+from bert_jax.text.sources.file_source import FileSource
 
 _ROWS = 256  # decoded at a time
 _TEXT_TYPES = ('string', 'large_string', 'string_view', 'binary', 'large_binary')  # of Arrow
