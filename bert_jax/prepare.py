@@ -14,15 +14,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax import errors, files, progress, recipes
-from bert_jax.data import (
-    corpus,
-    corpus_builder,
-    corpus_warnings,
-    distributed,
-    source_files,
-    tokenizers,
-)
+from bert_jax import errors, files, progress, recipes, tokenizers
+from bert_jax.data import corpus, corpus_builder, corpus_warnings, distributed, source_files
 from bert_jax.data.corpus_writer import SHARD_TOKENS
 from bert_jax.data.engines import ENGINES, Engine
 from bert_jax.data.manifest import versions

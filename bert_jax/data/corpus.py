@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax import errors
-from bert_jax.data import tokenizers
+from bert_jax import errors, tokenizers
 from bert_jax.files import parse_json, sha256
 from bert_jax.storage import names, paths, trust
 from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays

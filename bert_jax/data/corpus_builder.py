@@ -14,10 +14,9 @@ from typing import Any
 
 import tqdm
 
-from bert_jax import errors, progress
-from bert_jax.data import corpus, tokenizers
+from bert_jax import errors, progress, tokenizers
+from bert_jax.data import corpus
 from bert_jax.data.corpus_writer import CorpusWriter
-from bert_jax.data.tokenizers import training_text
 from bert_jax.data.unfinished import Unfinished
 from bert_jax.data.workers import (
     BLOCK_CHARACTERS,
@@ -30,6 +29,7 @@ from bert_jax.storage import paths
 from bert_jax.text.held_out import HeldOutRule, choose_rule
 from bert_jax.text.held_out_share import Candidates, corrected_rule
 from bert_jax.text.sources import Source
+from bert_jax.tokenizers import training_text
 
 
 @dataclasses.dataclass

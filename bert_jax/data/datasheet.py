@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from bert_jax import markdown
-from bert_jax.data import tokenizers
+from bert_jax import markdown, tokenizers
 from bert_jax.text import personal_data
 
 _TEMPLATE = """\

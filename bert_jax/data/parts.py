@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax import errors
-from bert_jax.data import stages, tokenizers
+from bert_jax import errors, tokenizers
+from bert_jax.data import stages
 from bert_jax.data.corpus import SPLITS
 from bert_jax.data.corpus_writer import TokenizedDocuments
 from bert_jax.data.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks, tokenize_block

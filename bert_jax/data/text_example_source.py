@@ -9,8 +9,8 @@ from bert_jax import sampling
 from bert_jax.data.corpus import Split, check_ids
 from bert_jax.data.corpus_text import CorpusText, running_total
 from bert_jax.data.example_source import ExampleSource
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
+from bert_jax.tokenizers import Tokenizer
 
 # Random streams: each purpose draws from its own stream under the same seed.
 ORDER, SHIFT, LABEL, DRAW, REDRAW, TARGET = _STREAMS = range(6)

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import bert_jax
-from bert_jax import errors
-from bert_jax.data import tokenizers
+from bert_jax import errors, tokenizers
 from bert_jax.data.corpus import token_dtype
 from bert_jax.data.corpus_writer import TokenizedDocuments
 from bert_jax.text import personal_data, sentences

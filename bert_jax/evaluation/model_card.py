@@ -7,9 +7,9 @@ from typing import Any
 
 from bert_jax import markdown
 from bert_jax.data.corpus import Corpus
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.evaluation import linguistic_curves
 from bert_jax.models.architecture import Architecture
+from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Config
 
 # The folders of an absolute path, but not of a URL.

@@ -9,8 +9,8 @@ from bert_jax import markdown
 from bert_jax.types import Array, Batch
 
 if TYPE_CHECKING:
-    from bert_jax.data.tokenizers import Tokenizer
     from bert_jax.objectives.masking import Masked
+    from bert_jax.tokenizers import Tokenizer
 
 
 def unigram_entropy(counts_V: np.ndarray) -> float:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.tokenizers import Tokenizer, word_starts
 from bert_jax.errors import UserError, unknown
+from bert_jax.tokenizers import Tokenizer, word_starts
 
 VARIANTS = ('tokens', 'word_l2r')
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax import export_formats, files
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.export_formats import computation, samples
 from bert_jax.export_formats.base import Export
@@ -22,6 +21,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface, tuned
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.sentence_modules import Normalize, SentenceModules
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 
 LOADERS = pathlib.Path(__file__).parent / 'loaders'
 _TOLERANCE = 1e-5  # for fp32, relative to the largest expected value, if above 1

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 
 from bert_jax import files
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.export_formats import computation, folder, samples
 from bert_jax.export_formats.base import Export
 from bert_jax.interop import huggingface
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 
 _RUNTIME = ('torch', 'transformers>=5')
 _TOLERANCE = 1e-4  # relative to the largest output, if above 1; two implementations differ

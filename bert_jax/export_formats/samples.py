@@ -7,14 +7,14 @@ import jax
 import numpy as np
 
 from bert_jax.data.finetune_batches import BatchShape, Items, TokenSequence
-from bert_jax.data.special_token_layout import SpecialTokenLayout
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning_model import FineTuningModel, apply_model
 from bert_jax.tasks.problems.base import Problem
+from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 
 _TEXTS = (
     'The ship left at dawn, and nobody saw it leave.',

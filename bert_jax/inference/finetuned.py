@@ -12,8 +12,6 @@ from bert_jax import config_values
 from bert_jax.data.finetune_batches import BatchShape, row_length
 from bert_jax.data.labeled import loader, seen_examples, word_spans
 from bert_jax.data.labeled.records import ReadingReport
-from bert_jax.data.special_token_layout import SpecialTokenLayout
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Scores
@@ -32,6 +30,8 @@ from bert_jax.tasks.finetuning_model import (
 )
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.problems.prompt import Prompt
+from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Params
 
 # Head → kind of problem, for models of other libraries, whose folders do not name the problem.

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bert_jax.data import alignment
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.word_spans import WordOffsets
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
 from bert_jax.inference.computation import Layers
+from bert_jax.tokenizers import Tokenizer, alignment
 from bert_jax.training import runtime
 
 if TYPE_CHECKING:

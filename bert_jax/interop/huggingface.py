@@ -11,9 +11,7 @@ import jax
 import numpy as np
 from absl import logging
 
-from bert_jax import files, tree_paths
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import Tokenizer
+from bert_jax import files, tokenizers, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.evaluation import model_card
 from bert_jax.interop import (
@@ -30,6 +28,7 @@ from bert_jax.interop.pretrained import LABEL_HEADS, PRETRAINING_HEADS, Pretrain
 from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.storage import paths
+from bert_jax.tokenizers import Tokenizer
 
 _LOGITS_TOLERANCE = 1e-6  # relative to the largest logit
 _MAX_LABELS = 1_000_000

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from flax import traverse_util
 
 from bert_jax import files, objectives, tree_paths
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop import (
     huggingface,
@@ -27,6 +26,7 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
 from bert_jax.objectives.generator import DELTAS, SHARING, GeneratorOptions, generator_architecture
 from bert_jax.storage import paths, trust
+from bert_jax.tokenizers import Tokenizer
 from bert_jax.training import checkpoint_files, checkpoints
 from bert_jax.types import Params
 

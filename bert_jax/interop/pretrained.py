@@ -13,7 +13,6 @@ from flax import linen as nn
 from flax import traverse_util
 
 from bert_jax import tree_paths
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture, Compute
@@ -27,6 +26,7 @@ from bert_jax.models.heads import (
     SequenceClassificationHead,
     TokenClassificationHead,
 )
+from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Array, Key, Params
 
 

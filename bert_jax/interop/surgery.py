@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from bert_jax import tree_paths
-from bert_jax.data.tokenizers import Tokenizer, old_subwords
 from bert_jax.errors import UserError, join_first
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import HEADS, TOKEN_ROWS, Pretrained
 from bert_jax.models.architecture import Architecture
+from bert_jax.tokenizers import Tokenizer, old_subwords
 
 # Architecture fields that may differ between the weights and the new model.
 _INDEPENDENT = ('hidden_dropout', 'attention_dropout', 'initializer_range', 'rope_thetas')

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
+from bert_jax.tokenizers import Tokenizer
 
 _NORMALIZERS = ('BertNormalizer', 'Lowercase', 'NFC')
 _PRE_TOKENIZERS = {'wordpiece': 'BertPreTokenizer', 'bytebpe': 'ByteLevel'}

@@ -30,7 +30,6 @@ from bert_jax.data.labeled.examples import (
     is_labeled,
     texts_of,
 )
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError, warn, writing_to
 from bert_jax.evaluation import finetuning_card, glue, tables
 from bert_jax.evaluation.scores import Scores
@@ -47,6 +46,7 @@ from bert_jax.tasks import (
     problems,
     show_batch,
 )
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training import sharding
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.training.task import Stage

@@ -7,16 +7,16 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 from bert_jax.data.labeled.examples import texts_of
 from bert_jax.data.labeled.loader import Splits
 from bert_jax.data.labeled.records import printable
-from bert_jax.data.tokenizers import training_text
 from bert_jax.errors import UserError, join_first
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.tasks import problems
 from bert_jax.tasks.problems.base import Problem
 from bert_jax.tasks.unused_keys import ReadRecorder
+from bert_jax.tokenizers import training_text
 from bert_jax.training import multihost
 
 _MANY_CLASSES = 20  # fewer different numbers may be classes of a small sample

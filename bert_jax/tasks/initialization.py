@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax import markdown, objectives, tree_paths
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
 from bert_jax.interop import families, surgery, tuned
 from bert_jax.interop.pretrained import Pretrained
@@ -17,6 +16,7 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import stack_layers
 from bert_jax.models.tuning_method import Tuning
 from bert_jax.storage import paths
+from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Config
 
 

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.tokenizers import Tokenizer
 
 
 def after_pretraining(workdir: str, tokenizer: Tokenizer, fills_masks: bool) -> list[str]:

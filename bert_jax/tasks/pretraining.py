@@ -11,7 +11,6 @@ import numpy as np
 from bert_jax import averages, objectives, progress
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.example_source import ExampleSource, FirstExamples
-from bert_jax.data.tokenizers import word_starts
 from bert_jax.errors import UserError, writing_to
 from bert_jax.evaluation import model_card
 from bert_jax.evaluation import pretraining as evaluation
@@ -25,6 +24,7 @@ from bert_jax.objectives.model import PretrainingModel
 from bert_jax.storage import paths
 from bert_jax.tasks import initialization, next_commands, pretraining_data, show_batch
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
+from bert_jax.tokenizers import word_starts
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.objectives.corruption import Corrupted
+from bert_jax.tokenizers import Tokenizer
 from bert_jax.training.task import Stage, Task
 from bert_jax.types import Batch
 

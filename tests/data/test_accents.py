@@ -7,10 +7,11 @@ import unicodedata
 import pytest
 import transformers
 
-from bert_jax.data import corpus, tokenizers
-from bert_jax.data.tokenizers import accents
+from bert_jax import tokenizers
+from bert_jax.data import corpus
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface
+from bert_jax.tokenizers import accents
 
 GERMAN = ['Er musste gehen, er müsste gehen. Schön, schon; Apfel und Äpfel!'] * 9
 HINDI = ['क कु के की कि को का पर पदों में'] * 9

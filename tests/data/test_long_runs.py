@@ -5,10 +5,9 @@ import re
 
 import pytest
 
-from bert_jax import prepare
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import long_runs
-from bert_jax.data.tokenizers.long_runs import Cuts, Words
+from bert_jax import prepare, tokenizers
+from bert_jax.tokenizers import long_runs
+from bert_jax.tokenizers.long_runs import Cuts, Words
 
 ALPHABETS = {'Chinese': [chr(0x4E00 + i) for i in range(300)], 'DNA': list('ACGT')}
 WORDS = 'some words here and there. ' * 20

@@ -5,8 +5,8 @@ import json
 import pytest
 import tokenizers as library
 
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import Tokenizer, old_subwords
+from bert_jax import tokenizers
+from bert_jax.tokenizers import Tokenizer, old_subwords
 
 TEXT = 'The dogs sat in New York with cafés; covid was in the old new yorker mats. ü Москва ' * 20
 SPECS = ('wordpiece:150', 'bytebpe:340', 'unigram:90', 'sentencepiece-bpe:100')

@@ -9,10 +9,10 @@ import pytest
 import tokenizers as library
 from hypothesis import given, settings, strategies
 
-from bert_jax import errors
-from bert_jax.data import tokenizers, workers
-from bert_jax.data.tokenizers import byte_bpe, sentence_piece
+from bert_jax import errors, tokenizers
+from bert_jax.data import workers
 from bert_jax.text.sources import Document
+from bert_jax.tokenizers import byte_bpe, sentence_piece
 
 RANDOM = random.Random(0)
 TEXT = ' '.join(

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies
 
-from bert_jax import errors
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import cached_encoding, wordpiece
+from bert_jax import errors, tokenizers
+from bert_jax.tokenizers import cached_encoding, wordpiece
 
 TEXT = (
     'The cat sat on the mat. The dogs were sitting on the mats, and the cats sat with them!\n'

@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
-from bert_jax import progress
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import training_progress
+from bert_jax import progress, tokenizers
+from bert_jax.tokenizers import training_progress
 
 
 def texts():

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from bert_jax.data.tokenizers import training_text
 from bert_jax.errors import UserError
+from bert_jax.tokenizers import training_text
 
 RNG = random.Random(0)
 TEXTS = [

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import word_starts
+from bert_jax import tokenizers
 from bert_jax.errors import UserError
+from bert_jax.tokenizers import word_starts
 
 ENGLISH = ["it's a well-known café , 42 times (or not) ."] * 20
 RANDOM = random.Random(0)

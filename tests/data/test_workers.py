@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 from bert_jax.data import workers as workers_lib
 from bert_jax.data.workers import TextBlock, Workers, read_blocks, tokenize_block
 from bert_jax.text.held_out import text_hash

@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from bert_jax import errors, prepare
-from bert_jax.data import corpus, tokenizers
+from bert_jax import errors, prepare, tokenizers
+from bert_jax.data import corpus
 from tests import disks
 from tests.end_to_end.preparation import (
     ROOT,

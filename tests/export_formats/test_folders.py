@@ -10,8 +10,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from bert_jax import export, export_formats
-from bert_jax.data import tokenizers
+from bert_jax import export, export_formats, tokenizers
 from bert_jax.errors import UserError
 from bert_jax.export_formats import computation
 from tests.export_formats import exported

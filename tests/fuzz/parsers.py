@@ -13,8 +13,8 @@ import safetensors.numpy
 import sentencepiece
 import torch
 
-from bert_jax import files
-from bert_jax.data import corpus, corpus_writer, tokenizers
+from bert_jax import files, tokenizers
+from bert_jax.data import corpus, corpus_writer
 from bert_jax.data.labeled import formats
 from bert_jax.interop import families, torch_file, weights
 from bert_jax.storage import names

@@ -14,13 +14,12 @@ import pyarrow
 import pytest
 import torch
 
-from bert_jax import files, limits
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import sentence_piece
+from bert_jax import files, limits, tokenizers
 from bert_jax.errors import UserError
 from bert_jax.interop import families, torch_file
 from bert_jax.tasks import problems
 from bert_jax.text import text_files
+from bert_jax.tokenizers import sentence_piece
 from tests.data.labeled import reading
 from tests.interop import published
 

@@ -5,13 +5,13 @@ import functools
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 from bert_jax.data.finetune_batches import BatchShape, evaluation_batches
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning_model import EncodedExamples, FineTuningModel
 from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training.checkpoints import Checkpoints
 from tests.random_parameters import random_parameters
 

@@ -8,12 +8,11 @@ import tokenizers
 import torch
 import transformers
 
-from bert_jax.data import alignment
-from bert_jax.data.tokenizers import train
 from bert_jax.errors import UserError
 from bert_jax.inference import word_states
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface
+from bert_jax.tokenizers import alignment, train
 from tests.inference.test_predictor import LAYERS, agree
 from tests.interop import published
 

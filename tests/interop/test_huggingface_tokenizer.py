@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import transformers
 
-from bert_jax.data import sentence_pairs, tokenizers
+from bert_jax import tokenizers
+from bert_jax.data import sentence_pairs
 from bert_jax.data.corpus import Shard
 from bert_jax.data.text_example_source import RowSettings
 from bert_jax.interop import huggingface

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.interop import families, huggingface
 from bert_jax.interop.families import FAMILIES

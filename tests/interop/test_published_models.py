@@ -15,10 +15,10 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import sentence_piece
+from bert_jax import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface
+from bert_jax.tokenizers import sentence_piece
 from tests.interop import published
 from tests.parity import tokenizer_folders as vocabularies
 from tests.parity.agreement import agree

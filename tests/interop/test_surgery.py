@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import transformers
 
-from bert_jax import tree_paths
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import old_subwords
+from bert_jax import tokenizers, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, pretrained, surgery
 from bert_jax.models import architectures
 from bert_jax.tasks import initialization
+from bert_jax.tokenizers import old_subwords
 from configs import base
 from tests.interop import published
 

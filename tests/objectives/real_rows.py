@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import word_starts
+from bert_jax import tokenizers
+from bert_jax.tokenizers import word_starts
 
 CONVENTIONS = ('##', 'Ġ', '▁')
 CHARACTERS = 600_000

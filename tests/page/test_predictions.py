@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading
 from bert_jax.page import contents

@@ -6,10 +6,10 @@ import json
 import pytest
 import tokenizers as library
 
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import Tokenizer, byte_bpe, wordpiece
+from bert_jax import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.page import tokenizers as page_tokenizers
+from bert_jax.tokenizers import Tokenizer, byte_bpe, wordpiece
 from tests.page import pages
 from tests.page.pages import LINES, needs_node
 

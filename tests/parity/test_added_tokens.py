@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 from tests.parity import tokenizer_folders
 from tests.parity.odd_strings import ODD
 from tests.parity.test_tokenizer_folders import without_protobuf  # noqa: F401, a fixture

@@ -1,7 +1,7 @@
 """SentencePiece vocabularies have the ids of the sentencepiece library in every Unicode form.
 
 The reference is SentencePieceProcessor with the same .model. The tokenizers library differs: see
-bert_jax/data/tokenizers/charsmap.py.
+bert_jax/tokenizers/charsmap.py.
 """
 
 import functools
@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import sentence_piece
+from bert_jax import tokenizers
+from bert_jax.tokenizers import sentence_piece
 from tests.parity import sentencepiece_text
 
 RULES = ('nmt_nfkc', 'nmt_nfkc_cf', 'nfkc', 'nfkc_cf', 'identity')

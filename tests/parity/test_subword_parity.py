@@ -13,8 +13,8 @@ import pytest
 import sentencepiece
 import tokenizers as library
 
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import sentence_piece
+from bert_jax import tokenizers
+from bert_jax.tokenizers import sentence_piece
 from tests.parity.odd_strings import ODD
 
 transformers = pytest.importorskip('transformers')

@@ -1,6 +1,6 @@
 """Tokenizers of Hugging Face folders have the ids of AutoTokenizer, in every layout.
 
-The reference is transformers 5. Where version 4 differs, see `bert_jax/data/tokenizers/classes.py`.
+The reference is transformers 5. Where version 4 differs, see `bert_jax/tokenizers/classes.py`.
 """
 
 import importlib
@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from bert_jax import errors
-from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import sentence_piece
+from bert_jax import errors, tokenizers
+from bert_jax.tokenizers import sentence_piece
 from tests.parity import tokenizer_folders
 from tests.parity.odd_strings import ODD
 from tests.parity.tokenizer_folders import DEBERTA_PIECES, LAYOUTS, SENTENCES

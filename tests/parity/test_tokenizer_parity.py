@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 from tests.parity.odd_strings import ODD
 
 transformers = pytest.importorskip('transformers')

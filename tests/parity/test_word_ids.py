@@ -9,9 +9,8 @@ import pytest
 import tokenizers as library
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
-from bert_jax.data import alignment
 from bert_jax.data.labeled import word_spans
-from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.tokenizers import Tokenizer, alignment
 
 SPECIAL = ['<s>', '<pad>', '</s>', '<unk>', '<mask>']
 LINES = [

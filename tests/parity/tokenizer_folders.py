@@ -8,7 +8,7 @@ import pathlib
 import sentencepiece
 import tokenizers as library
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 
 BERT = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 ROBERTA = ['<s>', '<pad>', '</s>', '<unk>', '<mask>']

@@ -8,8 +8,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from bert_jax import predict
-from bert_jax.data import tokenizers
+from bert_jax import predict, tokenizers
 from bert_jax.data.labeled import formats, text_lines
 from bert_jax.errors import UserError
 from bert_jax.storage import leases, paths

@@ -8,10 +8,9 @@ import optax
 from flax import linen as nn
 from ml_collections import ConfigDict
 
+from bert_jax import tokenizers
 from bert_jax.averages import mean
-from bert_jax.data import tokenizers
 from bert_jax.data.finetune_batches import BatchShape, evaluation_slots, row_length
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning_model import (
@@ -20,6 +19,7 @@ from bert_jax.tasks.finetuning_model import (
     predict,
     prediction_step,
 )
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.random_parameters import random_parameters
 
 TEXT = (

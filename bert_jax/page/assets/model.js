@@ -24,7 +24,7 @@ class Model {
   }
 
   /**
-   * The row of one or two texts with special tokens (data/special_token_layout.py).
+   * The row of one or two texts with special tokens (tokenizers/special_token_layout.py).
    * @param {object[][]} texts tokens of each text.
    * @return {{ids: number[], types: number[], starts: number[]}} starts: position of the first
    *     token of each text.

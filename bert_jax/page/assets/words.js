@@ -130,7 +130,7 @@ function ownerOf(token, text, words) {
 
 /**
  * Tokens of a text, each with its `owner`, a word or −1. The text is tokenized in parts if a word
- * would have no separate token (data/alignment.py).
+ * would have no separate token (tokenizers/alignment.py).
  */
 function alignWords(tokenizer, text, words) {
   const splits = new Set();

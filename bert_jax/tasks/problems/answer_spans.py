@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.sliding_windows import Window
-from bert_jax.data.special_token_layout import LaidOutSequence
 from bert_jax.tasks.problems.base import ExampleOutputs
+from bert_jax.tokenizers.sliding_windows import Window
+from bert_jax.tokenizers.special_token_layout import LaidOutSequence
 
 NEVER = -1e30  # logit of a position that cannot be an end of the answer
 

@@ -24,13 +24,13 @@ from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.examples import ExampleId
 from bert_jax.data.labeled.records import InvalidRecord
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError, join_first
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.packed_rows import encoder_arguments
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Array, Batch
 
 ExampleT = TypeVar('ExampleT')  # one of data/labeled/examples.py

@@ -19,8 +19,6 @@ from bert_jax.data.labeled.examples import (
     MarkedExample,
     TextExample,
 )
-from bert_jax.data.sliding_windows import make_windows
-from bert_jax.data.special_token_layout import truncate_longest_first
 from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
 from bert_jax.evaluation.intervals import RowScore
@@ -28,6 +26,8 @@ from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import SequenceClassificationHead
 from bert_jax.tasks.problems import base
+from bert_jax.tokenizers.sliding_windows import make_windows
+from bert_jax.tokenizers.special_token_layout import truncate_longest_first
 from bert_jax.types import Batch
 
 _ACTIVATIONS = {'identity': lambda logits: logits, 'sigmoid': jax.nn.sigmoid}

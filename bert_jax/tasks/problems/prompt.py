@@ -14,7 +14,6 @@ from ml_collections import ConfigDict
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled.examples import PromptExample
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
 from bert_jax.evaluation.intervals import RowScore
@@ -31,6 +30,7 @@ from bert_jax.tasks.prompting import auxiliary, templates
 from bert_jax.tasks.prompting.answers import Answers
 from bert_jax.tasks.prompting.calibration import CALIBRATIONS
 from bert_jax.tasks.prompting.decoding import DECODINGS, PartialScore
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Array, Batch
 
 _MAX_SHOWN = 64  # maximum number of training examples per class that are kept as demonstrations

@@ -12,17 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.averages import Term, Terms
-from bert_jax.data import sliding_windows
 from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled.examples import Answer, QuestionExample
-from bert_jax.data.sliding_windows import Window
-from bert_jax.data.special_token_layout import LaidOutSequence
 from bert_jax.errors import UserError
 from bert_jax.evaluation import squad
 from bert_jax.evaluation.scores import Scores, Table
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import QuestionAnsweringHead
 from bert_jax.tasks.problems import answer_spans, base
+from bert_jax.tokenizers import sliding_windows
+from bert_jax.tokenizers.sliding_windows import Window
+from bert_jax.tokenizers.special_token_layout import LaidOutSequence
 from bert_jax.types import Batch
 
 _THRESHOLD = 'no_answer_threshold'

@@ -13,12 +13,12 @@ from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled.builder import parse_int
 from bert_jax.data.labeled.examples import Mark, MarkedExample
 from bert_jax.data.labeled.records import InvalidRecord
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
 from bert_jax.tasks.problems import base
 from bert_jax.tasks.problems.classification import Probabilities, SingleLabelProblem
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 
 
 class Relations(SingleLabelProblem[MarkedExample]):

@@ -11,13 +11,10 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
-from bert_jax.data.alignment import Alignment, align, join_words
 from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.examples import SpansExample
 from bert_jax.data.labeled.word_spans import WordOffsets
-from bert_jax.data.sliding_windows import Window
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
 from bert_jax.evaluation.intervals import RowScore
@@ -27,6 +24,9 @@ from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificationHead
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems import base
+from bert_jax.tokenizers.alignment import Alignment, align, join_words
+from bert_jax.tokenizers.sliding_windows import Window
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Batch
 
 THRESHOLD = 0.5  # without a tuned threshold

@@ -12,12 +12,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Term, Terms
-from bert_jax.data.alignment import Alignment, align
 from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled import tag_schemes, word_spans
 from bert_jax.data.labeled.examples import ExampleId, TaggedExample
-from bert_jax.data.sliding_windows import Window
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import entities, scores
 from bert_jax.evaluation.intervals import RowScore
@@ -28,6 +25,9 @@ from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import TokenClassificationHead
 from bert_jax.models.linear import product
 from bert_jax.tasks.problems import base
+from bert_jax.tokenizers.alignment import Alignment, align
+from bert_jax.tokenizers.sliding_windows import Window
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Array, Batch
 
 # Values of the field `word` of a token; 0: not part of a word. A word of a long text may be in

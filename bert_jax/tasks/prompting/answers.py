@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, join_first
+from bert_jax.tokenizers import Tokenizer
 
 
 class PromptAnswer(NamedTuple):

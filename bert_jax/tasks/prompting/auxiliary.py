@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.data.labeled.examples import PromptExample
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.objectives.masking import Masked, Masking, mask_tokens
+from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Array, Batch
 
 RATE = 0.15

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.special_token_layout import SpecialTokenLayout, truncate_longest_first
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
+from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout, truncate_longest_first
 
 MASK, SEPARATOR = '[MASK]', '[SEP]'
 # Name → function that changes a text (after *sent- and *sentl of princeton-nlp/LM-BFF).

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 from bert_jax.data.labeled.examples import Mark, MarkedExample
 from bert_jax.data.labeled.loader import DEFAULTS
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.tasks import problems
 from bert_jax.tasks.problems.relations import Relations, nearest
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks import small_problems
 
 LINE = 'the old cat sat on a green mat near the unbelievably big dog of Smith and sons'

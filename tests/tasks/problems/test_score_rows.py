@@ -11,9 +11,9 @@ from bert_jax.data.labeled.examples import (
     TaggedExample,
     TextExample,
 )
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.problems.prompt import PromptPrediction
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.inference.small_runs import tokenizer
 
 NUMBER = 12

@@ -10,13 +10,13 @@ import pytest
 import torch
 from ml_collections import ConfigDict
 
+from bert_jax import tokenizers
 from bert_jax.averages import mean
-from bert_jax.data import tokenizers
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.examples import Span, SpansExample
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.tasks.problems.spans import THRESHOLD, SpanLabeling, best_threshold
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks import small_problems
 
 LINE = 'the old cat sat on a green mat near the unbelievably big dog of Smith and sons'

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 from bert_jax.data.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.examples import TaggedExample
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.models import crf
 from bert_jax.tasks.finetuning_model import EncodedExamples, predict, prediction_step
 from bert_jax.tasks.problems.tagging import Tagging, mean_over_words
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.parity.odd_strings import ODD
 from tests.tasks.small_problems import TEXT, large_params, make
 

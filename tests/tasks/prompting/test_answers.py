@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.data import tokenizers
+from bert_jax import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.tasks.prompting.answers import Answers
 from bert_jax.tasks.prompting.decoding import PartialScore

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.data import tokenizers
-from bert_jax.data.special_token_layout import SpecialTokenLayout
+from bert_jax import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.tasks.prompting.templates import Template
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks.small_problems import TEXT
 
 KINDS = {'wordpiece': 90, 'bytebpe': 300, 'unigram': 60}

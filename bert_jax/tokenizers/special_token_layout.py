@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.tokenizers import Tokenizer
 
 
 class LaidOutSequence(NamedTuple):

@@ -14,8 +14,8 @@ import tokenizers
 from absl import logging
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import special_tokens
 from bert_jax.files import parse_json
+from bert_jax.tokenizers import special_tokens
 
 # model_type → tokenizer class. ModernBERT has no class: its tokenizer.json is complete.
 _CLASSES = {

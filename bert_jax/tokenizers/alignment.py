@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data import sliding_windows
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.text.scripts import CHARACTER
+from bert_jax.tokenizers import Tokenizer, sliding_windows
 
 _CHARACTER = re.compile(CHARACTER)
 

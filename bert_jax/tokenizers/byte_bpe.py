@@ -8,8 +8,8 @@ from typing import Any
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import special_tokens, training_progress
 from bert_jax.files import parse_json
+from bert_jax.tokenizers import special_tokens, training_progress
 
 SPACE = 'Ġ'
 # Printable bytes are written as themselves, the others as characters from 256 on.

@@ -13,7 +13,7 @@ import sentencepiece
 import tokenizers
 
 from bert_jax import errors, limits
-from bert_jax.data.tokenizers import charsmap, special_tokens, training_progress
+from bert_jax.tokenizers import charsmap, special_tokens, training_progress
 
 SPACE = '▁'
 CHARACTER_COVERAGE = 0.9995  # rarer characters become <unk>; SentencePiece's default

@@ -16,10 +16,10 @@ import numpy as np
 import tokenizers
 
 from bert_jax import errors, limits
-from bert_jax.data.tokenizers import backend, byte_bpe, sentence_piece, special_tokens
-from bert_jax.data.tokenizers.backend import Backend
-from bert_jax.data.tokenizers.cached_encoding import CachedEncoder, encodable, splitter
 from bert_jax.files import parse_json
+from bert_jax.tokenizers import backend, byte_bpe, sentence_piece, special_tokens
+from bert_jax.tokenizers.backend import Backend
+from bert_jax.tokenizers.cached_encoding import CachedEncoder, encodable, splitter
 
 MODELS = ('WordPiece', 'BPE', 'Unigram')
 

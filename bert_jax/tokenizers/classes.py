@@ -20,8 +20,8 @@ from absl import logging
 from tokenizers import normalizers, pre_tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
-from bert_jax.data.tokenizers.folders import Configuration
+from bert_jax.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
+from bert_jax.tokenizers.folders import Configuration
 
 Settings = dict[str, Any]  # the contents of a tokenizer.json
 

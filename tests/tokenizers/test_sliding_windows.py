@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data import sliding_windows
 from bert_jax.errors import UserError
+from bert_jax.tokenizers import sliding_windows
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.data())

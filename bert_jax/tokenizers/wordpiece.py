@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import special_tokens, training_progress
+from bert_jax.tokenizers import special_tokens, training_progress
 
 CONTINUATION = '##'  # prefix of the subwords inside a word
 MAX_CHARACTERS_PER_WORD = 200  # longer words become [UNK], as in google-research/bert

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bert_jax.data.tokenizers import byte_bpe
-from bert_jax.data.tokenizers.tokenizer import Tokenizer
 from bert_jax.errors import UserError, unknown
 from bert_jax.text import scripts
+from bert_jax.tokenizers import byte_bpe
+from bert_jax.tokenizers.tokenizer import Tokenizer
 
 _UNSPACED = re.compile(f'[{scripts.UNSPACED}]')
 _MAX_UNSPACED = 0.01  # share of the tokens of a text

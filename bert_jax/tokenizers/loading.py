@@ -4,11 +4,11 @@ import json
 import pathlib
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import backend, classes, folders, sentence_piece, special_tokens
-from bert_jax.data.tokenizers.classes import CLASSES, Settings
-from bert_jax.data.tokenizers.folders import Configuration
-from bert_jax.data.tokenizers.tokenizer import Tokenizer, parse
 from bert_jax.storage import paths
+from bert_jax.tokenizers import backend, classes, folders, sentence_piece, special_tokens
+from bert_jax.tokenizers.classes import CLASSES, Settings
+from bert_jax.tokenizers.folders import Configuration
+from bert_jax.tokenizers.tokenizer import Tokenizer, parse
 
 _FILES = ('*.json', '*.txt', '*.model')  # files of a folder that describe its tokenizer
 _PATTERNS = ('tokenizer.json', 'vocab.txt', '*.model', '*vocab.json')

@@ -12,7 +12,7 @@ import tokenizers
 from absl import logging
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import byte_bpe, charsmap
+from bert_jax.tokenizers import byte_bpe, charsmap
 
 
 class Backend:

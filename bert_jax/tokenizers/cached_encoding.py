@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.tokenizers.backend import Backend
 from bert_jax.text import text_files
+from bert_jax.tokenizers.backend import Backend
 
 CACHED_IDS = 2**20  # bounds the memory of the cache (about 100 MB)
 _TEXTS_AT_ONCE = 5_000  # bounds the memory of the parts of these texts

@@ -5,8 +5,8 @@ import pytest
 import tokenizers
 import transformers
 
-from bert_jax.data import tokenizers as our_tokenizers
-from bert_jax.data.special_token_layout import SpecialTokenLayout, truncate_longest_first
+from bert_jax import tokenizers as our_tokenizers
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout, truncate_longest_first
 
 SPECIAL = {'wordpiece': ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'], 'bytebpe': None}
 TEXT = ['the small ship and the old harbour near the sea'] * 3

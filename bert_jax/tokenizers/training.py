@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bert_jax import errors, progress
-from bert_jax.data.tokenizers import (
+from bert_jax.tokenizers import (
     accents,
     byte_bpe,
     long_runs,
@@ -14,8 +14,8 @@ from bert_jax.data.tokenizers import (
     special_tokens,
     wordpiece,
 )
-from bert_jax.data.tokenizers.cached_encoding import encodable
-from bert_jax.data.tokenizers.tokenizer import Tokenizer
+from bert_jax.tokenizers.cached_encoding import encodable
+from bert_jax.tokenizers.tokenizer import Tokenizer
 
 # Kind → trainer: (size, texts, lowercase) → settings, the contents of a tokenizer.json.
 Trainer = Callable[..., dict[str, Any]]

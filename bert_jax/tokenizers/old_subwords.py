@@ -11,8 +11,8 @@ from typing import Any
 
 import tokenizers
 
-from bert_jax.data.tokenizers import byte_bpe, sentence_piece, wordpiece
-from bert_jax.data.tokenizers.tokenizer import Tokenizer
+from bert_jax.tokenizers import byte_bpe, sentence_piece, wordpiece
+from bert_jax.tokenizers.tokenizer import Tokenizer
 
 _BYTE = re.compile('<0x[0-9A-F]{2}>')  # of SentencePiece, for bytes of unknown characters
 _END_OF_WORD = '</w>'
