@@ -12,7 +12,7 @@ from bert_jax import recipes
 from bert_jax.types import Config
 
 PACKAGE = pathlib.Path(__file__).parent
-LABELED_DATA = PACKAGE / 'data/labeled/loader.py'
+LABELED_DATA = PACKAGE / 'labels/loader.py'
 PROBLEMS = PACKAGE / 'tasks/problems/__init__.py'
 
 

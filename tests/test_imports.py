@@ -42,7 +42,7 @@ def test_pretraining_is_imported_without_fine_tuning_and_file_formats():
     others = {
         'bert_jax.tasks.finetuning',
         'bert_jax.tasks.problems',
-        'bert_jax.data.labeled',
+        'bert_jax.labels',
         'bert_jax.interop.huggingface',
     }
     assert loaded('bert_jax.main, bert_jax.tasks.pretraining', SLOW | others) == 'set()\n'

@@ -9,14 +9,14 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
-from bert_jax.data.labeled import treebank, word_spans
-from bert_jax.data.labeled.treebank import Tree
-from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError
 from bert_jax.evaluation import attention_heads, intervals
 from bert_jax.evaluation.attention_heads import DIRECTIONS, OFFSETS, HeadCounts
 from bert_jax.evaluation.scores import Table
 from bert_jax.inference.word_states import stream_attention
+from bert_jax.labels import treebank, word_spans
+from bert_jax.labels.treebank import Tree
+from bert_jax.labels.word_spans import WordOffsets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

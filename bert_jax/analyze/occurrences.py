@@ -8,11 +8,11 @@ import numpy as np
 
 from bert_jax import files
 from bert_jax.analyze.layers import Layer
-from bert_jax.data.labeled import word_spans
 from bert_jax.errors import UserError
 from bert_jax.evaluation import isotropy
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.word_states import stream_words
+from bert_jax.labels import word_spans
 
 _MARKED = re.compile(r'\[\[(.{1,200}?)\]\]')  # bounded, so that unclosed marks take linear time
 

@@ -13,12 +13,12 @@ from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.analyze.layers import Layer
 from bert_jax.analyze.wordnet_senses import WordNetSenses
 from bert_jax.data import wordnet
-from bert_jax.data.labeled import sense_corpora
-from bert_jax.data.labeled.formats import expand_globs
-from bert_jax.data.labeled.sense_corpora import SenseSentence
 from bert_jax.errors import UserError
 from bert_jax.evaluation import isotropy, word_senses
 from bert_jax.evaluation.word_senses import Guesses, Labeled, SenseWords, WordVectors
+from bert_jax.labels import sense_corpora
+from bert_jax.labels.formats import expand_globs
+from bert_jax.labels.sense_corpora import SenseSentence
 from bert_jax.training import runtime
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.labeled.treebank import Tree
 from bert_jax.errors import UserError
 from bert_jax.evaluation import dependency_trees, intervals, structural_probes
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.structural_probes import ParsedSentence, StructuralSettings
+from bert_jax.labels.treebank import Tree
 
 
 def measure(

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.labeled import sense_corpora
 from bert_jax.data.wordnet import WordNet
 from bert_jax.errors import UserError
 from bert_jax.evaluation import word_senses
@@ -20,6 +19,7 @@ from bert_jax.evaluation.word_senses import (
     SenseWords,
     WordVectors,
 )
+from bert_jax.labels import sense_corpora
 
 
 class WordNetSenses:

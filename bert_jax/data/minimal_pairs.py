@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.labeled import named_rows
-from bert_jax.data.labeled.named_rows import Columns
 from bert_jax.errors import UserError
+from bert_jax.labels import named_rows
+from bert_jax.labels.named_rows import Columns
 
 COLUMNS = Columns(
     {'good': 'sentence_good', 'bad': 'sentence_bad'},

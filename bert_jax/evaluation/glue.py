@@ -160,7 +160,7 @@ def average_table(
 _NLI = {label: label for label in ('entailment', 'neutral', 'contradiction')}
 _RTE = {label: label for label in ('entailment', 'not_entailment')}
 
-# Task (named as in data/labeled/benchmarks.py) → the file name that gluebenchmark.com requires, and
+# Task (named as in labels/benchmarks.py) → the file name that gluebenchmark.com requires, and
 # the text of each class ({} for scores). 'ax' is the diagnostic set, predicted by the MNLI model.
 SUBMISSIONS: dict[str, tuple[str, dict[str, str]]] = {
     'cola': ('CoLA.tsv', {'unacceptable': '0', 'acceptable': '1'}),

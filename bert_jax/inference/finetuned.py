@@ -10,14 +10,14 @@ from ml_collections import ConfigDict
 
 from bert_jax import config_values
 from bert_jax.data.finetune_batches import BatchShape, row_length
-from bert_jax.data.labeled import loader, seen_examples, word_spans
-from bert_jax.data.labeled.records import ReadingReport
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Scores
 from bert_jax.inference import prompts
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.labels import loader, seen_examples, word_spans
+from bert_jax.labels.records import ReadingReport
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.tasks.finetuning_model import (
@@ -78,7 +78,7 @@ class PredictionOptions(NamedTuple):
     Attributes:
         probabilities: whether to list the probability of every class.
         long_texts: 'truncate', or 'windows', whose predictions are averaged; None: as in training.
-        words: how tagging and spans split plain text (data/labeled/word_spans.SPLITTERS); None: as
+        words: how tagging and spans split plain text (labels/word_spans.SPLITTERS); None: as
             in training.
     """
 

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.inference import computation, word_states
@@ -17,6 +16,7 @@ from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.computation import COMBINATIONS, Layers
 from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bert_jax.data.labeled import word_spans
-from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError, unknown
 from bert_jax.inference.computation import Layers
+from bert_jax.labels import word_spans
+from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.tokenizers import Tokenizer, alignment
 from bert_jax.training import runtime
 

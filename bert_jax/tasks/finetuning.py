@@ -21,8 +21,11 @@ from bert_jax.data.finetune_batches import (
     evaluation_slots,
     row_length,
 )
-from bert_jax.data.labeled import loader, seen_examples
-from bert_jax.data.labeled.examples import (
+from bert_jax.errors import UserError, warn, writing_to
+from bert_jax.evaluation import finetuning_card, glue, tables
+from bert_jax.evaluation.scores import Scores
+from bert_jax.labels import loader, seen_examples
+from bert_jax.labels.examples import (
     DistilledExample,
     SpansExample,
     TaggedExample,
@@ -30,9 +33,6 @@ from bert_jax.data.labeled.examples import (
     is_labeled,
     texts_of,
 )
-from bert_jax.errors import UserError, warn, writing_to
-from bert_jax.evaluation import finetuning_card, glue, tables
-from bert_jax.evaluation.scores import Scores
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token

@@ -15,11 +15,11 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.data.labeled.examples import TaggedExample
-from bert_jax.data.labeled.loader import DEFAULTS, Splits
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading, pretrained
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.labels.examples import TaggedExample
+from bert_jax.labels.loader import DEFAULTS, Splits
 from bert_jax.tasks import problems
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from bert_jax.data.labeled.benchmarks import BENCHMARKS
 from bert_jax.errors import UserError
 from bert_jax.evaluation import glue, scores, tables
+from bert_jax.labels.benchmarks import BENCHMARKS
 
 
 def glue_results():

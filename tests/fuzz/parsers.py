@@ -12,14 +12,14 @@ import numpy as np
 import safetensors.numpy
 import sentencepiece
 import torch
+from tests.data.labeled import reading
 
 from bert_jax import files, tokenizers
 from bert_jax.data import corpus, corpus_writer
-from bert_jax.data.labeled import formats
 from bert_jax.interop import families, torch_file, weights
+from bert_jax.labels import formats
 from bert_jax.storage import names
 from bert_jax.tasks import problems
-from tests.data.labeled import reading
 from tests.interop import published
 
 

@@ -13,6 +13,7 @@ import zipfile
 import pyarrow
 import pytest
 import torch
+from tests.data.labeled import reading
 
 from bert_jax import files, limits, tokenizers
 from bert_jax.errors import UserError
@@ -20,7 +21,6 @@ from bert_jax.interop import families, torch_file
 from bert_jax.tasks import problems
 from bert_jax.text import text_files
 from bert_jax.tokenizers import sentence_piece
-from tests.data.labeled import reading
 from tests.interop import published
 
 DEEP = 100_000

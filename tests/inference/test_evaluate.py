@@ -8,8 +8,8 @@ import transformers
 
 import bert_jax
 from bert_jax import evaluate, predict
-from bert_jax.data.labeled import examples, seen_examples
 from bert_jax.errors import UserError
+from bert_jax.labels import examples, seen_examples
 from tests.inference.small_runs import save_run
 from tests.interop import published
 

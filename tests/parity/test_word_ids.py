@@ -9,7 +9,7 @@ import pytest
 import tokenizers as library
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
-from bert_jax.data.labeled import word_spans
+from bert_jax.labels import word_spans
 from bert_jax.tokenizers import Tokenizer, alignment
 
 SPECIAL = ['<s>', '<pad>', '</s>', '<unk>', '<mask>']

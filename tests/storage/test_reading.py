@@ -9,8 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from bert_jax import predict, tokenizers
-from bert_jax.data.labeled import formats, text_lines
 from bert_jax.errors import UserError
+from bert_jax.labels import formats, text_lines
 from bert_jax.storage import leases, paths
 from bert_jax.text.sources import open_source
 from configs import finetune

@@ -6,9 +6,9 @@ import types
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.data.labeled.examples import TextExample
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
+from bert_jax.labels.examples import TextExample
 from bert_jax.tasks import finetuning_data, initialization, make_task
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.tasks.problems import PROBLEMS, classification

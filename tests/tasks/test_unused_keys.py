@@ -7,7 +7,7 @@ from bert_jax.errors import UserError
 from bert_jax.tasks import unused_keys
 from bert_jax.tasks.finetuning_data import read_splits
 
-FOLDER = 'bert_jax/data/samples'
+FOLDER = 'bert_jax/labels/samples'
 
 
 def check(name: str, *arguments: str) -> None:
@@ -108,7 +108,7 @@ from configs import finetune
 
 def get_config():
     config = finetune.get_config('sample_sentiment')
-    config.data.dev = ('bert_jax/data/samples/sentiment.tsv',)
+    config.data.dev = ('bert_jax/labels/samples/sentiment.tsv',)
     {line}
     return config
 """

@@ -9,8 +9,8 @@ import pytest
 import tokenizers as library
 
 from bert_jax import tokenizers
-from bert_jax.data.labeled.word_spans import split_characters
 from bert_jax.errors import UserError
+from bert_jax.labels.word_spans import split_characters
 from bert_jax.tokenizers import alignment, wordpiece
 from tests.parity.odd_strings import ODD
 

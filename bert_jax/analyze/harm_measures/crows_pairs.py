@@ -10,9 +10,9 @@ import numpy as np
 
 from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, grouped, plot, table
-from bert_jax.data.labeled import named_rows
-from bert_jax.data.labeled.named_rows import Columns
 from bert_jax.inference import scoring
+from bert_jax.labels import named_rows
+from bert_jax.labels.named_rows import Columns
 
 COLUMNS = Columns({'more': 'sent_more', 'less': 'sent_less'}, {'type': 'bias_type'})
 

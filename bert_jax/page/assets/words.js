@@ -45,7 +45,7 @@ const ZERO_WIDTH = /^[\p{M}\p{Cf}\p{Cc}]$/u;
 const ALPHANUMERIC = /^[\p{L}\p{N}]/u;
 const ZERO_WIDTH_JOINER = '\u200d';
 
-/** Whether the word that starts at `start` continues at `offset` (data/labeled/word_spans.py). */
+/** Whether the word that starts at `start` continues at `offset` (labels/word_spans.py). */
 function continuesWord(text, start, offset) {
   const next = String.fromCodePoint(text.codePointAt(offset));
   if (ZERO_WIDTH.test(next)) return true;

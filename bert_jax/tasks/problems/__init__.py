@@ -11,18 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.data.labeled import (
-    choices,
-    conll,
-    loader,
-    marked_pairs,
-    questions,
-    text_pairs,
-    word_lists,
-)
-from bert_jax.data.labeled.labeled_files import Reader
-from bert_jax.data.labeled.loader import Splits
 from bert_jax.errors import unknown
+from bert_jax.labels import choices, conll, loader, marked_pairs, questions, text_pairs, word_lists
+from bert_jax.labels.labeled_files import Reader
+from bert_jax.labels.loader import Splits
 
 if TYPE_CHECKING:
     from bert_jax.tasks.problems.base import Problem

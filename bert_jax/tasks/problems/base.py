@@ -21,19 +21,19 @@ from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data.finetune_batches import Item
-from bert_jax.data.labeled import word_spans
-from bert_jax.data.labeled.examples import ExampleId
-from bert_jax.data.labeled.records import InvalidRecord
 from bert_jax.errors import UserError, join_first
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Scores
+from bert_jax.labels import word_spans
+from bert_jax.labels.examples import ExampleId
+from bert_jax.labels.records import InvalidRecord
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Array, Batch
 
-ExampleT = TypeVar('ExampleT')  # one of data/labeled/examples.py
+ExampleT = TypeVar('ExampleT')  # one of labels/examples.py
 PredictionT = TypeVar('PredictionT')  # JSON types
 
 HeadMakers = dict[str, Callable[..., nn.Module]]  # name → constructor that takes `name`
@@ -97,7 +97,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         kept: JSON values from the training examples that predictions need, stored in checkpoints.
         activation: function on the logit of a regression: 'identity', or 'sigmoid' for some models
             of other libraries.
-        splitter: how plain text is split into words (SPLITTERS in data/labeled/word_spans.py),
+        splitter: how plain text is split into words (SPLITTERS in labels/word_spans.py),
             stored in checkpoints.
         has_probabilities: whether predictions can list the probability of every class.
         all_probabilities: whether predictions list the probability of every class.
@@ -352,7 +352,7 @@ def require_words(
     """Return a text and the (start, end) characters of its words.
 
     The words come from 'words' or 'tokens', a list of strings, or else from splitting 'text' with
-    `splitter` (SPLITTERS in data/labeled/word_spans.py).
+    `splitter` (SPLITTERS in labels/word_spans.py).
 
     Raises:
         UserError: no such key, or a value that is not a list of words or a text.

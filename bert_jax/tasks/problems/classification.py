@@ -14,15 +14,11 @@ from bert_jax import averages
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data import finetune_batches
 from bert_jax.data.finetune_batches import Item
-from bert_jax.data.labeled.examples import (
-    DistilledExample,
-    MarkedExample,
-    TextExample,
-)
 from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
 from bert_jax.evaluation.intervals import RowScore
 from bert_jax.evaluation.scores import Scores
+from bert_jax.labels.examples import DistilledExample, MarkedExample, TextExample
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import SequenceClassificationHead
 from bert_jax.tasks.problems import base

@@ -10,10 +10,10 @@ from ml_collections import ConfigDict
 
 from bert_jax.data import finetune_batches
 from bert_jax.data.finetune_batches import Item
-from bert_jax.data.labeled.builder import parse_int
-from bert_jax.data.labeled.examples import Mark, MarkedExample
-from bert_jax.data.labeled.records import InvalidRecord
 from bert_jax.errors import UserError
+from bert_jax.labels.builder import parse_int
+from bert_jax.labels.examples import Mark, MarkedExample
+from bert_jax.labels.records import InvalidRecord
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
 from bert_jax.tasks.problems import base

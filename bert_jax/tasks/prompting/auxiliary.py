@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.labeled.examples import PromptExample
+from bert_jax.labels.examples import PromptExample
 from bert_jax.objectives.masking import Masked, Masking, mask_tokens
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Array, Batch

@@ -8,12 +8,8 @@ import pytest
 import torch
 
 from bert_jax.averages import mean
-from bert_jax.data.labeled.examples import (
-    DistilledExample,
-    MultipleChoiceExample,
-    TextExample,
-)
 from bert_jax.errors import UserError
+from bert_jax.labels.examples import DistilledExample, MultipleChoiceExample, TextExample
 from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems.classification import Classification, Regression
 from bert_jax.tasks.problems.multiple_choice import MultipleChoice

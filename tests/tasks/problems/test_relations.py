@@ -10,9 +10,9 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
-from bert_jax.data.labeled.examples import Mark, MarkedExample
-from bert_jax.data.labeled.loader import DEFAULTS
 from bert_jax.errors import UserError
+from bert_jax.labels.examples import Mark, MarkedExample
+from bert_jax.labels.loader import DEFAULTS
 from bert_jax.tasks import problems
 from bert_jax.tasks.problems.relations import Relations, nearest
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout

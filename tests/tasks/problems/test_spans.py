@@ -12,9 +12,9 @@ from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
 from bert_jax.averages import mean
-from bert_jax.data.labeled import word_spans
-from bert_jax.data.labeled.examples import Span, SpansExample
 from bert_jax.errors import UserError
+from bert_jax.labels import word_spans
+from bert_jax.labels.examples import Span, SpansExample
 from bert_jax.tasks.problems.spans import THRESHOLD, SpanLabeling, best_threshold
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks import small_problems

@@ -11,9 +11,9 @@ from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
 from bert_jax.data.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
-from bert_jax.data.labeled import word_spans
-from bert_jax.data.labeled.examples import TaggedExample
 from bert_jax.errors import UserError
+from bert_jax.labels import word_spans
+from bert_jax.labels.examples import TaggedExample
 from bert_jax.models import crf
 from bert_jax.tasks.finetuning_model import EncodedExamples, predict, prediction_step
 from bert_jax.tasks.problems.tagging import Tagging, mean_over_words

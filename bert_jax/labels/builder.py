@@ -1,0 +1,190 @@
+"""Reads the texts, labels and numbers of rows, for the builders of all kinds of examples."""
+
+import collections
+import contextlib
+import functools
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ml_collections import ConfigDict
+
+from bert_jax.errors import UserError
+from bert_jax.labels import tag_schemes, word_spans
+from bert_jax.labels.records import InvalidRecord, Record, Row, SkippedRecord
+
+T = TypeVar('T')
+
+
+class ExampleBuilder:
+    """Reads the fields of examples from rows, as described by the config.
+
+    Attributes:
+        data: the config's `data`.
+        columns: the config's `data.columns`.
+        counts: numbers of repairs and omissions, by name; updated while building.
+        labeled: False if labels may be missing, as in a test file.
+        contexts: id → text, for questions whose context is in `data.contexts`.
+        may_hide_labels: whether labels that are all −1 in a file are unknown.
+    """
+
+    def __init__(
+        self,
+        data: ConfigDict,
+        counts: collections.Counter[str],
+        labeled: bool,
+        contexts: Mapping[str, str],
+        may_hide_labels: bool = False,
+    ):
+        self.data, self.columns = data, data.columns
+        self.counts, self.labeled, self.contexts = counts, labeled, contexts
+        self.may_hide_labels = may_hide_labels
+        self.start_file(lambda: iter(()))
+
+    def start_file(self, read: Callable[[], Iterator[Record]]) -> None:
+        """Begin a file; `read` reads its records."""
+        self._read, self._of_file = read, dict[Any, Any]()
+
+    def once_per_file(self, decide: Callable[[Iterator[Record], 'ExampleBuilder'], T]) -> T:
+        """Return what `decide` says about the current file; it gets the readable records once."""
+        if decide not in self._of_file:
+            readable = (one for one in self._read() if not isinstance(one.content, InvalidRecord))
+            self._of_file[decide] = decide(readable, self)
+        return self._of_file[decide]
+
+    @functools.cached_property
+    def new_labels(self) -> dict[str, str]:
+        """Maps labels in the file to labels of examples (`data.rename_labels`)."""
+        pairs = self.data.rename_labels
+        new_labels = dict(pair.split('=', 1) for pair in pairs if '=' in pair)
+        if len(new_labels) < len(pairs):
+            raise UserError(f"data.rename_labels is {pairs}; set it to pairs ('old=new', …)")
+        return new_labels
+
+    def has_label(self, row: Row, column: str, key: str = 'label') -> bool:
+        """Whether the row has the column of the label, tags or spans.
+
+        Args:
+            column: the value of `columns.{key}`.
+            key: the key of `columns`, for the message.
+
+        Raises:
+            InvalidRecord: `column` is '', but the examples must be labeled.
+        """
+        if column and (self.labeled or column in row):
+            return True
+        if self.labeled:
+            raise InvalidRecord(f'data.columns.{key} is empty; set it to the column of the labels')
+        return False
+
+    def label(self, row: Row, column: str) -> str | None:
+        """Return the class in a column, renamed; None if it is unknown.
+
+        Raises:
+            SkippedRecord: the class is in `data.skip_labels`.
+            InvalidRecord: the class is empty, but the examples must be labeled.
+        """
+        if not self.has_label(row, column):
+            return None
+        label = row.text(column).strip()
+        if label in self.data.skip_labels:
+            raise SkippedRecord('skipped_by_label')
+        if self.hides([label], _hides_labels):
+            return None
+        if label:
+            return self.new_labels.get(label, label)
+        if self.labeled:
+            raise InvalidRecord(
+                f"column {column!r} has an empty label; data.skip_labels=('',) skips such rows"
+            )
+        return None
+
+    def hides(
+        self,
+        labels: Sequence[str],
+        all_hidden: Callable[[Iterator[Record], 'ExampleBuilder'], bool],
+    ) -> bool:
+        """Whether these labels are −1 because the file hides all its labels; counts them if so."""
+        is_hidden = self.may_hide_labels and len(labels) > 0 and all(map(is_minus_1, labels))
+        is_hidden = is_hidden and self.once_per_file(all_hidden)
+        self.counts['hidden_labels'] += is_hidden
+        return is_hidden
+
+    def texts(self, row: Row) -> tuple[str, ...]:
+        """Return the texts of `columns.text` and `columns.text2`; InvalidRecord if one is empty."""
+        names = [name for name in (self.columns.text, self.columns.text2) if name]
+        texts = tuple(word_spans.parse_text(row[name])[0] for name in names)
+        for name, text in zip(names, texts, strict=True):
+            if not text.strip():
+                raise InvalidRecord(f'column {name!r} has an empty text')
+        return texts
+
+    def offsets_count_words(self, words: word_spans.WordOffsets | None) -> bool:
+        """Whether offsets count words: as in `data.units`, else if the text is a list of words."""
+        _check_option('units', self.data.units, ('', 'characters', 'words'))
+        return self.data.units == 'words' or (not self.data.units and words is not None)
+
+    def end(self, value: int) -> int:
+        """Return the exclusive end for an end in the file (`data.ends`)."""
+        _check_option('ends', self.data.ends, ('exclusive', 'inclusive'))
+        return value + (self.data.ends == 'inclusive')
+
+    def tags(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Rename tags and convert them from `data.scheme` to `data.tags_as`."""
+        renamed = [self.new_labels.get(tag, tag) for tag in tags]
+        converted, violations = tag_schemes.convert_tags(
+            renamed, self.data.scheme, self.data.tags_as
+        )
+        self.counts['repaired_tags'] += violations
+        return converted
+
+
+def is_minus_1(label: Any) -> bool:
+    """Whether a label is −1, which stands for an unknown label."""
+    return str(label).strip() in ('-1', '-1.0')
+
+
+def _hides_labels(records: Iterator[Record], builder: ExampleBuilder) -> bool:
+    """Whether all labels of a file are −1."""
+    columns = builder.columns
+    labels = (
+        record.content.text(column).strip()
+        for record in records
+        for column in (columns.label, *columns.candidate_labels)
+        if column in record.content
+    )
+    try:
+        return all(map(is_minus_1, labels))
+    except InvalidRecord:
+        return False
+
+
+def parse_float(text: str) -> float:
+    try:
+        number = math.nan if '_' in text else float(text)  # Python reads 1_000
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidRecord(f'{text!r} is not a finite number')
+    return number
+
+
+def parse_int(value: Any) -> int:
+    """Return an integer from a number such as 12 or 12.0, or from text such as '12'."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, bool) and float(value).is_integer():
+            return int(float(value))
+    raise InvalidRecord(f'{str(value)[:40]!r} is not an integer')
+
+
+def require_list(value: Any, column: str) -> list:
+    if not isinstance(value, list):
+        raise InvalidRecord(f'column {column!r} is {json.dumps(value)[:40]}, not a list')
+    return value
+
+
+def _check_option(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        listed = ', '.join(map(repr, allowed))
+        raise UserError(f'data.{key} is {value!r}; set it to one of {listed}')

@@ -1,0 +1,331 @@
+"""Reads CoNLL and CoNLL-U: a line of columns per word, and a blank line after each sentence.
+
+Only spaces and tabs separate columns: other white space, such as U+00A0, is part of a word.
+"""
+
+import itertools
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ml_collections import ConfigDict
+
+from bert_jax.errors import UserError
+from bert_jax.labels import tag_schemes, word_spans
+from bert_jax.labels.builder import ExampleBuilder
+from bert_jax.labels.examples import Span, SpansExample, TaggedExample
+from bert_jax.labels.records import InvalidRecord, MissingColumn, Record, Row, make_record
+from bert_jax.labels.text_lines import is_blank, numbered_lines
+from bert_jax.labels.word_spans import WordOffsets
+from bert_jax.text.held_out import hash_of_parts
+
+Sentence = list[tuple[int, str]]  # numbered lines
+
+_CONLLU = ('id', 'form', 'lemma', 'upos', 'xpos', 'feats', 'head', 'deprel', 'deps', 'misc')
+_NEW_DOCUMENT = re.compile(r'# *newdoc\b')
+_WORD_ID = re.compile(r'\d+|\d+-\d+|\d+\.\d+')
+
+
+def read_sentences(path: str, data: ConfigDict) -> Iterator[Record]:
+    """Yield the sentences, or with `data.documents` the documents, as lists of sentences.
+
+    Documents start at -DOCSTART- lines, in CoNLL-U at '# newdoc' lines.
+    """
+    document: list[Sentence] = []
+    num_documents = 0
+    name = ''
+    for sentence, starts_document in _sentences(path, data):
+        if document and (starts_document or not data.documents):
+            yield _record(path, document, name)
+            document = []
+        if starts_document or not name:
+            num_documents += 1
+            # The path is not in the name, so that a moved file is split in the same way.
+            name = f'{num_documents}/{hash_of_parts(line for _, line in sentence)}'
+        document.append(sentence)
+    if document:
+        yield _record(path, document, name)
+
+
+def _sentences(path: str, data: ConfigDict) -> Iterator[tuple[Sentence, bool]]:
+    """Yield each sentence, and whether it starts a document."""
+    sentence: Sentence = []
+    starts_document = False
+    for number, line in numbered_lines(path, data):
+        is_mark = line.startswith('-DOCSTART-')
+        if not is_blank(line) and not is_mark:
+            starts_document |= bool(_NEW_DOCUMENT.match(line))
+            sentence.append((number, line))
+        elif sentence:
+            yield sentence, starts_document
+            sentence, starts_document = [], False
+        starts_document |= is_mark
+    if sentence:
+        yield sentence, starts_document
+
+
+def _record(path: str, document: list[Sentence], document_name: str) -> Record:
+    first_line = document[0][0][0]
+    default_id = f'{os.path.basename(path)}:{first_line}'
+    for number, line in itertools.chain(*document):
+        record = make_record(path, number, None, text=line)
+        if record.content is not None:
+            return record._replace(default_id=default_id)
+    groups = {'document': document_name}
+    return Record(f'{path}:{first_line}', default_id, document, groups)
+
+
+def build_tagging(
+    document: list[Sentence], example_id: str, builder: ExampleBuilder
+) -> list[TaggedExample]:
+    """Words joined by spaces, with the tags of `columns.tag` converted to `data.tags_as`."""
+    words: list[str] = []
+    tags: list[str] = []
+    labeled = True
+    for sentence in document:
+        sentence_words, sentence_tags = _columns(sentence, builder)
+        words += sentence_words
+        labeled &= sentence_tags is not None
+        tags += builder.tags(sentence_tags or ())
+    if not words:
+        raise InvalidRecord('no words')
+    text, offsets = word_spans.join_words(words)
+    return [TaggedExample(example_id, text, offsets, tuple(tags) if labeled else None)]
+
+
+def build_spans(
+    document: list[Sentence], example_id: str, builder: ExampleBuilder
+) -> list[SpansExample]:
+    """Words joined by spaces, with the spans that the tags of `columns.tag` describe."""
+    if builder.data.scheme == 'none':
+        raise UserError("data.scheme='none' describes no spans; set it to bio, iob1 or bioes")
+    (example,) = build_tagging(document, example_id, builder)
+    spans = None
+    if example.tags is not None:
+        in_words, _ = tag_schemes.tags_to_spans(example.tags, builder.data.tags_as)
+        spans = tuple(
+            Span(*word_spans.words_to_characters(example.words, start, end), label)
+            for start, end, label in in_words
+        )
+    return [SpansExample(example_id, example.text, example.words, spans)]
+
+
+def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], list[str] | None]:
+    """The words and tags of a sentence; the tags are None if a word has no tag.
+
+    Lines with an empty word and tag O, from conversions that lost a character, are skipped and
+    counted.
+
+    Raises:
+        InvalidRecord: a line has more or fewer columns than the file, or no word or tag.
+    """
+    columns = builder.columns
+    file_widths = builder.once_per_file(_count_columns)
+    words: list[str] = []
+    tags: list[str] = []
+    for line_number, line in sentence:
+        if _is_comment(line, builder.data):
+            continue
+        fields = _fields(line, builder.data)
+        row = Row({str(number): field for number, field in enumerate(fields)})
+        _check_line(line_number, line, row, file_widths, builder)
+        word, tag = row[columns.word], None
+        if builder.has_label(row, columns.tag, 'tag') and len(fields) > 1:
+            tag = row[columns.tag]
+        elif builder.labeled:
+            raise InvalidRecord(f'only one column in {line[:40]!r}; set data.separator')
+        if not word and tag == 'O':
+            builder.counts['lines_without_a_word'] += 1
+            continue
+        if not word or tag == '':
+            raise InvalidRecord(f'line {line_number} has an empty {"tag" if word else "word"}')
+        words.append(word)
+        if tag is not None:
+            tags.append(tag)
+    return words, tags if len(tags) == len(words) else None
+
+
+def _is_comment(line: str, data: ConfigDict) -> bool:
+    is_marked = bool(data.comment) and line.startswith(data.comment)
+    return is_marked or bool(_NEW_DOCUMENT.match(line))
+
+
+def _fields(line: str, data: ConfigDict) -> list[str]:
+    if data.separator or '\t' in line:
+        return [field.strip(' \t') for field in line.split(data.separator or '\t')]
+    return re.split(' +', line.strip(' '))
+
+
+class _Widths(NamedTuple):
+    """Numbers of columns of a file.
+
+    Attributes:
+        usual: the number that most lines have.
+        allowed: the numbers that a line may have.
+    """
+
+    usual: int
+    allowed: frozenset[int]
+
+
+def _count_columns(records: Iterator[Record], builder: ExampleBuilder) -> _Widths:
+    """Count the columns of the lines of a file.
+
+    A line has as many columns as most lines. In files of semantic roles (CoNLL-2005, CoNLL-2012)
+    each sentence has its own number, one more for each predicate. Such numbers are allowed if words
+    and tags are counted from the left, and if all lines of at least two sentences agree.
+    """
+    numbers: Counter[int] = Counter()
+    marked: Counter[int] = Counter()  # in lines that may be comments
+    agreed: Counter[int] = Counter()  # in sentences of several lines with one number
+    for record in records:
+        for sentence in record.content:
+            lines = [line for _, line in sentence if not _is_comment(line, builder.data)]
+            widths = [len(_fields(line, builder.data)) for line in lines]
+            agreed.update(set(widths) if len(widths) > 1 and len(set(widths)) == 1 else ())
+            for line, width in zip(lines, widths, strict=True):
+                (marked if line.startswith('#') else numbers)[width] += 1
+    counts = numbers or marked
+    usual = max(counts, key=counts.__getitem__, default=0)
+    from_right = {builder.columns.word[:1], builder.columns.tag[:1]} & {'-'}
+    others = () if from_right else (width for width, times in agreed.items() if times > 1)
+    return _Widths(usual, frozenset({usual, *others}))
+
+
+def _check_line(
+    line_number: int, line: str, row: Row, widths: _Widths, builder: ExampleBuilder
+) -> None:
+    """Raise InvalidRecord for a line with other columns than the file, such as a comment."""
+    number, tag_column = len(row.values), builder.columns.tag
+    has_value = tag_column in row and '=' in row[tag_column]
+    is_allowed = number in widths.allowed
+    if line.startswith('#') and (not is_allowed or has_value):
+        prefix = ' '.join(line.split(' ')[:2])
+        raise InvalidRecord(
+            f'line {line_number}, {line[:40]!r}, looks like a comment; set '
+            f'data.comment={prefix[:20]!r} to skip such lines'
+        )
+    if not is_allowed:
+        raise InvalidRecord(
+            f'line {line_number}, {line[:40]!r}, has {number} columns instead of {widths.usual}'
+        )
+
+
+class _Token(NamedTuple):
+    """A token of CoNLL-U as written in the text."""
+
+    form: str
+    tag: str | None
+    space_after: bool
+
+
+def build_conllu_tagging(
+    document: list[Sentence], example_id: str, builder: ExampleBuilder
+) -> list[TaggedExample]:
+    """The text of '# text =' with a column (upos, xpos, feats.Number, …) as tags of its words.
+
+    A multiword token is split if its words make up its form ("don't": "do", "n't"). Otherwise
+    ("du": "de", "le") it is one word, whose tag joins the tags of its words with '+'. Empty nodes
+    are ignored.
+    """
+    text = ''
+    offsets: list[tuple[int, int]] = []
+    tags: list[str | None] = []
+    for sentence in document:
+        text_comment, tokens = _tokens(sentence, builder)
+        sentence_text, words = _align(text_comment, tokens, builder.counts)
+        shift = len(text) + bool(text)
+        text = f'{text} {sentence_text}' if text else sentence_text
+        offsets += [(start + shift, end + shift) for start, end in words]
+        tags += [token.tag for token in tokens]
+    if not offsets:
+        raise InvalidRecord('no words')
+    renamed = [builder.new_labels.get(tag, tag) for tag in tags if tag is not None]
+    complete = builder.columns.tag and len(renamed) == len(tags)
+    example_id = _comment_id(document, builder.data) or example_id
+    return [TaggedExample(example_id, text, tuple(offsets), tuple(renamed) if complete else None)]
+
+
+def _comment_id(document: list[Sentence], data: ConfigDict) -> str | None:
+    """The id of the document or sentence in the comments of the first sentence."""
+    id_key = '# newdoc id' if data.documents else '# sent_id'
+    for _, line in document[0]:
+        key, _, value = line.partition('=')
+        if key.strip() == id_key and value.strip():
+            return value.strip()
+    return None
+
+
+def _tokens(sentence: Sentence, builder: ExampleBuilder) -> tuple[str | None, list[_Token]]:
+    """The text of the comment '# text =', if there is one, and the tokens."""
+    text, tokens = None, []
+    multiword: _Token | None = None
+    last_id, parts = 0, []  # of the multiword token
+    for _, line in sentence:
+        if line.startswith('#'):
+            key, _, value = line.partition('=')
+            text = value.strip() if key.strip() == '# text' else text
+            continue
+        fields = line.split('\t')
+        if len(fields) != len(_CONLLU) or not _WORD_ID.fullmatch(fields[0]):
+            raise InvalidRecord(
+                f'not CoNLL-U: {len(fields)} columns instead of 10, or invalid id {fields[0]!r}'
+            )
+        row = dict(zip(_CONLLU, fields, strict=True))
+        space_after = 'SpaceAfter=No' not in row['misc'].split('|')
+        if '.' in row['id']:
+            builder.counts['empty_nodes'] += 1
+        elif '-' in row['id']:
+            multiword = _Token(row['form'], None, space_after)
+            last_id = int(row['id'].partition('-')[2])
+        elif multiword:
+            parts.append(_Token(row['form'], _tag(row, builder.columns.tag), False))
+            if int(row['id']) == last_id:
+                tokens += _split_multiword(multiword, parts, builder.counts)
+                multiword, parts = None, []
+        else:
+            tokens.append(_Token(row['form'], _tag(row, builder.columns.tag), space_after))
+    if multiword:
+        raise InvalidRecord(f'words of the multiword token {multiword.form!r} are missing')
+    return text, tokens
+
+
+def _split_multiword(multiword: _Token, parts: list[_Token], counts: Counter[str]) -> list[_Token]:
+    if ''.join(part.form for part in parts) == multiword.form:
+        return [*parts[:-1], parts[-1]._replace(space_after=multiword.space_after)]
+    counts['multiword_tokens_kept_whole'] += 1
+    tags = [part.tag for part in parts if part.tag is not None]
+    return [multiword._replace(tag='+'.join(tags) if len(tags) == len(parts) else None)]
+
+
+def _tag(row: dict[str, str], tag_column: str) -> str | None:
+    """The value of 'column', or of 'column.key' in key=value pairs; '_' if the key is missing."""
+    if not tag_column:
+        return None
+    column, _, key = tag_column.partition('.')
+    if column not in row:
+        raise MissingColumn(column, _CONLLU)
+    if not key:
+        return row[column]
+    for pair in row[column].split('|'):
+        name, _, value = pair.partition('=')
+        if name == key:
+            return value
+    return '_'
+
+
+def _align(
+    text: str | None, tokens: Sequence[_Token], counts: Counter[str]
+) -> tuple[str, WordOffsets]:
+    """The text and the offsets of its words.
+
+    The text is joined from the words if `text`, the comment, is missing or has other words.
+    """
+    forms = [token.form for token in tokens]
+    offsets = None if text is None else word_spans.locate_words(forms, text)
+    if text is not None and offsets is not None:
+        return text, offsets
+    counts['texts_made_of_words'] += 1
+    return word_spans.join_words(forms, [token.space_after for token in tokens])

@@ -1,0 +1,96 @@
+"""The file formats of labeled data, and how the format of a file is chosen."""
+
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ml_collections import ConfigDict
+
+from bert_jax.errors import UserError, unknown
+from bert_jax.labels import (
+    conll,
+    json_rows,
+    markup,
+    parquet_rows,
+    questions,
+    standoff,
+    tabular,
+    text_lines,
+)
+from bert_jax.labels.records import Record
+from bert_jax.text import text_files
+
+SAMPLES = pathlib.Path(__file__).parent.parent / 'samples'
+
+
+class FileFormat(NamedTuple):
+    """A file format.
+
+    Attributes:
+        read: (path, the config's `data`) → the records of the file.
+        suffixes: file name suffixes that imply this format.
+    """
+
+    read: Callable[[str, ConfigDict], Iterator[Record]]
+    suffixes: Sequence[str] = ()
+
+
+FORMATS: dict[str, FileFormat] = {
+    'csv': FileFormat(partial(tabular.read_table, file_format='csv'), ('.csv',)),
+    'tsv': FileFormat(partial(tabular.read_table, file_format='tsv'), ('.tsv', '.tab')),
+    'jsonl': FileFormat(json_rows.read_json_lines, ('.jsonl', '.jsonlines', '.ndjson')),
+    'squad': FileFormat(questions.read_squad, ('.json',)),
+    'json': FileFormat(json_rows.read_json_list, ('.json',)),
+    'lines': FileFormat(text_lines.read_text_lines),
+    'labeled_lines': FileFormat(text_lines.read_labeled_lines, ('.label',)),
+    'files': FileFormat(text_lines.read_whole_text),
+    'conll': FileFormat(conll.read_sentences, ('.conll', '.bio', '.iob', '.iob2')),
+    'conllu': FileFormat(conll.read_sentences, ('.conllu',)),
+    'parquet': FileFormat(parquet_rows.read_parquet, ('.parquet',)),
+    'xml': FileFormat(markup.read_elements, ('.xml', '.html', '.htm', '.sgml')),
+    'brat': FileFormat(standoff.read_brat, ('.ann',)),
+}
+
+
+def expand_globs(patterns: Sequence[str]) -> list[str]:
+    """Return the files that match globs; 'sample:NAME' is a file of bert_jax/labels/samples/.
+
+    Raises:
+        UserError: a pattern that matches no file.
+    """
+    paths: list[str] = []
+    for pattern in patterns:
+        sample = pattern.removeprefix('sample:')
+        matches = text_files.matching_files(pattern if sample == pattern else str(SAMPLES / sample))
+        if not matches:
+            raise UserError(text_files.explain_no_match(pattern))
+        paths += matches
+    return paths
+
+
+def format_of(path: str, data: ConfigDict, readable: Sequence[str], kind: str) -> str:
+    """Return the format of a file, from its suffix unless `data.format` is set.
+
+    Args:
+        path: the file.
+        data: the config's `data`.
+        readable: formats that can hold the problem; the first is used for other suffixes.
+        kind: the kind of problem, for messages.
+
+    Raises:
+        UserError: `data.format` is unknown or cannot hold the problem.
+    """
+    if not data.format:
+        suffix = os.path.splitext(text_files.uncompressed_name(path))[1].lower()
+        names = (name for name in FORMATS if suffix in FORMATS[name].suffixes and name in readable)
+        return next(names, readable[0])
+    if data.format not in FORMATS:
+        raise unknown('data.format', data.format, FORMATS)
+    if data.format not in readable:
+        raise UserError(
+            f'data.format {data.format!r} cannot hold {kind} examples; set it to one of '
+            f'{", ".join(readable)}'
+        )
+    return data.format

@@ -1,0 +1,250 @@
+"""Reads labeled examples: `read` returns the train, dev and test splits.
+
+The readers in tasks/problems/__init__.py turn the records of a file into examples of a kind of
+problem.
+"""
+
+import copy
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from bert_jax.errors import UserError
+from bert_jax.labels import benchmarks
+from bert_jax.labels.examples import Example
+from bert_jax.labels.labeled_files import Reader, read_files
+from bert_jax.labels.records import ReadingReport
+from bert_jax.labels.splitting import GroupedExample, draw, draw_per_class, split_off
+
+# The keys of the config's `data` for labeled examples, with their defaults.
+DEFAULTS: dict[str, Any] = dict(
+    # A published benchmark (BENCHMARKS in benchmarks.py); '' to read the files below.
+    dataset='',
+    data_dir='',  # folder of TFDS data sets; '' = $TFDS_DATA_DIR or ~/tensorflow_datasets
+    download=False,  # download the benchmark if it is not on disk
+    language='en',  # xnli: language of dev and test; ud_pos: treebank, such as 'en_ewt'
+    # Globs of plain or .gz files; 'sample:NAME' is a file of bert_jax/labels/samples/.
+    train=(),
+    dev=(),  # as train; the split for choosing checkpoints and settings
+    test=(),  # as train; scored once, after the training
+    unlabeled=(),  # prompt: texts for the loss of problem.mlm_weight; their labels are not read
+    dev_fraction=0.1,  # split off train if there are no dev files; 0 = no dev split
+    test_fraction=0.0,  # split off train if there are no test files
+    split_seed=0,  # seed of random splits and subsets
+    # Rows with the same value stay in one split: a column, or 'context', 'title' (squad),
+    # 'document' (conll, conllu, brat).
+    group='',
+    # Few-shot learning: number of examples per class in train, and also in dev, both drawn from
+    # train with split_seed; the files of data.dev become the split full_dev. 0 = all examples
+    shots=0,
+    train_examples=0,  # random subset of train of at most this size; 0 = all
+    # 'csv', 'tsv', 'jsonl', 'json', 'parquet', 'xml', 'conll', 'conllu', 'squad', 'brat',
+    # 'labeled_lines', 'lines', 'files' (docs/labeled_data.md); '' = by the suffix of each file
+    # and the problem
+    format='',
+    encoding='utf-8',  # of the text files, a name of Python's codecs
+    # csv, tsv: whether the first row has the column names; if not, the names are '0', '1', ….
+    # Unset: yes, unless `columns` has numbers.
+    header=placeholder(bool),
+    separator='',  # of columns; '' = the default of the format
+    # csv, tsv: whether double quotes may enclose fields, 'yes' or 'no'; 'auto' = yes in csv, and in
+    # tsv if the names of the header are quoted
+    quotes='auto',
+    escape='',  # csv, tsv: escape character, such as '\\'
+    field_limit=1_000_000,  # csv, tsv: maximum characters of a quoted field with line breaks
+    record='',  # xml: name of the elements that are records; '' = the children of the root
+    comment='',  # conll: prefix of lines to skip
+    label_from='suffix',  # lines, files: 'suffix' (x.pos), 'stem' (pos.txt), 'folder' (pos/1.txt)
+    # conll, conllu, brat: one example per document (-DOCSTART-, '# newdoc', file) instead of one
+    # per sentence or line
+    documents=False,
+    # Maps fields to columns, by name or index; '' or () = not in the file.
+    columns=dict(
+        id='',  # '' = file:line
+        text='text',  # the text, or the first text of a pair
+        text2='',  # the second text of a pair
+        label='label',  # the class, the number or the index of the choice
+        # classification: an object with the probability of each class, predicted by a model to
+        # distill (problem.temperature)
+        probabilities='',
+        fields=(),  # prompt: columns that the template names, instead of text and text2
+        choices=(),  # one column per choice, or one column with a list
+        marks=(),  # two ranges, 'START:END' or 'START+TEXT'; with text2, one in each text
+        candidate_labels=(),  # pairs the first mark with each other mark; a label column per pair
+        tokens='tokens',  # a list of words
+        tags='tags',  # a list of tags
+        spans='spans',  # a list of [start, end, label], or of objects with these keys:
+        span_start='start',  # offset of the first character or word
+        span_end='end',  # offset of the end (data.ends)
+        span_label='label',  # class of the span
+        word='0',  # conll
+        tag='-1',  # conll; conllu: 'upos', 'xpos', 'feats.Number', …
+        question='question',  # the question
+        context='context',  # the text that has the answer, or its id (data.contexts)
+        answers=('answers',),  # columns with a text or a list of texts; empty = no answer
+        answer_starts=(),  # offsets in characters; () = the first occurrence of the answer
+    ),
+    contexts='',  # file of lines ID<tab>TEXT, if columns.context has ids
+    scheme='bio',  # of the tags in the file: 'bio', 'iob1', 'bioes', 'none' (parts of speech)
+    tags_as='bio',  # scheme to convert the tags to: 'bio', 'bioes'
+    units='',  # of offsets: 'characters', 'words'; '' = words if the text is a list of words
+    ends='exclusive',  # ends of spans in the file: 'exclusive', 'inclusive'
+    inline_marks=(),  # tags around marked ranges, such as ('<e1>', '</e1>', '<e2>', '</e2>')
+    first_choice=0,  # label of the first choice
+    # multiple_choice: what a label is, the 'index' of a choice, the name of its 'column' or its
+    # 'text'; '' = decided once for each file
+    choice_label='',
+    skip_labels=(),  # rows with these labels are left out and counted: ('',), ('-',)
+    rename_labels=(),  # ('0=negative', '1=positive')
+    malformed_fraction=0.01,  # maximum share of unreadable records; they are skipped and counted
+    misplaced_fraction=0.0,  # maximum share of records whose offsets do not fit their text
+)
+
+
+_BOOLEANS = ('true', 'false')
+
+
+class Splits(NamedTuple):
+    """The examples of a data set.
+
+    Attributes:
+        unlabeled: examples of data.unlabeled.
+        unsplit: the train split before dev, test and a subset were drawn; it has all labels.
+        report: counts of skipped, repaired and unusable records.
+        more: further held-out splits by name, such as 'dev_mismatched' of a benchmark.
+    """
+
+    train: list[Example]
+    dev: list[Example]
+    test: list[Example]
+    unlabeled: list[Example]
+    unsplit: list[Example]
+    report: ReadingReport
+    more: dict[str, list[Example]]
+
+    def digest(self) -> str:
+        """Return the SHA-256 of each split, joined."""
+        *splits, _, more = self
+        return ''.join(map(digest, [*splits, *more.values()]))
+
+
+def digest(examples: Sequence[Example]) -> str:
+    """Return the SHA-256 of examples in their order."""
+    sha256 = hashlib.sha256()
+    for example in examples:
+        sha256.update(repr(example).encode())
+    return sha256.hexdigest()
+
+
+def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
+    """Read the examples that the config's `data` describes; see DEFAULTS for its keys.
+
+    Without dev files, the share `data.dev_fraction` of the train examples becomes the dev split,
+    and likewise for test.
+
+    Args:
+        data: the config's `data`.
+        kind: the kind of problem; a benchmark must be of this kind.
+        readers: format → function that builds the examples of a record.
+
+    Raises:
+        UserError: an unknown format or column, an unreadable file, an empty split, or more unusable
+            records than allowed.
+    """
+    report = ReadingReport()
+    if data.dataset:
+        splits = benchmarks.read(data, kind, report)
+    else:
+        if not data.train:
+            raise UserError(
+                'data.train and data.dataset are empty; set data.train to files or data.dataset to '
+                'a benchmark'
+            )
+        splits = {
+            name: read_files(data[name], data, kind, readers, report) for name in ('train', 'dev')
+        }
+        splits['test'] = read_files(
+            data.test,
+            data,
+            kind,
+            readers,
+            report,
+            labeled=False,
+            may_hide_labels=not any(_has_label_minus_1(example) for example, _ in splits['train']),
+        )
+    unsplit = splits['train']
+    _check_spellings(unsplit)
+    for name in ('test',) if data.shots else ('test', 'dev'):
+        if not splits[name] and data[f'{name}_fraction']:
+            split = split_off(splits['train'], data[f'{name}_fraction'], data.split_seed)
+            splits['train'], splits[name] = split.rest, split.drawn
+            report[f'{name}_examples_split_off_train'] = len(split.drawn)
+            report[f'copies_of_train_examples_left_out_of_{name}'] = split.left_out
+    if data.shots:
+        if splits['dev']:
+            splits['full_dev'] = splits['dev']
+        splits['train'], splits['dev'] = draw_per_class(
+            splits['train'], data.shots, data.split_seed
+        )
+    elif data.train_examples:
+        splits['train'] = draw(splits['train'], data.train_examples, data.split_seed)
+    for name in ('train', 'dev', 'test'):
+        if splits[name]:
+            continue
+        if name == 'train' or data[name] or data[f'{name}_fraction']:
+            raise UserError(_describe_empty(name, len(unsplit), data, report))
+    unlabeled = _read_unlabeled(data, kind, readers, report) if data.unlabeled else []
+    examples = {name: _examples(split) for name, split in splits.items()}
+    train, dev, test = (examples.pop(name) for name in ('train', 'dev', 'test'))
+    return Splits(train, dev, test, unlabeled, _examples(unsplit), report, examples)
+
+
+def _has_label_minus_1(example: Example) -> bool:
+    labels = getattr(example, 'tags', None) or [_label_of(example)]
+    return any(label in ('-1', '-1.0', -1.0) for label in labels)
+
+
+def _check_spellings(train: Sequence[GroupedExample]) -> None:
+    """Raise UserError if two classes are one number or boolean in two spellings."""
+    labels = {label for example, _ in train if isinstance(label := _label_of(example), str)}
+    spellings: dict[str, str] = {}
+    for label in sorted(labels):
+        number = re.fullmatch(r'(-?\d+)\.0+', label)
+        value = number[1] if number else label.lower() if label.lower() in _BOOLEANS else label
+        other = spellings.setdefault(value, label)
+        if other != label:
+            raise UserError(
+                f'the labels {other!r} and {label!r} of the training data are two spellings of one '
+                f"value; make them one with data.rename_labels=('{label}={other}',)"
+            )
+
+
+def _label_of(example: Example) -> Any:
+    return getattr(example, 'label', None)
+
+
+def _examples(split: Sequence[GroupedExample]) -> list[Example]:
+    return [grouped.example for grouped in split]
+
+
+def _read_unlabeled(
+    data: ConfigDict, kind: str, readers: Mapping[str, Reader], report: ReadingReport
+) -> list[Example]:
+    data = ConfigDict(copy.deepcopy(dict(data.items())))
+    data.columns.label = ''
+    return _examples(read_files(data.unlabeled, data, kind, readers, report, labeled=False))
+
+
+def _describe_empty(name: str, num_train: int, data: ConfigDict, report: ReadingReport) -> str:
+    """Return the error message for an empty split."""
+    if num_train and name != 'train' and not data[name]:
+        return (
+            f'the {name} split is empty: data.{name}_fraction={data[f"{name}_fraction"]:g} of '
+            f'{num_train} examples, without separating groups and copies; set a larger fraction, 0 '
+            f'for no {name} split, or data.{name}'
+        )
+    return f'the {name} split is empty ({"; ".join(report.lines())}); set data.{name}'
