@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, files, progress, recipes, tokenizers
-from bert_jax.data import corpus, corpus_builder, corpus_warnings, distributed, source_files
-from bert_jax.data.corpus_writer import SHARD_TOKENS
-from bert_jax.data.engines import ENGINES, Engine
-from bert_jax.data.manifest import versions
-from bert_jax.data.unfinished import is_begun, open_unfinished
-from bert_jax.data.workers import BLOCK_CHARACTERS, usable_cores
+from bert_jax.corpus import corpus, corpus_builder, corpus_warnings, distributed, source_files
+from bert_jax.corpus.corpus_writer import SHARD_TOKENS
+from bert_jax.corpus.engines import ENGINES, Engine
+from bert_jax.corpus.manifest import versions
+from bert_jax.corpus.unfinished import is_begun, open_unfinished
+from bert_jax.corpus.workers import BLOCK_CHARACTERS, usable_cores
 from bert_jax.storage import paths
 from bert_jax.text import languages
 from bert_jax.text.sources import Source, describe_sources, open_source

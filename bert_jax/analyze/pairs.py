@@ -9,8 +9,8 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
+from bert_jax.corpus.corpus import Corpus
 from bert_jax.data import minimal_pairs
-from bert_jax.data.corpus import Corpus
 from bert_jax.data.minimal_pairs import MinimalPair
 from bert_jax.errors import UserError
 from bert_jax.evaluation import intervals, preferences

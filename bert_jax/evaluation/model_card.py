@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax import markdown
-from bert_jax.data.corpus import Corpus
+from bert_jax.corpus.corpus import Corpus
 from bert_jax.evaluation import linguistic_curves
 from bert_jax.models.architecture import Architecture
 from bert_jax.tokenizers import Tokenizer

@@ -16,8 +16,8 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from ml_collections import ConfigDict
 
+from bert_jax.corpus.corpus import Corpus
 from bert_jax.data import minimal_pairs
-from bert_jax.data.corpus import Corpus
 from bert_jax.data.example_source import blank_rows
 from bert_jax.errors import UserError
 from bert_jax.evaluation import isotropy, preferences, ridge_probe

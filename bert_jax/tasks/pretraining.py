@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from bert_jax import averages, objectives, progress
-from bert_jax.data.corpus import Corpus
+from bert_jax.corpus.corpus import Corpus
 from bert_jax.data.example_source import ExampleSource, FirstExamples
 from bert_jax.errors import UserError, writing_to
 from bert_jax.evaluation import model_card

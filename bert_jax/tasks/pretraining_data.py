@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from bert_jax import progress
-from bert_jax.data import language_mixture, source_files
-from bert_jax.data.corpus import Corpus, read_manifest
+from bert_jax.corpus import source_files
+from bert_jax.corpus.corpus import Corpus, read_manifest
+from bert_jax.data import language_mixture
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.full_sentences import FullSentences
 from bert_jax.data.packing import PackedRows

@@ -9,7 +9,7 @@ import copy
 import jax
 import numpy as np
 
-from bert_jax.data.placeholder_corpus import PlaceholderCorpus, make_tokenizer
+from bert_jax.corpus.placeholder_corpus import PlaceholderCorpus, make_tokenizer
 from bert_jax.errors import unknown
 from bert_jax.evaluation.pretraining import add_baselines
 from bert_jax.tasks.pretraining import Pretraining

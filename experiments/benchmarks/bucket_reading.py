@@ -21,7 +21,7 @@ import jax
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from bert_jax.data.corpus import Corpus
+from bert_jax.corpus.corpus import Corpus
 from bert_jax.storage import paths
 from bert_jax.tasks import make_task, pretraining_data
 from bert_jax.training import batches, loop, runtime

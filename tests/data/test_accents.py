@@ -8,7 +8,7 @@ import pytest
 import transformers
 
 from bert_jax import tokenizers
-from bert_jax.data import corpus
+from bert_jax.corpus import corpus
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface
 from bert_jax.tokenizers import accents

@@ -10,7 +10,7 @@ import tokenizers as library
 from hypothesis import given, settings, strategies
 
 from bert_jax import errors, tokenizers
-from bert_jax.data import workers
+from bert_jax.corpus import workers
 from bert_jax.text.sources import Document
 from bert_jax.tokenizers import byte_bpe, sentence_piece
 

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from bert_jax import errors, prepare, tokenizers
-from bert_jax.data import corpus
+from bert_jax.corpus import corpus
 from tests import disks
 from tests.end_to_end.preparation import (
     ROOT,

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from bert_jax import errors, prepare, tokenizers
-from bert_jax.data import corpus, corpus_builder
+from bert_jax.corpus import corpus, corpus_builder
 from bert_jax.tasks import pretraining_data
 from bert_jax.text import sentences
 from configs import base

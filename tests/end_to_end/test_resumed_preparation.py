@@ -13,7 +13,7 @@ import time
 import pytest
 
 from bert_jax import errors, files, prepare
-from bert_jax.data import corpus, corpus_builder, source_files, unfinished, workers
+from bert_jax.corpus import corpus, corpus_builder, source_files, unfinished, workers
 from tests.end_to_end.preparation import TOKENIZER, command, contents, make_text, texts
 
 __all__ = ['texts']  # a fixture
@@ -124,7 +124,7 @@ def test_a_failure_at_the_end_costs_nothing(step, texts, tmp_path, interrupt, mo
         if step == 'print':
             patch.setattr(prepare, '_print_summary', fail)
         else:
-            patch.setattr('bert_jax.data.datasheet.render', fail)
+            patch.setattr('bert_jax.corpus.datasheet.render', fail)
         with pytest.raises(Interruption):
             prepare.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **SETTINGS)
     assert (tmp_path / 'out').exists() == (step == 'print')

@@ -7,8 +7,8 @@ import pytest
 import transformers
 
 from bert_jax import tokenizers
+from bert_jax.corpus.corpus import Shard
 from bert_jax.data import sentence_pairs
-from bert_jax.data.corpus import Shard
 from bert_jax.data.text_example_source import RowSettings
 from bert_jax.interop import huggingface
 

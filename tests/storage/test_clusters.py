@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from bert_jax.data import distributed
-from bert_jax.data.engines import DaskEngine
+from bert_jax.corpus import distributed
+from bert_jax.corpus.engines import DaskEngine
 from bert_jax.errors import UserError
 from bert_jax.prepare import prepare
 from bert_jax.storage import bucket, paths

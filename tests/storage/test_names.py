@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from bert_jax.data import corpus, source_files
+from bert_jax.corpus import corpus, source_files
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, peft_folder, weights
 from bert_jax.storage import block_cache, bucket, names, paths, trust

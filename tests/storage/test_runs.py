@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax import tree_paths
-from bert_jax.data.corpus import Corpus
+from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError
 from bert_jax.prepare import prepare
 from bert_jax.storage import paths
@@ -152,8 +152,8 @@ def test_a_preparation_that_cannot_write_is_one_line(root, server, tmp_path, no_
 def test_an_interrupted_preparation_resumes_with_what_is_in_the_bucket(
     root, server, on_disk, tmp_path, monkeypatch
 ):
-    from bert_jax.data import corpus_builder
-    from bert_jax.data.unfinished import UnfinishedInBucket
+    from bert_jax.corpus import corpus_builder
+    from bert_jax.corpus.unfinished import UnfinishedInBucket
 
     monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', 2_000)
     monkeypatch.setattr(UnfinishedInBucket, '_save_seconds', 0.0)

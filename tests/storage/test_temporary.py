@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 from bert_jax import files
-from bert_jax.data import unfinished
+from bert_jax.corpus import unfinished
 from bert_jax.errors import UserError
 from bert_jax.storage import paths, temporary
 from bert_jax.training import workdir

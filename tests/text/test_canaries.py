@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax import prepare
-from bert_jax.data.corpus_text import CorpusText
+from bert_jax.corpus.corpus_text import CorpusText
 from bert_jax.errors import UserError
 from bert_jax.text import canaries
 from bert_jax.text.sources import open_source

@@ -5,13 +5,13 @@ import random
 
 import numpy as np
 import pytest
+from tests.data.test_distributed import Threads
 
 from bert_jax import prepare
-from bert_jax.data import corpus, corpus_builder, distributed, parts, unfinished
+from bert_jax.corpus import corpus, corpus_builder, distributed, parts, unfinished
 from bert_jax.text import held_out_share
 from bert_jax.text.held_out import choose_rule, text_hash
 from bert_jax.text.held_out_share import Candidates, corrected_rule
-from tests.data.test_distributed import Threads
 from tests.end_to_end.preparation import contents, make_text
 
 

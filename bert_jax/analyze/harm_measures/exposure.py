@@ -12,7 +12,7 @@ import numpy as np
 from bert_jax import figures
 from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, Share, table
-from bert_jax.data.corpus import Corpus
+from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow
 from bert_jax.inference import scoring

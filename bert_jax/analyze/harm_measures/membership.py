@@ -12,8 +12,8 @@ import numpy as np
 from bert_jax import figures
 from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure
-from bert_jax.data.corpus import SPLITS, Corpus
-from bert_jax.data.corpus_text import CorpusText
+from bert_jax.corpus.corpus import SPLITS, Corpus
+from bert_jax.corpus.corpus_text import CorpusText
 from bert_jax.errors import UserError
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Table

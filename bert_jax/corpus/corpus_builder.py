@@ -15,16 +15,10 @@ from typing import Any
 import tqdm
 
 from bert_jax import errors, progress, tokenizers
-from bert_jax.data import corpus
-from bert_jax.data.corpus_writer import CorpusWriter
-from bert_jax.data.unfinished import Unfinished
-from bert_jax.data.workers import (
-    BLOCK_CHARACTERS,
-    DocumentBlock,
-    TextBlock,
-    Workers,
-    read_blocks,
-)
+from bert_jax.corpus import corpus
+from bert_jax.corpus.corpus_writer import CorpusWriter
+from bert_jax.corpus.unfinished import Unfinished
+from bert_jax.corpus.workers import BLOCK_CHARACTERS, DocumentBlock, TextBlock, Workers, read_blocks
 from bert_jax.storage import paths
 from bert_jax.text.held_out import HeldOutRule, choose_rule
 from bert_jax.text.held_out_share import Candidates, corrected_rule

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from bert_jax.data import source_files
+from bert_jax.corpus import source_files
 from bert_jax.errors import UserError, warn
 from bert_jax.files import sync, write_json
 from bert_jax.storage import names, paths

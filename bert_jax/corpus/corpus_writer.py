@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bert_jax import tokenizers
-from bert_jax.data.corpus import ARRAYS, SPLITS, shard_files, token_dtype
-from bert_jax.data.manifest import describe_file, write_manifest
+from bert_jax.corpus.corpus import ARRAYS, SPLITS, shard_files, token_dtype
+from bert_jax.corpus.manifest import describe_file, write_manifest
 from bert_jax.files import sync
 
 SHARD_TOKENS = 2**27

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax import errors, tokenizers
-from bert_jax.data import corpus_builder, parts, shard_plan, stages
-from bert_jax.data.corpus import SPLITS
-from bert_jax.data.engines import Engine
-from bert_jax.data.manifest import versions, write_manifest
-from bert_jax.data.parts import Part
-from bert_jax.data.stages import Unit, Work
-from bert_jax.data.unfinished import Unfinished
+from bert_jax.corpus import corpus_builder, parts, shard_plan, stages
+from bert_jax.corpus.corpus import SPLITS
+from bert_jax.corpus.engines import Engine
+from bert_jax.corpus.manifest import versions, write_manifest
+from bert_jax.corpus.parts import Part
+from bert_jax.corpus.stages import Unit, Work
+from bert_jax.corpus.unfinished import Unfinished
 from bert_jax.storage import paths
 from bert_jax.text.held_out import HeldOutRule, choose_rule
 from bert_jax.text.held_out_share import Candidates, corrected_rule

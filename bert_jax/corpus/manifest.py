@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bert_jax import tokenizers
-from bert_jax.data import datasheet
-from bert_jax.data.corpus import ARRAYS, FORMAT, SPLITS
+from bert_jax.corpus import datasheet
+from bert_jax.corpus.corpus import ARRAYS, FORMAT, SPLITS
 from bert_jax.files import sha256, write_json
 
 PACKAGES = ('numpy', 'tokenizers', 'sentencepiece')  # their versions are in the manifest

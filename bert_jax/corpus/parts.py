@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from bert_jax import errors, tokenizers
-from bert_jax.data import stages
-from bert_jax.data.corpus import SPLITS
-from bert_jax.data.corpus_writer import TokenizedDocuments
-from bert_jax.data.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks, tokenize_block
+from bert_jax.corpus import stages
+from bert_jax.corpus.corpus import SPLITS
+from bert_jax.corpus.corpus_writer import TokenizedDocuments
+from bert_jax.corpus.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks, tokenize_block
 from bert_jax.storage import paths
 from bert_jax.text import held_out
 from bert_jax.text.held_out_share import Candidates

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors, tokenizers
-from bert_jax.data import corpus, corpus_writer
+from bert_jax.corpus import corpus, corpus_writer
 from bert_jax.data.single_segments import SingleSegments
 from bert_jax.data.text_example_source import RowSettings
 

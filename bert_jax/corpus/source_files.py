@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from bert_jax.data.corpus import read_manifest
+from bert_jax.corpus.corpus import read_manifest
 from bert_jax.errors import UserError, warn
 from bert_jax.files import parse_json, write_json
 from bert_jax.storage import paths, trust

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from bert_jax.data.corpus import Split
+from bert_jax.corpus.corpus import Split
 
 
 class CorpusText:

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from bert_jax import tokenizers
-from bert_jax.data.corpus import Corpus, Shard, Split, token_dtype
+from bert_jax.corpus.corpus import Corpus, Shard, Split, token_dtype
 from bert_jax.storage.block_cache import DEFAULT_CACHE
 
 _SENTENCES = (

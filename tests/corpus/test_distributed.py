@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet
 
 from bert_jax import prepare
-from bert_jax.data import corpus, distributed, manifest, parts, shard_plan, stages, workers
+from bert_jax.corpus import corpus, distributed, manifest, parts, shard_plan, stages, workers
 from bert_jax.errors import UserError
 from tests.end_to_end.preparation import contents, make_text
 

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bert_jax import errors, progress
-from bert_jax.data import manifest
-from bert_jax.data.engines import Engine
+from bert_jax.corpus import manifest
+from bert_jax.corpus.engines import Engine
 from bert_jax.storage import block_cache, paths
 from bert_jax.text.sources import Piece, Source, parse_source
 

@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from bert_jax import tokenizers
-from bert_jax.data import workers as workers_lib
-from bert_jax.data.workers import TextBlock, Workers, read_blocks, tokenize_block
+from bert_jax.corpus import workers as workers_lib
+from bert_jax.corpus.workers import TextBlock, Workers, read_blocks, tokenize_block
 from bert_jax.text.held_out import text_hash
 from bert_jax.text.sources import Document, open_source
 

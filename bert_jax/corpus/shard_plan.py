@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax.data import parts, stages
-from bert_jax.data.corpus import SPLITS, shard_files, token_dtype
-from bert_jax.data.corpus_writer import ShardWriter
-from bert_jax.data.manifest import describe_file
-from bert_jax.data.parts import Part
+from bert_jax.corpus import parts, stages
+from bert_jax.corpus.corpus import SPLITS, shard_files, token_dtype
+from bert_jax.corpus.corpus_writer import ShardWriter
+from bert_jax.corpus.manifest import describe_file
+from bert_jax.corpus.parts import Part
 from bert_jax.storage import paths
 from bert_jax.text.held_out import HeldOutRule
 

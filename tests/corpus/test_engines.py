@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from bert_jax import prepare
-from bert_jax.data import corpus
-from bert_jax.data.engines import BeamEngine, DaskEngine
+from bert_jax.corpus import corpus
+from bert_jax.corpus.engines import BeamEngine, DaskEngine
 from bert_jax.errors import UserError
 from tests.data import clusters
 from tests.end_to_end.preparation import ROOT, contents, make_text
@@ -106,7 +106,7 @@ def test_a_killed_command_resumes_with_what_is_encoded(text, tmp_path):
 
 def test_a_cluster_without_workers_or_scheduler_is_one_line(text, tmp_path, monkeypatch):
     dask_config = pytest.importorskip('dask').config
-    monkeypatch.setattr('bert_jax.data.engines._WAIT_SECONDS', 1.0)
+    monkeypatch.setattr('bert_jax.corpus.engines._WAIT_SECONDS', 1.0)
     with clusters.started(tmp_path / 'cluster', workers=0) as cluster:
         engine = DaskEngine([f'--scheduler={cluster.address}'])
         with pytest.raises(UserError, match='Dask failed: .*1 worker') as found:

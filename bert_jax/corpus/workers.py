@@ -18,8 +18,8 @@ import numpy as np
 
 import bert_jax
 from bert_jax import errors, tokenizers
-from bert_jax.data.corpus import token_dtype
-from bert_jax.data.corpus_writer import TokenizedDocuments
+from bert_jax.corpus.corpus import token_dtype
+from bert_jax.corpus.corpus_writer import TokenizedDocuments
 from bert_jax.text import personal_data, sentences
 from bert_jax.text.sources import Document, Source
 
