@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bert_jax.data.finetune_batches import BatchShape, Items, TokenSequence
+from bert_jax.examples.finetune_batches import BatchShape, Items, TokenSequence
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained

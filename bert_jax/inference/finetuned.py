@@ -9,10 +9,10 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax import config_values
-from bert_jax.data.finetune_batches import BatchShape, row_length
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Scores
+from bert_jax.examples.finetune_batches import BatchShape, row_length
 from bert_jax.inference import prompts
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained

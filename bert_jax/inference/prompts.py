@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.finetune_batches import Item, TokenSequence
+from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.inference import batching, computation
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.models.encoders.base import Encoder

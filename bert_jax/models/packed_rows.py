@@ -1,4 +1,4 @@
-"""Rows that pack several sequences (data/packing.py), and chosen positions in them."""
+"""Rows that pack several sequences (examples/packing.py), and chosen positions in them."""
 
 from typing import Any
 

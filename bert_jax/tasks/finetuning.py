@@ -14,16 +14,16 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax import averages, progress
-from bert_jax.data.finetune_batches import (
+from bert_jax.errors import UserError, warn, writing_to
+from bert_jax.evaluation import finetuning_card, glue, tables
+from bert_jax.evaluation.scores import Scores
+from bert_jax.examples.finetune_batches import (
     BatchShape,
     TrainBatches,
     evaluation_batches,
     evaluation_slots,
     row_length,
 )
-from bert_jax.errors import UserError, warn, writing_to
-from bert_jax.evaluation import finetuning_card, glue, tables
-from bert_jax.evaluation.scores import Scores
 from bert_jax.labels import loader, seen_examples
 from bert_jax.labels.examples import (
     DistilledExample,

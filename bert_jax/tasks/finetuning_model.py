@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from bert_jax import averages
-from bert_jax.data.finetune_batches import (
+from bert_jax.examples.finetune_batches import (
     BatchShape,
     Item,
     Items,
@@ -41,7 +41,7 @@ class FineTuningModel(nn.Module):
         """Return the problem's outputs for a batch of packed rows.
 
         Args:
-            batch: a batch of data/finetune_batches.py.
+            batch: a batch of examples/finetune_batches.py.
             dropout_seeds_R: uint32, one for each row; None for evaluation.
         """
         batch = self.problem.corrupt(batch, dropout_seeds_R)

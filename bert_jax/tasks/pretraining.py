@@ -10,10 +10,10 @@ import numpy as np
 
 from bert_jax import averages, objectives, progress
 from bert_jax.corpus.corpus import Corpus
-from bert_jax.data.example_source import ExampleSource, FirstExamples
 from bert_jax.errors import UserError, writing_to
 from bert_jax.evaluation import model_card
 from bert_jax.evaluation import pretraining as evaluation
+from bert_jax.examples.example_source import ExampleSource, FirstExamples
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives import OBJECTIVES

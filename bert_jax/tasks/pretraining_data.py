@@ -7,15 +7,15 @@ from typing import NamedTuple
 from bert_jax import progress
 from bert_jax.corpus import source_files
 from bert_jax.corpus.corpus import Corpus, read_manifest
-from bert_jax.data import language_mixture
-from bert_jax.data.example_source import ExampleSource
-from bert_jax.data.full_sentences import FullSentences
-from bert_jax.data.packing import PackedRows
-from bert_jax.data.published_pairs import PublishedPairs
-from bert_jax.data.sentence_pairs import SentencePairs
-from bert_jax.data.single_segments import SingleSegments, SplitSegments
-from bert_jax.data.text_example_source import RowSettings, TextExampleSource
 from bert_jax.errors import UserError, unknown
+from bert_jax.examples import language_mixture
+from bert_jax.examples.example_source import ExampleSource
+from bert_jax.examples.full_sentences import FullSentences
+from bert_jax.examples.packing import PackedRows
+from bert_jax.examples.published_pairs import PublishedPairs
+from bert_jax.examples.sentence_pairs import SentencePairs
+from bert_jax.examples.single_segments import SingleSegments, SplitSegments
+from bert_jax.examples.text_example_source import RowSettings, TextExampleSource
 from bert_jax.prepare import prepare
 from bert_jax.storage import paths
 from bert_jax.storage.block_cache import CacheSettings

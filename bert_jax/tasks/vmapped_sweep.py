@@ -16,8 +16,8 @@ import numpy as np
 import optax
 
 from bert_jax import files, progress
-from bert_jax.data.finetune_batches import BatchShape
 from bert_jax.errors import writing_to
+from bert_jax.examples.finetune_batches import BatchShape
 from bert_jax.storage import paths
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.training import loop, memory, runtime, workdir

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 import jax
 
-from bert_jax.data import pipeline
-from bert_jax.data.example_source import BatchSource
+from bert_jax.examples import pipeline
+from bert_jax.examples.example_source import BatchSource
 from bert_jax.training import sharding
 
 AbstractBatch = Mapping[str, jax.ShapeDtypeStruct]

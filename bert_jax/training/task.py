@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bert_jax.averages import Terms
-from bert_jax.data.example_source import BatchSource
+from bert_jax.examples.example_source import BatchSource
 from bert_jax.types import Batch, Key, Params
 
 

@@ -22,8 +22,8 @@ import types
 import numpy as np
 
 from bert_jax.corpus import corpus
-from bert_jax.data import pipeline, sentence_pairs, single_segments
-from bert_jax.data.text_example_source import RowSettings
+from bert_jax.examples import pipeline, sentence_pairs, single_segments
+from bert_jax.examples.text_example_source import RowSettings
 
 ARRAYS = ('tokens', 'sentences', 'documents')
 

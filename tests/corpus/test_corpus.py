@@ -7,8 +7,8 @@ import pytest
 
 from bert_jax import errors, tokenizers
 from bert_jax.corpus import corpus, corpus_writer
-from bert_jax.data.single_segments import SingleSegments
-from bert_jax.data.text_example_source import RowSettings
+from bert_jax.examples.single_segments import SingleSegments
+from bert_jax.examples.text_example_source import RowSettings
 
 MADE_FROM = corpus.settings(['text:a'], 'train:wordpiece:60', True, 0.1)
 SOURCES = [

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from bert_jax.data.text_example_source import RowSettings
+from bert_jax.examples.text_example_source import RowSettings
 
 FIRST = 10
 

@@ -6,7 +6,7 @@ import functools
 from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
-from bert_jax.data.finetune_batches import BatchShape, evaluation_batches
+from bert_jax.examples.finetune_batches import BatchShape, evaluation_batches
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning_model import EncodedExamples, FineTuningModel

@@ -8,8 +8,8 @@ import transformers
 
 from bert_jax import tokenizers
 from bert_jax.corpus.corpus import Shard
-from bert_jax.data import sentence_pairs
-from bert_jax.data.text_example_source import RowSettings
+from bert_jax.examples import sentence_pairs
+from bert_jax.examples.text_example_source import RowSettings
 from bert_jax.interop import huggingface
 
 TEXT = 'The cat sat on the mats. The dogs sat with them, naïve! Cafés in Москва. ' * 20

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.averages import mean
-from bert_jax.data.packing import pack
+from bert_jax.examples.packing import pack
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
 from bert_jax.averages import mean
-from bert_jax.data.finetune_batches import BatchShape, evaluation_slots, row_length
+from bert_jax.examples.finetune_batches import BatchShape, evaluation_slots, row_length
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning_model import (
@@ -84,7 +84,7 @@ def fit(model, examples, steps: int):
 
 
 def batches(encoded, shape):
-    from bert_jax.data.finetune_batches import evaluation_batches
+    from bert_jax.examples.finetune_batches import evaluation_batches
 
     shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
     return evaluation_batches(encoded.items, shape)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import configs
-from bert_jax.data.example_source import blank_rows
 from bert_jax.errors import UserError
+from bert_jax.examples.example_source import blank_rows
 from bert_jax.objectives.edits import EDITS
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import loop, sharding

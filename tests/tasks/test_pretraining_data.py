@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bert_jax import prepare
-from bert_jax.data import language_mixture
 from bert_jax.errors import UserError
+from bert_jax.examples import language_mixture
 from bert_jax.tasks import pretraining_data
 from configs import base
 

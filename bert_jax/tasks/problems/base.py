@@ -20,10 +20,10 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
-from bert_jax.data.finetune_batches import Item
 from bert_jax.errors import UserError, join_first
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Scores
+from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels import word_spans
 from bert_jax.labels.examples import ExampleId
 from bert_jax.labels.records import InvalidRecord

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.averages import Terms, weighted_sum
-from bert_jax.data.finetune_batches import Item
 from bert_jax.errors import UserError
 from bert_jax.evaluation import glue
 from bert_jax.evaluation.scores import Scores
+from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels.examples import MultipleChoiceExample
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import MultipleChoiceHead

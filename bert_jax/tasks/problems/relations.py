@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.data import finetune_batches
-from bert_jax.data.finetune_batches import Item
 from bert_jax.errors import UserError
+from bert_jax.examples import finetune_batches
+from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels.builder import parse_int
 from bert_jax.labels.examples import Mark, MarkedExample
 from bert_jax.labels.records import InvalidRecord

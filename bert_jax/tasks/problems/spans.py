@@ -11,11 +11,11 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
-from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
 from bert_jax.evaluation.intervals import RowScore
 from bert_jax.evaluation.scores import Scores
+from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.labels import word_spans
 from bert_jax.labels.examples import SpansExample
 from bert_jax.labels.word_spans import WordOffsets

@@ -11,9 +11,9 @@ import torch
 import bert_jax
 from bert_jax import export, main
 from bert_jax.averages import mean
-from bert_jax.data.finetune_batches import BatchShape
 from bert_jax.errors import UserError
 from bert_jax.evaluation import ensemble
+from bert_jax.examples.finetune_batches import BatchShape
 from bert_jax.labels.examples import PromptExample
 from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems import PROBLEMS

@@ -10,8 +10,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
-from bert_jax.data.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
 from bert_jax.errors import UserError
+from bert_jax.examples.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
 from bert_jax.labels import word_spans
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.models import crf

@@ -8,8 +8,8 @@ import numpy as np
 from bert_jax import sampling
 from bert_jax.corpus.corpus import Split, check_ids
 from bert_jax.corpus.corpus_text import CorpusText, running_total
-from bert_jax.data.example_source import ExampleSource
 from bert_jax.errors import UserError
+from bert_jax.examples.example_source import ExampleSource
 from bert_jax.tokenizers import Tokenizer
 
 # Random streams: each purpose draws from its own stream under the same seed.

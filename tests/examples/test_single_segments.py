@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.single_segments import SingleSegments, SplitSegments
 from bert_jax.errors import UserError
+from bert_jax.examples.single_segments import SingleSegments, SplitSegments
 from tests.data.texts import FIRST, Tokenizer, Where, epoch_of, row_settings, some_documents
 
 

@@ -6,15 +6,15 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax import sampling
-from bert_jax.data.packing import ranges
-from bert_jax.data.text_example_source import (
+from bert_jax.errors import UserError
+from bert_jax.examples.packing import ranges
+from bert_jax.examples.text_example_source import (
     DRAW,
     LABEL,
     TARGET,
     RowSettings,
     TextExampleSource,
 )
-from bert_jax.errors import UserError
 
 _BLOCKS, _BLOCK = 20, 250  # runs of chunks from which the coverage of an epoch is estimated
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bert_jax.data import published_pairs, sentence_pairs, single_segments
 from bert_jax.errors import UserError
+from bert_jax.examples import published_pairs, sentence_pairs, single_segments
 from tests.data.texts import (
     FIRST,
     Where,
@@ -118,10 +118,10 @@ class TestStateless:
                 np.save(tmp_path / f'{number}.{name}.npy', getattr(shard, name))
         script = (
             'import hashlib, sys, types, numpy as np\n'
-            'from bert_jax.data.published_pairs import PublishedPairs\n'
-            'from bert_jax.data.sentence_pairs import SentencePairs\n'
-            'from bert_jax.data.single_segments import SingleSegments\n'
-            'from bert_jax.data.text_example_source import RowSettings\n'
+            'from bert_jax.examples.published_pairs import PublishedPairs\n'
+            'from bert_jax.examples.sentence_pairs import SentencePairs\n'
+            'from bert_jax.examples.single_segments import SingleSegments\n'
+            'from bert_jax.examples.text_example_source import RowSettings\n'
             'names = ("tokens", "sentences", "documents")\n'
             'load = lambda n, a: np.load(f"{sys.argv[1]}/{n}.{a}.npy", mmap_mode="r")\n'
             'shard = lambda n: types.SimpleNamespace(**{a: load(n, a) for a in names}, files=())\n'

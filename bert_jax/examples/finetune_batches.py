@@ -1,7 +1,7 @@
 """Fine-tuning batches: a fixed number of items, packed into rows of one static shape.
 
 An item is one sequence, or several that stay in the same row (the choices of a question). Short
-items share a row and cannot attend to each other, as in data/packing.py, so training and evaluation
+items share a row and cannot attend to each other, as in examples/packing.py, so training and evaluation
 use one shape each with little padding.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bert_jax import sampling
-from bert_jax.data.packing import RowPacking, best_fit, ranges
+from bert_jax.examples.packing import RowPacking, best_fit, ranges
 
 _ORDER, _STRATIFY = 200, 201  # random streams
 _MIN_EVALUATION_SLOTS = 16  # per row

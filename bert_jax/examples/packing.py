@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from bert_jax import sampling
-from bert_jax.data.example_source import ExampleSource
-from bert_jax.data.text_example_source import TextExampleSource
+from bert_jax.examples.example_source import ExampleSource
+from bert_jax.examples.text_example_source import TextExampleSource
 
 _ROW_ORDER, _EXAMPLE_ORDER = 100, 101  # random streams that sources do not use
 _MIN_AVERAGE_LENGTH = 8  # tokens; bounds the number of examples in a row

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from bert_jax import sampling
-from bert_jax.data.example_source import ExampleSource
 from bert_jax.errors import UserError
+from bert_jax.examples.example_source import ExampleSource
 from bert_jax.text.languages import check_alpha, largest_remainder, shares
 
 BLOCK = 1000  # examples in which every language has its share, rounded up or down

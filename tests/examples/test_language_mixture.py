@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from bert_jax import prepare, sampling
-from bert_jax.data import language_mixture, sentence_pairs, single_segments
-from bert_jax.data.example_source import ExampleSource
-from bert_jax.data.text_example_source import RowSettings
 from bert_jax.errors import UserError
+from bert_jax.examples import language_mixture, sentence_pairs, single_segments
+from bert_jax.examples.example_source import ExampleSource
+from bert_jax.examples.text_example_source import RowSettings
 from bert_jax.text import languages
 
 BLOCK = language_mixture.BLOCK

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bert_jax.data import packing, pipeline
-from bert_jax.data.full_sentences import FullSentences
-from bert_jax.data.language_mixture import Mixture
-from bert_jax.data.packing import PackedRows, best_fit, pack
-from bert_jax.data.sentence_pairs import SentencePairs
-from bert_jax.data.single_segments import SingleSegments
-from bert_jax.data.text_example_source import RowSettings
+from bert_jax.examples import packing, pipeline
+from bert_jax.examples.full_sentences import FullSentences
+from bert_jax.examples.language_mixture import Mixture
+from bert_jax.examples.packing import PackedRows, best_fit, pack
+from bert_jax.examples.sentence_pairs import SentencePairs
+from bert_jax.examples.single_segments import SingleSegments
+from bert_jax.examples.text_example_source import RowSettings
 from tests.data.texts import FIRST, Shard, Split, Tokenizer, make_split, some_documents
 
 LENGTH, BATCH = 48, 16

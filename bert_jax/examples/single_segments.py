@@ -3,7 +3,7 @@
 import numpy as np
 
 from bert_jax import sampling
-from bert_jax.data.text_example_source import DRAW, LABEL, TextExampleSource
+from bert_jax.examples.text_example_source import DRAW, LABEL, TextExampleSource
 
 _ONE_SEGMENT = 0.1  # share of the rows of SplitSegments with only one segment
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from bert_jax import prepare
-from bert_jax.data import pipeline, sentence_pairs
-from bert_jax.data.published_pairs import PublishedPairs
-from bert_jax.data.text_example_source import RowSettings
 from bert_jax.errors import UserError
+from bert_jax.examples import pipeline, sentence_pairs
+from bert_jax.examples.published_pairs import PublishedPairs
+from bert_jax.examples.text_example_source import RowSettings
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -5,9 +5,9 @@ import collections
 import numpy as np
 import pytest
 
-from bert_jax.data.packing import PackedRows
-from bert_jax.data.published_pairs import PASSES, PublishedPairs
 from bert_jax.errors import UserError
+from bert_jax.examples.packing import PackedRows
+from bert_jax.examples.published_pairs import PASSES, PublishedPairs
 from tests.data.texts import FIRST, Where, epoch_of, row_settings, some_documents, taken_apart
 
 

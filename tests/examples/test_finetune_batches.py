@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.finetune_batches import (
+from bert_jax.examples.finetune_batches import (
     BatchShape,
     Items,
     TokenSequence,

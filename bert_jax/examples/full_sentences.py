@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_jax.data.text_example_source import RowSettings, TextExampleSource
+from bert_jax.examples.text_example_source import RowSettings, TextExampleSource
 
 
 class FullSentences(TextExampleSource):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax import tensorflow_import
-from bert_jax.data.example_source import BatchSource
+from bert_jax.examples.example_source import BatchSource
 
 # TensorFlow never releases a Python function that it has called. It therefore only gets `_read`,
 # which looks up the reader of a pipeline by number, as long as the pipeline lives.

@@ -6,8 +6,8 @@ import threading
 import numpy as np
 
 from bert_jax import sampling
-from bert_jax.data.sentence_pairs import Chunks, PairSource
-from bert_jax.data.text_example_source import DRAW, LABEL, ORDER, REDRAW, TARGET, RowSettings
+from bert_jax.examples.sentence_pairs import Chunks, PairSource
+from bert_jax.examples.text_example_source import DRAW, LABEL, ORDER, REDRAW, TARGET, RowSettings
 
 PASSES = 10  # different passes over the text (dupe_factor); epoch e repeats pass e mod 10
 

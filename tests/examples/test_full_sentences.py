@@ -5,9 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from bert_jax.data.full_sentences import FullSentences, row_edges
-from bert_jax.data.text_example_source import RowSettings
 from bert_jax.errors import UserError
+from bert_jax.examples.full_sentences import FullSentences, row_edges
+from bert_jax.examples.text_example_source import RowSettings
 from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
 
 KINDS = [False, True]
