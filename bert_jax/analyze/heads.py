@@ -9,13 +9,15 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
+from bert_jax.analyze.measures import attention_heads
+from bert_jax.analyze.measures.attention_heads import DIRECTIONS, OFFSETS, HeadCounts
+from bert_jax.analyze.readers import treebank
+from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
-from bert_jax.evaluation import attention_heads, intervals
-from bert_jax.evaluation.attention_heads import DIRECTIONS, OFFSETS, HeadCounts
+from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Table
 from bert_jax.inference.word_states import stream_attention
-from bert_jax.labels import treebank, word_spans
-from bert_jax.labels.treebank import Tree
+from bert_jax.labels import word_spans
 from bert_jax.labels.word_spans import WordOffsets
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 
 from bert_jax import files
 from bert_jax.analyze.layers import Layer
+from bert_jax.analyze.measures import isotropy
 from bert_jax.errors import UserError
-from bert_jax.evaluation import isotropy
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.word_states import stream_words
 from bert_jax.labels import word_spans

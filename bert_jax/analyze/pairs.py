@@ -9,11 +9,12 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
+from bert_jax.analyze.measures import preferences
+from bert_jax.analyze.readers import minimal_pairs
+from bert_jax.analyze.readers.minimal_pairs import MinimalPair
 from bert_jax.corpus.corpus import Corpus
-from bert_jax.data import minimal_pairs
-from bert_jax.data.minimal_pairs import MinimalPair
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals, preferences
+from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scored_rows import VARIANTS, encode_rows
 from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring

@@ -10,12 +10,12 @@ import numpy as np
 from bert_jax import figures
 from bert_jax.analyze import layers, occurrences
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_lines
+from bert_jax.analyze.measures.word_senses import unit
 from bert_jax.analyze.occurrences import Occurrence
+from bert_jax.analyze.readers import sense_corpora
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.word_senses import unit
-from bert_jax.labels import sense_corpora
 from bert_jax.labels.formats import expand_globs
 from bert_jax.text import text_files
 

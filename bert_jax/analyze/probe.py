@@ -10,12 +10,13 @@ import numpy as np
 from bert_jax import figures
 from bert_jax.analyze import layers, tree_probes
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
+from bert_jax.analyze.measures import probes
+from bert_jax.analyze.measures.probes import ProbeSettings
+from bert_jax.analyze.readers import treebank
+from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals, probes
-from bert_jax.evaluation.probes import ProbeSettings
+from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Table
-from bert_jax.labels import treebank
-from bert_jax.labels.treebank import Tree
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,14 +11,13 @@ from bert_jax import figures
 from bert_jax.analyze import layers
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.analyze.layers import Layer
+from bert_jax.analyze.measures import isotropy, word_senses
+from bert_jax.analyze.measures.word_senses import Guesses, Labeled, SenseWords, WordVectors
+from bert_jax.analyze.readers import sense_corpora, wordnet
+from bert_jax.analyze.readers.sense_corpora import SenseSentence
 from bert_jax.analyze.wordnet_senses import WordNetSenses
-from bert_jax.data import wordnet
 from bert_jax.errors import UserError
-from bert_jax.evaluation import isotropy, word_senses
-from bert_jax.evaluation.word_senses import Guesses, Labeled, SenseWords, WordVectors
-from bert_jax.labels import sense_corpora
 from bert_jax.labels.formats import expand_globs
-from bert_jax.labels.sense_corpora import SenseSentence
 from bert_jax.training import runtime
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class WordSenses(Analysis):
-    """Nearest centroid and nearest instance; see evaluation/word_senses.py."""
+    """Nearest centroid and nearest instance; see analyze/measures/word_senses.py."""
 
     description = 'Accuracy of choosing the sense of a word by its nearest neighbors'
     input_help = 'files with labeled senses: SemCor as XML, NAME.data.xml, or JSON lines'

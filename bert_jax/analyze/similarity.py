@@ -11,11 +11,11 @@ from bert_jax import figures
 from bert_jax.analyze import layers, occurrences
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_lines, read_texts
 from bert_jax.analyze.layers import Layer
+from bert_jax.analyze.measures.word_senses import unit
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.errors import UserError
 from bert_jax.evaluation import intervals, metrics
 from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.word_senses import unit
 from bert_jax.inference.word_states import stream_words
 from bert_jax.labels import word_spans
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.analyze.measures import dependency_trees, structural_probes
+from bert_jax.analyze.measures.structural_probes import ParsedSentence, StructuralSettings
+from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
-from bert_jax.evaluation import dependency_trees, intervals, structural_probes
+from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.structural_probes import ParsedSentence, StructuralSettings
-from bert_jax.labels.treebank import Tree
 
 
 def measure(

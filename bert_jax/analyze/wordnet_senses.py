@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.wordnet import WordNet
-from bert_jax.errors import UserError
-from bert_jax.evaluation import word_senses
-from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.word_senses import (
+from bert_jax.analyze.measures import word_senses
+from bert_jax.analyze.measures.word_senses import (
     BackOff,
     Guesses,
     Labeled,
@@ -19,7 +16,10 @@ from bert_jax.evaluation.word_senses import (
     SenseWords,
     WordVectors,
 )
-from bert_jax.labels import sense_corpora
+from bert_jax.analyze.readers import sense_corpora
+from bert_jax.analyze.readers.wordnet import WordNet
+from bert_jax.errors import UserError
+from bert_jax.evaluation.scores import Table
 
 
 class WordNetSenses:

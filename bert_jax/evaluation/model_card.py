@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax import markdown
+from bert_jax.analyze.measures import linguistic_curves
 from bert_jax.corpus.corpus import Corpus
-from bert_jax.evaluation import linguistic_curves
 from bert_jax.models.architecture import Architecture
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Config

@@ -31,7 +31,7 @@ from bert_jax.training.task import Stage
 from bert_jax.types import Batch, Config, Key, Params
 
 if TYPE_CHECKING:
-    from bert_jax.tasks.linguistic import LinguisticEvaluation
+    from bert_jax.analyze.linguistic import LinguisticEvaluation
 
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
@@ -128,8 +128,8 @@ class Pretraining:
         settings, stage = self.config.evaluation.get('linguistic', {}), self.stages[0]
         if not any(settings.get(name) for name in ('pairs', 'treebank', 'isotropy')):
             return None
-        from bert_jax.tasks.linguistic import LinguisticEvaluation  # imports labeled data readers
-        from bert_jax.tasks.linguistic_measures import TEXT_ROWS, SharedInputs
+        from bert_jax.analyze.linguistic import LinguisticEvaluation  # imports labeled data readers
+        from bert_jax.analyze.linguistic_measures import TEXT_ROWS, SharedInputs
 
         source = self._held_out[_shape(stage)][None]
         setting = SharedInputs(

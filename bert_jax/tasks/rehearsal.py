@@ -42,7 +42,7 @@ def check(config: Config) -> None:
         )
     is_measured = linguistic.pairs or linguistic.treebank or linguistic.isotropy
     if is_measured:
-        from bert_jax.tasks import linguistic_measures  # imports labeled data readers
+        from bert_jax.analyze import linguistic_measures  # imports labeled data readers
 
         linguistic_measures.check(linguistic, task.model)
     metrics = add_baselines(dict.fromkeys(terms, 1.0), task.corpus.unigram_counts('held_out'))

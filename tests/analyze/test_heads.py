@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from bert_jax.analyze import __main__ as command
-from bert_jax.labels import treebank
+from bert_jax.analyze.readers import treebank
 from tests.interop import published
 
 SENTENCE = """\

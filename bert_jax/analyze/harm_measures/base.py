@@ -8,8 +8,9 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze.base import AnalyzedModel, Results
+from bert_jax.analyze.measures import preferences
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals, preferences
+from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Table
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ import numpy as np
 from bert_jax import files
 from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, Share, plot
+from bert_jax.analyze.measures import preferences
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals, preferences
+from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring
 from bert_jax.labels import named_rows

@@ -9,7 +9,7 @@ import pathlib
 
 import numpy as np
 
-from bert_jax.evaluation import linguistic_curves
+from bert_jax.analyze.measures import linguistic_curves
 from experiments.studies import runner
 
 VARIANTS = {

@@ -2,8 +2,8 @@
 
 import pytest
 
+from bert_jax.analyze.readers import treebank
 from bert_jax.errors import UserError
-from bert_jax.labels import treebank
 
 TEXT = """\
 # newdoc id = a

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax.data.wordnet import Synset, WordNet
-from bert_jax.evaluation import intervals, isotropy
+from bert_jax.analyze.measures import isotropy
+from bert_jax.analyze.readers.wordnet import Synset, WordNet
+from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Table
 
 BASELINE = 'most frequent sense'

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from bert_jax.data import minimal_pairs
-from bert_jax.data.minimal_pairs import MinimalPair
+from bert_jax.analyze.readers import minimal_pairs
+from bert_jax.analyze.readers.minimal_pairs import MinimalPair
 from bert_jax.errors import UserError
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_jax.evaluation import intervals, preferences
+from bert_jax.analyze.measures import preferences
+from bert_jax.evaluation import intervals
 
 
 def test_a_tie_is_half_right_and_mean_scores_can_reverse_the_sum():

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
+from bert_jax.analyze.readers import sense_corpora
 from bert_jax.errors import UserError
-from bert_jax.labels import sense_corpora
 
 WORDS = """<?xml version="1.0"?><SimpleWsdDoc name="br-a01">
 <word text="The" break_level="NO_BREAK"/>

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from bert_jax.evaluation import probes
-from bert_jax.evaluation.probes import ProbeSettings
+from bert_jax.analyze.measures import probes
+from bert_jax.analyze.measures.probes import ProbeSettings
 
 RNG = np.random.default_rng(0)
 N, LAYERS, SIZE, CLASSES = 400, 2, 6, 3

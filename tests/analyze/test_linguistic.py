@@ -8,11 +8,11 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.analyze.linguistic_measures import TEXT_ROWS
+from bert_jax.analyze.measures import ridge_probe
 from bert_jax.errors import UserError
-from bert_jax.evaluation import ridge_probe
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.tasks.linguistic_measures import TEXT_ROWS
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
 from tests.end_to_end import small

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bert_jax.data import wordnet
-from bert_jax.evaluation import isotropy, word_senses
-from bert_jax.evaluation.word_senses import BackOff, Labeled, SenseWords, WordVectors
+from bert_jax.analyze.measures import isotropy, word_senses
+from bert_jax.analyze.measures.word_senses import BackOff, Labeled, SenseWords, WordVectors
+from bert_jax.analyze.readers import wordnet
 from tests.data import test_wordnet
 
 RNG = np.random.default_rng(0)

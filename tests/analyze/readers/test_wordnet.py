@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax.data import wordnet
+from bert_jax.analyze.readers import wordnet
 from bert_jax.errors import UserError
 
 # Two birds and a machine, both 'crane'; a bird is an animal, and Bird Island an instance of it.

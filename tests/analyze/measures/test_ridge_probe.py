@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_jax.evaluation import ridge_probe
+from bert_jax.analyze.measures import ridge_probe
 
 
 def test_accuracy_equals_that_of_scikit_learn_with_a_dead_dimension():

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bert_jax.evaluation.dependency_trees import TreeDistances
+from bert_jax.analyze.measures.dependency_trees import TreeDistances
 
 _RANGE = 0.05  # initial values are uniform in ±_RANGE
 _DECAY = 0.1  # factor on the learning rate after an epoch without improvement of the dev loss

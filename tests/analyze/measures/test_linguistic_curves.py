@@ -2,7 +2,7 @@
 
 import json
 
-from bert_jax.evaluation import linguistic_curves
+from bert_jax.analyze.measures import linguistic_curves
 
 UNIGRAM = {'pairs': 0.4, 'pairs/islands': 0.3}
 METRICS = {'mlm_loss': 4.0, 'pairs': 0.6, 'pairs/islands': 0.7, 'mean_cosine/1': 0.2}

@@ -16,10 +16,10 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from ml_collections import ConfigDict
 
+from bert_jax.analyze.measures import isotropy, preferences, ridge_probe
+from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.corpus.corpus import Corpus
-from bert_jax.data import minimal_pairs
 from bert_jax.errors import UserError
-from bert_jax.evaluation import isotropy, preferences, ridge_probe
 from bert_jax.evaluation.scored_rows import RowMaker, add_special, encode_rows
 from bert_jax.examples.example_source import blank_rows
 from bert_jax.labels.examples import TaggedExample

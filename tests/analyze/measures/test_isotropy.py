@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bert_jax.evaluation import isotropy
+from bert_jax.analyze.measures import isotropy
 
 VECTORS = np.random.default_rng(0).normal(0.5, [1, 2, 3, 0.1], (30, 4))
 GROUPS = np.repeat([0, 1, 2], [12, 12, 6])

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse.csgraph
 import scipy.stats
 
-from bert_jax.evaluation import dependency_trees, structural_probes
-from bert_jax.evaluation.structural_probes import ParsedSentence, StructuralSettings
+from bert_jax.analyze.measures import dependency_trees, structural_probes
+from bert_jax.analyze.measures.structural_probes import ParsedSentence, StructuralSettings
 
 RNG = np.random.default_rng(0)
 

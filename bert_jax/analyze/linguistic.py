@@ -5,9 +5,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from bert_jax import files
+from bert_jax.analyze.linguistic_measures import MeanCosine, Metrics, Pairs, Probe, SharedInputs
+from bert_jax.analyze.measures import linguistic_curves
 from bert_jax.errors import UserError
-from bert_jax.evaluation import linguistic_curves
-from bert_jax.tasks.linguistic_measures import MeanCosine, Metrics, Pairs, Probe, SharedInputs
 from bert_jax.types import Params
 
 SECONDS = 'linguistic_seconds'

@@ -1,0 +1,1 @@
+"""Readers of the data that only analyses use."""
