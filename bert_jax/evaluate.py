@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     runtime.configure()
     import bert_jax
-    from bert_jax.evaluation import tables
+    from bert_jax.reports import tables
 
     with progress.bar(unit=' windows') as bar:
         model = bert_jax.load(

@@ -17,11 +17,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from bert_jax import errors, files, progress
-from bert_jax.evaluation.scored_rows import VARIANTS
 from bert_jax.inference import vector_file
 from bert_jax.inference.line_tasks import PRETRAINED, Record, Task, predict_finetuned
 from bert_jax.interop import MODEL_HELP
 from bert_jax.labels import word_spans
+from bert_jax.metrics.scored_rows import VARIANTS
 from bert_jax.storage import outputs, paths, temporary
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.prompting import arguments as prompt_arguments

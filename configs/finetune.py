@@ -24,8 +24,8 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from bert_jax.errors import unknown
-from bert_jax.evaluation import glue
 from bert_jax.labels import loader
+from bert_jax.reports import glue
 from bert_jax.tasks.problems import PROBLEMS
 from configs import base
 from configs.finetune_tasks import TASKS

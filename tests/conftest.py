@@ -92,7 +92,7 @@ def eight_devices(monkeypatch):
 @pytest.fixture(scope='module')
 def no_figures():
     """Runs draw no figures, which are half of the time of the smallest ones."""
-    from bert_jax.evaluation import tables
+    from bert_jax.reports import tables
     from bert_jax.training.logging import Log
 
     with pytest.MonkeyPatch.context() as patch:

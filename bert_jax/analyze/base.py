@@ -13,12 +13,12 @@ import jax
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scores import Table
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.word_states import Located, stream_words
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.formats import expand_globs
+from bert_jax.metrics.scores import Table
 from bert_jax.text import text_files
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from bert_jax.analyze.measures.attention_heads import DIRECTIONS, OFFSETS, HeadC
 from bert_jax.analyze.readers import treebank
 from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Table
 from bert_jax.inference.word_states import stream_attention
 from bert_jax.labels import word_spans
 from bert_jax.labels.word_spans import WordOffsets
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,9 +9,9 @@ from bert_jax import figures
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_texts
 from bert_jax.analyze.measures import isotropy
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Table
 from bert_jax.inference.word_states import stream_tokens
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,10 +20,10 @@ from bert_jax.analyze.measures import isotropy, preferences, ridge_probe
 from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scored_rows import RowMaker, add_special, encode_rows
 from bert_jax.examples.example_source import blank_rows
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.labels.loader import DEFAULTS
+from bert_jax.metrics.scored_rows import RowMaker, add_special, encode_rows
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks import problems

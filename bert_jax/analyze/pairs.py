@@ -14,10 +14,10 @@ from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.analyze.readers.minimal_pairs import MinimalPair
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scored_rows import VARIANTS, encode_rows
-from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scored_rows import VARIANTS, encode_rows
+from bert_jax.metrics.scores import Table
 from bert_jax.storage import paths
 
 if TYPE_CHECKING:

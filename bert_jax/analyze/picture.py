@@ -14,9 +14,9 @@ from bert_jax.analyze.measures.word_senses import unit
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.analyze.readers import sense_corpora
 from bert_jax.errors import UserError, unknown
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Table
 from bert_jax.labels.formats import expand_globs
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
 from bert_jax.text import text_files
 
 if TYPE_CHECKING:

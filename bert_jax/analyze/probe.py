@@ -15,8 +15,8 @@ from bert_jax.analyze.measures.probes import ProbeSettings
 from bert_jax.analyze.readers import treebank
 from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Table
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

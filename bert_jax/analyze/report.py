@@ -11,8 +11,8 @@ import numpy as np
 from bert_jax import figures, files, markdown
 from bert_jax.analyze.base import Analysis, Results
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.tables import markdown_table
+from bert_jax.metrics.scores import Table
+from bert_jax.reports.tables import markdown_table
 from bert_jax.storage import outputs, temporary
 
 RESULTS = 'results.json'

@@ -11,8 +11,8 @@ from bert_jax.analyze.measures import dependency_trees, structural_probes
 from bert_jax.analyze.measures.structural_probes import ParsedSentence, StructuralSettings
 from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Table
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
 
 
 def measure(

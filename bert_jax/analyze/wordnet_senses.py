@@ -19,7 +19,7 @@ from bert_jax.analyze.measures.word_senses import (
 from bert_jax.analyze.readers import sense_corpora
 from bert_jax.analyze.readers.wordnet import WordNet
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scores import Table
+from bert_jax.metrics.scores import Table
 
 
 class WordNetSenses:

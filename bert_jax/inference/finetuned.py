@@ -10,14 +10,14 @@ from ml_collections import ConfigDict
 
 from bert_jax import config_values
 from bert_jax.errors import UserError, unknown
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Scores
 from bert_jax.examples.finetune_batches import BatchShape, row_length
 from bert_jax.inference import prompts
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels import loader, seen_examples, word_spans
 from bert_jax.labels.records import ReadingReport
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.tasks.finetuning_model import (
@@ -92,7 +92,7 @@ class Evaluation(NamedTuple):
 
     Attributes:
         scores: metrics and tables.
-        intervals: metric → its 95 % interval over the examples (evaluation/intervals.py).
+        intervals: metric → its 95 % interval over the examples (metrics/intervals.py).
         records: the lines of predictions.jsonl.
         lines: lines for the log: what was skipped or malformed in the files.
         warnings: why the scores may mislead.

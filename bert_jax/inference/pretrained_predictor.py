@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.inference import computation, word_states
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.computation import COMBINATIONS, Layers
 from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.word_spans import WordOffsets
+from bert_jax.metrics.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 
@@ -294,7 +294,7 @@ class PretrainedPredictor:
     def pseudo_likelihood(
         self, texts: Sequence[str], long_texts: str | None = None, variant: str = 'tokens'
     ) -> list[Likelihood]:
-        """Log probability of each token when it is masked; see evaluation/scored_rows.py.
+        """Log probability of each token when it is masked; see metrics/scored_rows.py.
 
         A causal model gives the log probability of each token given the tokens to its left.
 
@@ -314,7 +314,7 @@ class PretrainedPredictor:
         """The log probabilities in nats of the targets of each row of each text, float32 [P].
 
         Args:
-            rows: the rows of each text; see evaluation/scored_rows.py.
+            rows: the rows of each text; see metrics/scored_rows.py.
 
         Raises:
             UserError: the model predicts no tokens, or a row is longer than its input.

@@ -1,7 +1,7 @@
 """Scores of sentences, of the tokens that two sentences share, and of a slot in a sentence.
 
 All functions stream: they take any number of texts and hold a few hundred in memory. Scores are
-sums of log probabilities in nats; see evaluation/scored_rows.py.
+sums of log probabilities in nats; see metrics/scored_rows.py.
 """
 
 import itertools
@@ -11,7 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scored_rows import (
+from bert_jax.inference.predictor import Predictor
+from bert_jax.metrics.scored_rows import (
     RowMaker,
     ScoredRow,
     add_special,
@@ -19,7 +20,6 @@ from bert_jax.evaluation.scored_rows import (
     shared_positions,
     slot_rows,
 )
-from bert_jax.inference.predictor import Predictor
 
 _TEXTS_AT_ONCE = 512  # texts of similar lengths share a batch
 Span = tuple[int, int]  # characters of a text, end exclusive

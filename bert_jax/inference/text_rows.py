@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.inference import batching
 from bert_jax.inference.batching import TokenizedText
+from bert_jax.metrics.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.sliding_windows import Window, make_windows
 from bert_jax.types import Batch

@@ -13,7 +13,6 @@ from absl import logging
 
 from bert_jax import files, tokenizers, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.evaluation import model_card
 from bert_jax.interop import (
     conversion,
     families,
@@ -27,6 +26,7 @@ from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import LABEL_HEADS, PRETRAINING_HEADS, Pretrained
 from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.reports import model_card
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
 

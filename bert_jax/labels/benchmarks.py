@@ -19,7 +19,7 @@ BuildExample = Callable[[Fields, str, str], examples.Example]
 
 
 class Benchmark(NamedTuple):
-    """A published data set. Its metrics are in evaluation/glue.py.
+    """A published data set. Its metrics are in reports/glue.py.
 
     Attributes:
         kind: the kind of problem.

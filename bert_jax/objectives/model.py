@@ -135,7 +135,7 @@ class PretrainingModel(Module):
 
         Args:
             batch: Rows whose hidden tokens are [MASK] already; the tokens `targets` are predicted
-                at `positions`, int32 [B, P] each (evaluation/scored_rows.py).
+                at `positions`, int32 [B, P] each (metrics/scored_rows.py).
         """
         targets_BP = batch['targets']
         masked = Masked(batch['input_ids'], batch['positions'], targets_BP, targets_BP)

@@ -15,8 +15,6 @@ from ml_collections import ConfigDict
 
 from bert_jax import averages, progress
 from bert_jax.errors import UserError, warn, writing_to
-from bert_jax.evaluation import finetuning_card, glue, tables
-from bert_jax.evaluation.scores import Scores
 from bert_jax.examples.finetune_batches import (
     BatchShape,
     TrainBatches,
@@ -33,9 +31,11 @@ from bert_jax.labels.examples import (
     is_labeled,
     texts_of,
 )
+from bert_jax.metrics.scores import Scores
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
+from bert_jax.reports import finetuning_card, glue, tables
 from bert_jax.storage import paths
 from bert_jax.tasks import (
     finetuning_data,

@@ -11,8 +11,6 @@ import numpy as np
 from bert_jax import averages, objectives, progress
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError, writing_to
-from bert_jax.evaluation import model_card
-from bert_jax.evaluation import pretraining as evaluation
 from bert_jax.examples.example_source import ExampleSource, FirstExamples
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
@@ -21,6 +19,8 @@ from bert_jax.objectives.corruption import Corrupted
 from bert_jax.objectives.masking import Masked, Masking, is_special, mask_batch
 from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.objectives.model import PretrainingModel
+from bert_jax.reports import model_card
+from bert_jax.reports import pretraining as evaluation
 from bert_jax.storage import paths
 from bert_jax.tasks import initialization, next_commands, pretraining_data, show_batch
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings

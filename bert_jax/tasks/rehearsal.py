@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.corpus.placeholder_corpus import PlaceholderCorpus, make_tokenizer
 from bert_jax.errors import unknown
-from bert_jax.evaluation.pretraining import add_baselines
+from bert_jax.reports.pretraining import add_baselines
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.stage_settings import stage_settings
 from bert_jax.training.run import Plan

@@ -15,9 +15,10 @@ import jax
 
 from bert_jax import files, progress
 from bert_jax.errors import UserError
-from bert_jax.evaluation import comparison, intervals
-from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.tables import markdown_table
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
+from bert_jax.reports import comparison
+from bert_jax.reports.tables import markdown_table
 from bert_jax.storage import paths
 from bert_jax.training import multihost, workdir
 from bert_jax.training.early_stopping import lower_is_better

@@ -12,7 +12,7 @@ from transformers import (
     AutoModelForTokenClassification,
 )
 
-from bert_jax.evaluation import entities, scores, squad
+from bert_jax.metrics import entities, scores, squad
 from bert_jax.tasks.problems.spans import best_threshold
 from experiments.finetuning.torch_spans import SpanModel
 

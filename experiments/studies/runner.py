@@ -13,8 +13,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 
-from bert_jax.evaluation import comparison
 from bert_jax.files import write_json
+from bert_jax.reports import comparison
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = 'experiments/studies/novels/config.py'

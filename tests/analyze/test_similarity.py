@@ -9,7 +9,7 @@ import bert_jax
 from bert_jax.analyze import __main__ as command
 from bert_jax.analyze import occurrences, picture, similarity
 from bert_jax.errors import UserError
-from bert_jax.evaluation import metrics
+from bert_jax.metrics import metrics
 from tests.inference.small_runs import save_run
 
 PAIRS = """\

@@ -12,8 +12,8 @@ import pytest
 from bert_jax import evaluate, export, main, predict, prepare
 from bert_jax.analyze import __main__ as analyze
 from bert_jax.errors import UserError
-from bert_jax.evaluation import ensemble
 from bert_jax.page import __main__ as page
+from bert_jax.reports import ensemble
 from bert_jax.storage import outputs
 from bert_jax.training import workdir
 

@@ -10,8 +10,8 @@ from bert_jax import figures
 from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.measures import preferences
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Table
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,8 +14,8 @@ from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, Share, table
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow
 from bert_jax.inference import scoring
+from bert_jax.metrics.scored_rows import RowMaker, ScoredRow
 from bert_jax.text import canaries
 from bert_jax.text.canaries import Canary
 from bert_jax.text.sources import open_source

@@ -12,11 +12,11 @@ import numpy as np
 from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, grouped, plot, table, token_of
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scored_rows import ScoredRow
-from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring
 from bert_jax.labels import named_rows
 from bert_jax.labels.named_rows import Columns
+from bert_jax.metrics.scored_rows import ScoredRow
+from bert_jax.metrics.scores import Table
 
 COLUMNS = Columns(
     {name: name for name in ('template', 'first', 'second', 'attribute')}, {'group': 'group'}

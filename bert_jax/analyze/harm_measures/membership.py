@@ -15,10 +15,10 @@ from bert_jax.analyze.harm_measures.base import Measure
 from bert_jax.corpus.corpus import SPLITS, Corpus
 from bert_jax.corpus.corpus_text import CorpusText
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring
 from bert_jax.interop import loading
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
 
 _MIN_TOKENS, _MAX_TOKENS = 8, 60  # of a sentence
 

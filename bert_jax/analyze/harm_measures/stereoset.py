@@ -17,12 +17,12 @@ from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, Share, plot
 from bert_jax.analyze.measures import preferences
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring
 from bert_jax.labels import named_rows
 from bert_jax.labels.formats import expand_globs
 from bert_jax.labels.named_rows import Columns
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
 from bert_jax.storage import paths
 
 BLANK = 'BLANK'

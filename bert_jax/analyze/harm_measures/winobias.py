@@ -16,9 +16,9 @@ import numpy as np
 from bert_jax.analyze.base import AnalyzedModel, Results, read_lines
 from bert_jax.analyze.harm_measures.base import Measure, Share, grouped, plot, table, token_of
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scored_rows import ScoredRow
 from bert_jax.inference import scoring
 from bert_jax.labels.formats import expand_globs
+from bert_jax.metrics.scored_rows import ScoredRow
 
 GENDERS = dict.fromkeys(('he', 'him', 'his'), 'he') | dict.fromkeys(('she', 'her', 'hers'), 'she')
 _NUMBER, _MARKED = re.compile(r'^\d+\s+'), re.compile(r'\[([^][]*)\]')

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bert_jax import figures
-from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.tables import markdown_table
+from bert_jax.metrics.scores import Table
+from bert_jax.reports.tables import markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_jax.evaluation import intervals
+from bert_jax.metrics import intervals
 
 Summary = dict[str, float | int | tuple[float, float] | None]
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from bert_jax.analyze.measures import isotropy
 from bert_jax.analyze.readers.wordnet import Synset, WordNet
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Table
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
 
 BASELINE = 'most frequent sense'
 Lemma = tuple[str, str]  # lemma and part of speech

@@ -72,7 +72,7 @@ _LABELS = dict(
     labels=(),
 )
 _CLASSES = _LABELS | dict(
-    # Main metrics, see evaluation/scores.py: accuracy, f1_macro, matthews, f1 (of `positive`),
+    # Main metrics, see metrics/scores.py: accuracy, f1_macro, matthews, f1 (of `positive`),
     # f1_micro (without `negative`), exact_match. Several metrics are averaged.
     metrics=('accuracy',),
     positive='',  # the class whose F1 is 'f1'

@@ -21,12 +21,12 @@ from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.errors import UserError, join_first
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.scores import Scores
 from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels import word_spans
 from bert_jax.labels.examples import ExampleId
 from bert_jax.labels.records import InvalidRecord
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.packed_rows import encoder_arguments

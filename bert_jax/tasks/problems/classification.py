@@ -13,12 +13,12 @@ from ml_collections import ConfigDict
 from bert_jax import averages
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.errors import UserError
-from bert_jax.evaluation import scores
-from bert_jax.evaluation.intervals import RowScore
-from bert_jax.evaluation.scores import Scores
 from bert_jax.examples import finetune_batches
 from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels.examples import DistilledExample, MarkedExample, TextExample
+from bert_jax.metrics import scores
+from bert_jax.metrics.intervals import RowScore
+from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import SequenceClassificationHead
 from bert_jax.tasks.problems import base

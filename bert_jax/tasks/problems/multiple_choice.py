@@ -12,12 +12,12 @@ import numpy as np
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.errors import UserError
-from bert_jax.evaluation import glue
-from bert_jax.evaluation.scores import Scores
 from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels.examples import MultipleChoiceExample
+from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import MultipleChoiceHead
+from bert_jax.reports import glue
 from bert_jax.tasks.problems import base
 from bert_jax.tasks.problems.classification import sequence
 from bert_jax.types import Batch

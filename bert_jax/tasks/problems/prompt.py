@@ -13,11 +13,11 @@ from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.errors import UserError
-from bert_jax.evaluation import scores
-from bert_jax.evaluation.intervals import RowScore
-from bert_jax.evaluation.scores import Scores
 from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.labels.examples import PromptExample
+from bert_jax.metrics import scores
+from bert_jax.metrics.intervals import RowScore
+from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import MaskedLanguageModelHead

@@ -11,10 +11,10 @@ from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals, scores
-from bert_jax.evaluation.intervals import RowScore
-from bert_jax.evaluation.scores import Scores
 from bert_jax.labels.examples import PromptExample
+from bert_jax.metrics import intervals, scores
+from bert_jax.metrics.intervals import RowScore
+from bert_jax.metrics.scores import Scores
 from bert_jax.tasks.problems import base
 from bert_jax.tasks.problems.prompt import Prompt, PromptPrediction, mlm_terms
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout

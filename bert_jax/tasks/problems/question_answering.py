@@ -13,10 +13,10 @@ import numpy as np
 
 from bert_jax.averages import Term, Terms
 from bert_jax.errors import UserError
-from bert_jax.evaluation import squad
-from bert_jax.evaluation.scores import Scores, Table
 from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.labels.examples import Answer, QuestionExample
+from bert_jax.metrics import squad
+from bert_jax.metrics.scores import Scores, Table
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import QuestionAnsweringHead
 from bert_jax.tasks.problems import answer_spans, base

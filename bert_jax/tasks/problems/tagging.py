@@ -13,12 +13,12 @@ from ml_collections import ConfigDict
 
 from bert_jax.averages import Term, Terms
 from bert_jax.errors import UserError
-from bert_jax.evaluation import entities, scores
-from bert_jax.evaluation.intervals import RowScore
-from bert_jax.evaluation.scores import Scores
 from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.labels import tag_schemes, word_spans
 from bert_jax.labels.examples import ExampleId, TaggedExample
+from bert_jax.metrics import entities, scores
+from bert_jax.metrics.intervals import RowScore
+from bert_jax.metrics.scores import Scores
 from bert_jax.models import crf
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.analyze.measures import preferences
-from bert_jax.evaluation import intervals
+from bert_jax.metrics import intervals
 
 
 def test_a_tie_is_half_right_and_mean_scores_can_reverse_the_sum():

@@ -12,9 +12,9 @@ import bert_jax
 from bert_jax import export, main
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
-from bert_jax.evaluation import ensemble
 from bert_jax.examples.finetune_batches import BatchShape
 from bert_jax.labels.examples import PromptExample
+from bert_jax.reports import ensemble
 from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.problems.prompt import Prompt

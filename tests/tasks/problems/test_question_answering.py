@@ -16,9 +16,9 @@ from ml_collections import ConfigDict
 from bert_jax import tokenizers
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
-from bert_jax.evaluation import squad
 from bert_jax.examples.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
 from bert_jax.labels.examples import Answer, QuestionExample
+from bert_jax.metrics import squad
 from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems.question_answering import QuestionAnswering
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bert_jax import figures, files, markdown
-from bert_jax.evaluation.intervals import LEVEL, Interval, cell
-from bert_jax.evaluation.scores import Confusion, Scatter, Scores, Table
+from bert_jax.metrics.intervals import LEVEL, Interval, cell
+from bert_jax.metrics.scores import Confusion, Scatter, Scores, Table
 
 Intervals: TypeAlias = Mapping[str, Interval]  # by metric
 

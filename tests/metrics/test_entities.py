@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import BILOU, Entities
 
-from bert_jax.evaluation import entities
+from bert_jax.metrics import entities
 
 TAGS = ['O', *(f'{kind}-{label}' for kind in 'BIES' for label in ('PER', 'LOC', 'A-B'))]
 SENTENCES = st.lists(st.tuples(st.sampled_from(TAGS), st.sampled_from(TAGS)), max_size=12)

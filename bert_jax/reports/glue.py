@@ -1,6 +1,6 @@
 """GLUE and SuperGLUE: task scores, leaderboard averages, and submission files.
 
-    python -m bert_jax.evaluation.glue --suite=glue --without=wnli runs/cola runs/sst2 …
+    python -m bert_jax.reports.glue --suite=glue --without=wnli runs/cola runs/sst2 …
 
 The score of a task is the mean of its metrics (MNLI: over both test sets), and the average is the
 mean over tasks (Wang et al. 2019, GLUE and SuperGLUE, section 3 and table 1 of both papers).
@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from bert_jax import progress
 from bert_jax.errors import UserError, exit_cleanly, unknown
-from bert_jax.evaluation import squad, tables
-from bert_jax.evaluation.scores import MEAN, Table, main_first
+from bert_jax.metrics import squad
+from bert_jax.metrics.scores import MEAN, Table, main_first
+from bert_jax.reports import tables
 
 Results = Mapping[str, Mapping[str, float]]  # test set → metric → value
 
@@ -229,7 +230,7 @@ def _format_prediction(prediction: str | float, labels: dict[str, str]) -> str:
 @exit_cleanly
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.evaluation.glue',
+        prog='python -m bert_jax.reports.glue',
         description='Average the dev scores of runs over the tasks of a suite.',
     )
     parser.add_argument('--suite', choices=SUITES, default='glue')

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax.evaluation import model_card
+from bert_jax.reports import model_card
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bert_jax.errors import UserError
-from bert_jax.evaluation import ensemble
+from bert_jax.reports import ensemble
 
 
 def write(path, *lines, **changes):

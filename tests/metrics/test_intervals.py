@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.evaluation import intervals
+from bert_jax.metrics import intervals
 
 
 def accuracy(gold, guesses):

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.evaluation import glue, scores, tables
 from bert_jax.labels.benchmarks import BENCHMARKS
+from bert_jax.metrics import scores
+from bert_jax.reports import glue, tables
 
 
 def glue_results():

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from bert_jax.evaluation import finetuning_card, intervals, model_card
+from bert_jax.metrics import intervals
 from bert_jax.models import architectures
+from bert_jax.reports import finetuning_card, model_card
 from configs import finetune
 
 

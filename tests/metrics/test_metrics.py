@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from bert_jax.errors import UserError
-from bert_jax.evaluation import metrics
+from bert_jax.metrics import metrics
 
 CLASSES = 'abcd'
 PAIRS = st.lists(st.tuples(st.sampled_from(CLASSES), st.sampled_from(CLASSES)), min_size=1)

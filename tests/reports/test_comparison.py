@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from bert_jax.evaluation import comparison
+from bert_jax.reports import comparison
 
 
 def test_a_summary_is_reproducible_and_its_interval_contains_the_mean():

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.evaluation import intervals
+from bert_jax.metrics import intervals
 
 MIN_RUNS = 5  # for an interval; with fewer runs the bootstrap interval is about their range
 

@@ -1,6 +1,6 @@
 """Combines the predictions of several models, for scoring or as soft labels for training.
 
-    python -m bert_jax.evaluation.ensemble a.jsonl b.jsonl --weights 0.8 0.6 --output=soft.jsonl
+    python -m bert_jax.reports.ensemble a.jsonl b.jsonl --weights 0.8 0.6 --output=soft.jsonl
 
 The files are outputs of `predict --probabilities` for the same input. The result is the softmax of
 the weighted mean of the models' log probabilities (in PET, the weight of a model is its accuracy
@@ -75,7 +75,7 @@ def _read(path: str) -> Iterator[dict[str, Any]]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
     parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.evaluation.ensemble',
+        prog='python -m bert_jax.reports.ensemble',
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

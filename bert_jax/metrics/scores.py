@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bert_jax.errors import UserError, join_first, unknown
-from bert_jax.evaluation import entities, metrics
-from bert_jax.evaluation.intervals import RowScore
+from bert_jax.metrics import entities, metrics
+from bert_jax.metrics.intervals import RowScore
 
 MEAN = 'score'  # the mean of the main metrics, if there are several
 

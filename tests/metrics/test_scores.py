@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
-from bert_jax.evaluation import intervals, scores, tables
+from bert_jax.metrics import intervals, scores
+from bert_jax.reports import tables
 
 GOLD, GUESSES = list('yynn?'), list('ynnn?')
 

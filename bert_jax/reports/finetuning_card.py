@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_jax import markdown
-from bert_jax.evaluation import intervals
-from bert_jax.evaluation.model_card import json_block, table
-from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.tables import markdown_table
+from bert_jax.metrics import intervals
+from bert_jax.metrics.scores import Table
+from bert_jax.reports.model_card import json_block, table
+from bert_jax.reports.tables import markdown_table
 from bert_jax.types import Config
 
 # Kind of problem → `pipeline_tag` of the Hugging Face Hub.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.evaluation import squad
+from bert_jax.metrics import squad
 
 # gold, guess, exact match, F1 in version 1.1, F1 in 2.0
 RULES = [

@@ -1,0 +1,1 @@
+"""Model cards, tables and comparisons of runs."""
