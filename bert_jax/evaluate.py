@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, progress
+from bert_jax.problems.prompting import arguments as prompt_arguments
 from bert_jax.storage import outputs, paths
-from bert_jax.tasks.prompting import arguments as prompt_arguments
 
 _FIGURES = ('confusion.*', 'scatter.*', 'candidates.tsv')
 

@@ -13,7 +13,7 @@ from bert_jax.types import Config
 
 PACKAGE = pathlib.Path(__file__).parent
 LABELED_DATA = PACKAGE / 'labels/loader.py'
-PROBLEMS = PACKAGE / 'tasks/problems/__init__.py'
+PROBLEMS = PACKAGE / 'problems/__init__.py'
 
 
 class KeyRow(NamedTuple):

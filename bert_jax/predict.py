@@ -22,9 +22,9 @@ from bert_jax.inference.line_tasks import PRETRAINED, Record, Task, predict_fine
 from bert_jax.interop import MODEL_HELP
 from bert_jax.labels import word_spans
 from bert_jax.metrics.scored_rows import VARIANTS
+from bert_jax.problems import PROBLEMS
+from bert_jax.problems.prompting import arguments as prompt_arguments
 from bert_jax.storage import outputs, paths, temporary
-from bert_jax.tasks.problems import PROBLEMS
-from bert_jax.tasks.prompting import arguments as prompt_arguments
 from bert_jax.text import text_files
 
 _EPILOG = """\

@@ -15,7 +15,7 @@ WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colo
         --config.data.columns.text=review --config.data.columns.label=stars
 
 Keys that are not set here are as in configs/base.py. `data` is documented in
-bert_jax/labels/loader.py (DEFAULTS), `problem` in bert_jax/tasks/problems/__init__.py.
+bert_jax/labels/loader.py (DEFAULTS), `problem` in bert_jax/problems/__init__.py.
 """
 
 import copy
@@ -25,8 +25,8 @@ from ml_collections.config_dict import placeholder
 
 from bert_jax.errors import unknown
 from bert_jax.labels import loader
+from bert_jax.problems import PROBLEMS
 from bert_jax.reports import glue
-from bert_jax.tasks.problems import PROBLEMS
 from configs import base
 from configs.finetune_tasks import TASKS
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 
 from bert_jax import key_meanings  # noqa: E402
 from bert_jax.key_meanings import KeyRow  # noqa: E402
-from bert_jax.tasks.problems import PROBLEMS  # noqa: E402
+from bert_jax.problems import PROBLEMS  # noqa: E402
 
 PAGE = ROOT / 'docs/configs.md'
 HEADER = """# Config keys

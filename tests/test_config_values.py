@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax import config_values
 from bert_jax.errors import UserError
-from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.problems import PROBLEMS
 from configs import albert, base, deberta, electra, finetune, modernbert, roberta, spanbert, xlmr
 from configs.finetune_tasks import TASKS
 

@@ -10,8 +10,8 @@ import shlex
 import pytest
 
 from bert_jax import command_line, config_values, predict
+from bert_jax.problems import PROBLEMS
 from bert_jax.tasks import unused_keys
-from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.training import schedules
 from configs import base, finetune
 from tests import printed_commands

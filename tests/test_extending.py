@@ -46,7 +46,7 @@ def test_every_table_has_its_new_line(copy):
         'from bert_jax.objectives import OBJECTIVES\n'
         'from bert_jax.objectives.masking_schemes import SCHEMES\n'
         'from bert_jax.models.encoders import ENCODERS\n'
-        'from bert_jax.tasks.problems import PROBLEMS\n'
+        'from bert_jax.problems import PROBLEMS\n'
         'from bert_jax.text.sources import SOURCES\n'
         'from bert_jax.tasks.pretraining_data import SEGMENTS\n'
         'print(OBJECTIVES["recovery"].__name__, SCHEMES["first"].choose.__name__,'

@@ -41,7 +41,7 @@ def test_a_task_is_imported_without_slow_modules():
 def test_pretraining_is_imported_without_fine_tuning_and_file_formats():
     others = {
         'bert_jax.tasks.finetuning',
-        'bert_jax.tasks.problems',
+        'bert_jax.problems',
         'bert_jax.labels',
         'bert_jax.interop.huggingface',
     }

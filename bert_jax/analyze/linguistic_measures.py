@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from ml_collections import ConfigDict
 
+from bert_jax import problems
 from bert_jax.analyze.measures import isotropy, preferences, ridge_probe
 from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.corpus.corpus import Corpus
@@ -26,7 +27,6 @@ from bert_jax.labels.loader import DEFAULTS
 from bert_jax.metrics.scored_rows import RowMaker, add_special, encode_rows
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.model import PretrainingModel
-from bert_jax.tasks import problems
 from bert_jax.training import batches
 from bert_jax.types import Batch, Config, Params
 

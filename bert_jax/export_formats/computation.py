@@ -15,7 +15,7 @@ from bert_jax.interop.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.encoders.base import EncoderOutput
-from bert_jax.tasks.problems.base import HostOutputs, Problem
+from bert_jax.problems.base import HostOutputs, Problem
 from bert_jax.types import Params
 
 Arrays: TypeAlias = Mapping[str, Any]

@@ -11,8 +11,8 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
-from bert_jax.tasks.finetuning_model import FineTuningModel, apply_model
-from bert_jax.tasks.problems.base import Problem
+from bert_jax.problems.base import Problem
+from bert_jax.problems.finetuning_model import FineTuningModel, apply_model
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 

@@ -20,7 +20,8 @@ from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
-from bert_jax.tasks.finetuning_model import (
+from bert_jax.problems import PROBLEMS
+from bert_jax.problems.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
     PredictionStep,
@@ -28,8 +29,7 @@ from bert_jax.tasks.finetuning_model import (
     predict,
     prediction_step,
 )
-from bert_jax.tasks.problems import PROBLEMS
-from bert_jax.tasks.problems.prompt import Prompt
+from bert_jax.problems.prompt import Prompt
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Params

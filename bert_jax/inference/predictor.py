@@ -13,8 +13,8 @@ from bert_jax.inference.finetuned import PredictionOptions
 from bert_jax.inference.pretrained_predictor import PretrainedPredictor
 from bert_jax.inference.text_rows import check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.tasks.problems.base import Problem
-from bert_jax.tasks.prompting.answers import parse as parse_answers
+from bert_jax.problems.base import Problem
+from bert_jax.problems.prompting.answers import parse as parse_answers
 
 Record = dict[str, Any]
 
@@ -160,7 +160,7 @@ class Predictor(PretrainedPredictor):
         """Return this model with a cloze prompt, for `prompt` and `evaluate` without training.
 
         Args:
-            template: such as '{text} It was [MASK].'; see tasks/prompting/templates.py.
+            template: such as '{text} It was [MASK].'; see problems/prompting/templates.py.
             answers: class → its words, or a list of 'CLASS=WORD|WORD' or 'WORD'.
             decoding, calibration: as `problem.decoding` and `problem.calibration` of training.
 

@@ -9,9 +9,9 @@ from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.inference import batching, computation
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.models.encoders.base import Encoder
-from bert_jax.tasks.finetuning_model import answer_references, complete
-from bert_jax.tasks.problems.base import ExampleOutputs
-from bert_jax.tasks.problems.prompt import Prompt
+from bert_jax.problems.base import ExampleOutputs
+from bert_jax.problems.finetuning_model import answer_references, complete
+from bert_jax.problems.prompt import Prompt
 from bert_jax.types import Batch, Params
 
 

@@ -31,8 +31,8 @@ def make_task(config: ConfigDict, user_keys: Collection[str] = ()) -> 'Task':
         if pretraining_data.is_missing(config.data):
             rehearsal.check(config)
         return Pretraining(config)
+    from bert_jax.problems import PROBLEMS
     from bert_jax.tasks.finetuning import FineTuning
-    from bert_jax.tasks.problems import PROBLEMS
 
     if config.task not in PROBLEMS:
         raise unknown('task', config.task, ['pretraining', *PROBLEMS])

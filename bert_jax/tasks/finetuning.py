@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import averages, progress
+from bert_jax import averages, problems, progress
 from bert_jax.errors import UserError, warn, writing_to
 from bert_jax.examples.finetune_batches import (
     BatchShape,
@@ -35,17 +35,10 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
+from bert_jax.problems import finetuning_model
 from bert_jax.reports import finetuning_card, glue, tables
 from bert_jax.storage import paths
-from bert_jax.tasks import (
-    finetuning_data,
-    finetuning_model,
-    initialization,
-    learning_rate,
-    next_commands,
-    problems,
-    show_batch,
-)
+from bert_jax.tasks import finetuning_data, initialization, learning_rate, next_commands, show_batch
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training import sharding
 from bert_jax.training.early_stopping import lower_is_better

@@ -7,14 +7,13 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax import tokenizers
+from bert_jax import problems, tokenizers
 from bert_jax.errors import UserError, join_first
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import texts_of
 from bert_jax.labels.loader import Splits
 from bert_jax.labels.records import printable
-from bert_jax.tasks import problems
-from bert_jax.tasks.problems.base import Problem
+from bert_jax.problems.base import Problem
 from bert_jax.tasks.unused_keys import ReadRecorder
 from bert_jax.tokenizers import training_text
 from bert_jax.training import multihost

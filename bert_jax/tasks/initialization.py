@@ -194,7 +194,7 @@ def reads_pooler(config: Config, architecture: Architecture) -> bool:
     if config.task == 'pretraining':
         heads = objectives.enabled(config.objectives)
     else:
-        from bert_jax.tasks import problems  # imports file formats, which pretraining does not need
+        from bert_jax import problems  # imports file formats, which pretraining does not need
 
         heads = problems.find(config.task).load().pretrained_heads
     if 'sequence_classification' in heads:

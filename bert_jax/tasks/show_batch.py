@@ -13,7 +13,7 @@ from bert_jax.training.task import Stage, Task
 from bert_jax.types import Batch
 
 if TYPE_CHECKING:
-    from bert_jax.tasks.problems.base import Problem
+    from bert_jax.problems.base import Problem
 
 
 def dump(task: Task, step: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from bert_jax.metrics import entities, scores, squad
-from bert_jax.tasks.problems.spans import best_threshold
+from bert_jax.problems.spans import best_threshold
 from experiments.finetuning.torch_spans import SpanModel
 
 IGNORED = -100  # label of positions without a loss

@@ -14,7 +14,7 @@ import time
 import torch
 import transformers
 
-from bert_jax.tasks import problems
+from bert_jax import problems
 from bert_jax.training import memory, runtime
 from experiments.finetuning import tasks
 from experiments.finetuning.torch_problems import PROBLEMS, parameter_groups

@@ -12,12 +12,12 @@ import argparse
 import itertools
 import pathlib
 
+from bert_jax import problems
 from bert_jax.errors import exit_cleanly
 from bert_jax.files import write_json
 from bert_jax.metrics.scores import Table
 from bert_jax.reports import comparison
 from bert_jax.reports.tables import markdown_table
-from bert_jax.tasks import problems
 from experiments.finetuning import run, tasks
 from experiments.studies import runner
 

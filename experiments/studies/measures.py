@@ -15,12 +15,12 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax import problems
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.labels.loader import DEFAULTS, Splits
-from bert_jax.tasks import problems
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
 

@@ -44,7 +44,7 @@ def get_config():
     return config
 """
 PROBLEM = """
-from bert_jax.tasks.problems import PROBLEMS, ProblemKind
+from bert_jax.problems import PROBLEMS, ProblemKind
 
 PROBLEMS['word_count'] = ProblemKind(
     implementation=f'{__name__}:WordCount',

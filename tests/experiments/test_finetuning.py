@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from bert_jax.tasks import problems
+from bert_jax import problems
 from configs import finetune
 from experiments.finetuning import run, tasks, torch_problems, torch_side, tuning
 

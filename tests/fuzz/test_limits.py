@@ -15,10 +15,9 @@ import pytest
 import torch
 from tests.data.labeled import reading
 
-from bert_jax import files, limits, tokenizers
+from bert_jax import files, limits, problems, tokenizers
 from bert_jax.errors import UserError
 from bert_jax.interop import families, torch_file
-from bert_jax.tasks import problems
 from bert_jax.text import text_files
 from bert_jax.tokenizers import sentence_piece
 from tests.interop import published

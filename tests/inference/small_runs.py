@@ -9,8 +9,8 @@ from bert_jax import tokenizers
 from bert_jax.examples.finetune_batches import BatchShape, evaluation_batches
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.tasks.finetuning_model import EncodedExamples, FineTuningModel
-from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.problems import PROBLEMS
+from bert_jax.problems.finetuning_model import EncodedExamples, FineTuningModel
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training.checkpoints import Checkpoints
 from tests.random_parameters import random_parameters

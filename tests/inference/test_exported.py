@@ -8,7 +8,7 @@ import bert_jax
 from bert_jax import export
 from bert_jax.errors import UserError
 from bert_jax.inference.finetuned import PredictionOptions
-from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.problems import PROBLEMS
 from tests.inference.small_runs import KINDS, LENGTH, save_run
 
 pytestmark = pytest.mark.usefixtures('no_loader_process')

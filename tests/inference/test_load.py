@@ -13,7 +13,7 @@ import bert_jax
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, pretrained
 from bert_jax.models.architecture import Compute
-from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.problems import PROBLEMS
 from tests.inference.small_runs import KINDS, save_run
 from tests.interop import published
 

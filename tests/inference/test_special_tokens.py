@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 import bert_jax
 from bert_jax.export_formats import folder as export_folder
 from bert_jax.interop import huggingface
-from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.problems import PROBLEMS
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.export_formats import exported
 from tests.inference import small_runs

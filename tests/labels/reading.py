@@ -8,9 +8,9 @@ import typing
 
 from ml_collections import ConfigDict
 
+from bert_jax import problems
 from bert_jax.labels.examples import Example
 from bert_jax.labels.loader import DEFAULTS, Splits
-from bert_jax.tasks import problems
 
 
 def write_lines(path: pathlib.Path, *lines: str, encoding: str = 'utf-8') -> tuple[str]:

@@ -7,7 +7,7 @@ from tests.data.labeled.reading import config, read, read_all, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels import examples, loader, records
-from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.problems import PROBLEMS
 
 
 def test_malformed_rows_are_counted_and_reported_with_their_lines(tmp_path):

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from tests.data.labeled.reading import example_types, read
 
 from bert_jax.labels import benchmarks, formats, loader
-from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.problems import PROBLEMS
 from configs.finetune_tasks import TASKS
 
 SAMPLES = sorted(name for name in TASKS if name.startswith('sample_'))

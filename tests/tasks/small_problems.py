@@ -13,7 +13,7 @@ from bert_jax.averages import mean
 from bert_jax.examples.finetune_batches import BatchShape, evaluation_slots, row_length
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.tasks.finetuning_model import (
+from bert_jax.problems.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
     predict,

@@ -9,10 +9,10 @@ from ml_collections import ConfigDict
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.labels.examples import TextExample
+from bert_jax.problems import PROBLEMS, classification
 from bert_jax.tasks import finetuning_data, initialization, make_task
 from bert_jax.tasks.finetuning import FineTuning
-from bert_jax.tasks.problems import PROBLEMS, classification
-from bert_jax.training import workdir
+from bert_jax.training import older_versions
 from configs import base, finetune
 from tests.interop import published
 

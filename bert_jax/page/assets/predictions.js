@@ -1,4 +1,4 @@
-/* Predictions of fine-tuned models, as bert_jax/tasks/problems decodes them. */
+/* Predictions of fine-tuned models, as bert_jax/problems decodes them. */
 'use strict';
 
 /** Drop the last token of the longest text until the texts fit together. */

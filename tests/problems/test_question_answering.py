@@ -19,8 +19,8 @@ from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
 from bert_jax.labels.examples import Answer, QuestionExample
 from bert_jax.metrics import squad
-from bert_jax.tasks.finetuning_model import EncodedExamples
-from bert_jax.tasks.problems.question_answering import QuestionAnswering
+from bert_jax.problems.finetuning_model import EncodedExamples
+from bert_jax.problems.question_answering import QuestionAnswering
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks.small_problems import TEXT, make
 

@@ -16,8 +16,8 @@ from bert_jax.labels.examples import Mark, MarkedExample
 from bert_jax.labels.records import InvalidRecord
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
-from bert_jax.tasks.problems import base
-from bert_jax.tasks.problems.classification import Probabilities, SingleLabelProblem
+from bert_jax.problems import base
+from bert_jax.problems.classification import Probabilities, SingleLabelProblem
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 
 

@@ -24,7 +24,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import TokenClassificationHead
 from bert_jax.models.linear import product
-from bert_jax.tasks.problems import base
+from bert_jax.problems import base
 from bert_jax.tokenizers.alignment import Alignment, align
 from bert_jax.tokenizers.sliding_windows import Window
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout

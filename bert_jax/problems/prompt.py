@@ -24,12 +24,12 @@ from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.masking import Masked
 from bert_jax.objectives.mlm import cross_entropy
-from bert_jax.tasks.problems import base
-from bert_jax.tasks.problems.classification import Probabilities, most_probable, scoring_arguments
-from bert_jax.tasks.prompting import auxiliary, templates
-from bert_jax.tasks.prompting.answers import Answers
-from bert_jax.tasks.prompting.calibration import CALIBRATIONS
-from bert_jax.tasks.prompting.decoding import DECODINGS, PartialScore
+from bert_jax.problems import base
+from bert_jax.problems.classification import Probabilities, most_probable, scoring_arguments
+from bert_jax.problems.prompting import auxiliary, templates
+from bert_jax.problems.prompting.answers import Answers
+from bert_jax.problems.prompting.calibration import CALIBRATIONS
+from bert_jax.problems.prompting.decoding import DECODINGS, PartialScore
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Array, Batch
 

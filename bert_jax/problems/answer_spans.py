@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.tasks.problems.base import ExampleOutputs
+from bert_jax.problems.base import ExampleOutputs
 from bert_jax.tokenizers.sliding_windows import Window
 from bert_jax.tokenizers.special_token_layout import LaidOutSequence
 

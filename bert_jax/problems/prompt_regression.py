@@ -15,8 +15,8 @@ from bert_jax.labels.examples import PromptExample
 from bert_jax.metrics import intervals, scores
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
-from bert_jax.tasks.problems import base
-from bert_jax.tasks.problems.prompt import Prompt, PromptPrediction, mlm_terms
+from bert_jax.problems import base
+from bert_jax.problems.prompt import Prompt, PromptPrediction, mlm_terms
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Batch
 

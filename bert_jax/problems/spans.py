@@ -23,7 +23,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificationHead
 from bert_jax.models.packed_rows import encoder_arguments
-from bert_jax.tasks.problems import base
+from bert_jax.problems import base
 from bert_jax.tokenizers.alignment import Alignment, align, join_words
 from bert_jax.tokenizers.sliding_windows import Window
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout

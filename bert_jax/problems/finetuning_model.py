@@ -21,7 +21,7 @@ from bert_jax.examples.finetune_batches import (
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.packed_rows import encoder_arguments
-from bert_jax.tasks.problems.base import ExampleOutputs, HostOutputs, Outputs, Problem
+from bert_jax.problems.base import ExampleOutputs, HostOutputs, Outputs, Problem
 from bert_jax.types import Batch, Params
 
 # Examples and their items → the host outputs of every example.

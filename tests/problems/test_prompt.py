@@ -14,11 +14,11 @@ from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import BatchShape
 from bert_jax.labels.examples import PromptExample
+from bert_jax.problems import PROBLEMS
+from bert_jax.problems.finetuning_model import EncodedExamples
+from bert_jax.problems.prompt import Prompt
+from bert_jax.problems.prompt_regression import ENDS, PromptRegression
 from bert_jax.reports import ensemble
-from bert_jax.tasks.finetuning_model import EncodedExamples
-from bert_jax.tasks.problems import PROBLEMS
-from bert_jax.tasks.problems.prompt import Prompt
-from bert_jax.tasks.problems.prompt_regression import ENDS, PromptRegression
 from configs import finetune
 from tests.end_to_end import small
 from tests.interop import published

@@ -6,13 +6,13 @@ import sys
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.tasks.problems import PROBLEMS, find
+from bert_jax.problems import PROBLEMS, find
 from configs import finetune
 
 
 def test_configs_of_all_kinds_are_read_without_jax():
     code = (
-        'import sys; from configs import finetune; from bert_jax.tasks.problems import PROBLEMS;'
+        'import sys; from configs import finetune; from bert_jax.problems import PROBLEMS;'
         '[finetune.get_config(kind) for kind in PROBLEMS]; print("jax" in sys.modules)'
     )
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)

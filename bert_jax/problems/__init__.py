@@ -17,7 +17,7 @@ from bert_jax.labels.labeled_files import Reader
 from bert_jax.labels.loader import Splits
 
 if TYPE_CHECKING:
-    from bert_jax.tasks.problems.base import Problem
+    from bert_jax.problems.base import Problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ProblemKind:
     """A kind of fine-tuning problem, such as tagging.
 
     Attributes:
-        implementation: 'module:Class' of the `Problem` (tasks/problems/base.py): model head, loss,
+        implementation: 'module:Class' of the `Problem` (problems/base.py): model head, loss,
             decoding, scoring, parsing of raw input and writing of predictions.
         predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
         settings: the keys of `config.problem` with their defaults. `labels` is always one of them.
@@ -99,7 +99,7 @@ _PROMPT = dict(
 )
 
 _MARKED_PAIRS = ProblemKind(
-    implementation='bert_jax.tasks.problems.relations:Relations',
+    implementation='bert_jax.problems.relations:Relations',
     predict_task='classify',
     settings=_CLASSES
     | dict(
@@ -110,7 +110,7 @@ _MARKED_PAIRS = ProblemKind(
 
 PROBLEMS: dict[str, ProblemKind] = {
     'classification': ProblemKind(
-        implementation='bert_jax.tasks.problems.classification:Classification',
+        implementation='bert_jax.problems.classification:Classification',
         predict_task='classify',
         settings=_CLASSES
         | dict(
@@ -121,25 +121,25 @@ PROBLEMS: dict[str, ProblemKind] = {
         readers=dict.fromkeys(_TEXTS, text_pairs.build_classification),
     ),
     'regression': ProblemKind(
-        implementation='bert_jax.tasks.problems.classification:Regression',
+        implementation='bert_jax.problems.classification:Regression',
         predict_task='classify',
         settings=_LABELS | dict(metrics=('pearson', 'spearman')),  # also 'rmse'
         readers=dict.fromkeys(_TEXTS, text_pairs.build_regression),
     ),
     'multiple_choice': ProblemKind(
-        implementation='bert_jax.tasks.problems.multiple_choice:MultipleChoice',
+        implementation='bert_jax.problems.multiple_choice:MultipleChoice',
         predict_task='classify',
         settings=_LABELS,
         readers=dict.fromkeys(_ROWS, choices.build_multiple_choice),
     ),
     'prompt': ProblemKind(
-        implementation='bert_jax.tasks.problems.prompt:Prompt',
+        implementation='bert_jax.problems.prompt:Prompt',
         predict_task='prompt',
         settings=_CLASSES | _PROMPT,
         readers=dict.fromkeys(_TEXTS, text_pairs.build_prompt),
     ),
     'prompt_regression': ProblemKind(
-        implementation='bert_jax.tasks.problems.prompt_regression:PromptRegression',
+        implementation='bert_jax.problems.prompt_regression:PromptRegression',
         predict_task='prompt',
         settings=_LABELS
         | _PROMPT
@@ -154,7 +154,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     'word_in_context': _MARKED_PAIRS,
     'coreference': _MARKED_PAIRS,
     'tagging': ProblemKind(
-        implementation='bert_jax.tasks.problems.tagging:Tagging',
+        implementation='bert_jax.problems.tagging:Tagging',
         predict_task='tag',
         settings=_LABELS
         | _WINDOWS
@@ -173,7 +173,7 @@ PROBLEMS: dict[str, ProblemKind] = {
         },
     ),
     'spans': ProblemKind(
-        implementation='bert_jax.tasks.problems.spans:SpanLabeling',
+        implementation='bert_jax.problems.spans:SpanLabeling',
         predict_task='spans',
         settings=_LABELS
         | _WINDOWS
@@ -191,7 +191,7 @@ PROBLEMS: dict[str, ProblemKind] = {
         },
     ),
     'question_answering': ProblemKind(
-        implementation='bert_jax.tasks.problems.question_answering:QuestionAnswering',
+        implementation='bert_jax.problems.question_answering:QuestionAnswering',
         predict_task='answer',
         settings=_LABELS
         | dict(

@@ -19,7 +19,7 @@ from bert_jax.metrics import squad
 from bert_jax.metrics.scores import Scores, Table
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import QuestionAnsweringHead
-from bert_jax.tasks.problems import answer_spans, base
+from bert_jax.problems import answer_spans, base
 from bert_jax.tokenizers import sliding_windows
 from bert_jax.tokenizers.sliding_windows import Window
 from bert_jax.tokenizers.special_token_layout import LaidOutSequence

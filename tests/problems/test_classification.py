@@ -10,9 +10,9 @@ import torch
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import DistilledExample, MultipleChoiceExample, TextExample
-from bert_jax.tasks.finetuning_model import EncodedExamples
-from bert_jax.tasks.problems.classification import Classification, Regression
-from bert_jax.tasks.problems.multiple_choice import MultipleChoice
+from bert_jax.problems.classification import Classification, Regression
+from bert_jax.problems.finetuning_model import EncodedExamples
+from bert_jax.problems.multiple_choice import MultipleChoice
 from tests.tasks.small_problems import TEXT, answers, large_params, make
 
 SETTINGS = {

@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax import tokenizers
 from bert_jax.errors import UserError
-from bert_jax.tasks.prompting.templates import Template
+from bert_jax.problems.prompting.templates import Template
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks.small_problems import TEXT
 

@@ -15,8 +15,8 @@ from bert_jax.examples.finetune_batches import BatchShape, Items, evaluation_bat
 from bert_jax.labels import word_spans
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.models import crf
-from bert_jax.tasks.finetuning_model import EncodedExamples, predict, prediction_step
-from bert_jax.tasks.problems.tagging import Tagging, mean_over_words
+from bert_jax.problems.finetuning_model import EncodedExamples, predict, prediction_step
+from bert_jax.problems.tagging import Tagging, mean_over_words
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.parity.odd_strings import ODD
 from tests.tasks.small_problems import TEXT, large_params, make

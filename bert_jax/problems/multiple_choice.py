@@ -17,9 +17,9 @@ from bert_jax.labels.examples import MultipleChoiceExample
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import MultipleChoiceHead
+from bert_jax.problems import base
+from bert_jax.problems.classification import sequence
 from bert_jax.reports import glue
-from bert_jax.tasks.problems import base
-from bert_jax.tasks.problems.classification import sequence
 from bert_jax.types import Batch
 
 _ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not NaN

@@ -21,7 +21,7 @@ from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import SequenceClassificationHead
-from bert_jax.tasks.problems import base
+from bert_jax.problems import base
 from bert_jax.tokenizers.sliding_windows import make_windows
 from bert_jax.tokenizers.special_token_layout import truncate_longest_first
 from bert_jax.types import Batch
@@ -62,7 +62,7 @@ class ClassProbabilities(Mapping[str, float]):
 class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
     """One class for each example, learned by cross-entropy; subclasses encode the example.
 
-    The settings are the settings of 'classification' in tasks/problems/__init__.py. The metric
+    The settings are the settings of 'classification' in problems/__init__.py. The metric
     'exact_match' groups examples whose ids agree up to the last '-' (MultiRC).
     """
 

@@ -5,8 +5,8 @@ import pytest
 
 from bert_jax import tokenizers
 from bert_jax.errors import UserError
-from bert_jax.tasks.prompting.answers import Answers
-from bert_jax.tasks.prompting.decoding import PartialScore
+from bert_jax.problems.prompting.answers import Answers
+from bert_jax.problems.prompting.decoding import PartialScore
 from tests.tasks.small_problems import TEXT, tokenizer
 
 

@@ -15,7 +15,7 @@ from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.labels import word_spans
 from bert_jax.labels.examples import Span, SpansExample
-from bert_jax.tasks.problems.spans import THRESHOLD, SpanLabeling, best_threshold
+from bert_jax.problems.spans import THRESHOLD, SpanLabeling, best_threshold
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks import small_problems
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import tokenizers
+from bert_jax import problems, tokenizers
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import Mark, MarkedExample
 from bert_jax.labels.loader import DEFAULTS
-from bert_jax.tasks import problems
-from bert_jax.tasks.problems.relations import Relations, nearest
+from bert_jax.problems.relations import Relations, nearest
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks import small_problems
 

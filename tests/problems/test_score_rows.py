@@ -5,8 +5,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.labels.examples import PromptExample, Span, SpansExample, TaggedExample, TextExample
-from bert_jax.tasks.problems import PROBLEMS
-from bert_jax.tasks.problems.prompt import PromptPrediction
+from bert_jax.problems import PROBLEMS
+from bert_jax.problems.prompt import PromptPrediction
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.inference.small_runs import tokenizer
 
