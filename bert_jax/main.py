@@ -15,7 +15,8 @@ from typing import Any
 
 import jax
 
-from bert_jax import command_line, config_values, files, progress
+from bert_jax import config_values, files, progress
+from bert_jax.cli import command_line
 from bert_jax.errors import UserError, exit_cleanly, writing_to
 from bert_jax.storage import paths
 from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep, unused_keys

@@ -69,7 +69,7 @@ def compile_command(argv: list[str]) -> dict:
     options = parse(argv)
     target = topology.parse(options.topology)
     topology.configure(target, options.cublas)
-    from bert_jax import command_line
+    from bert_jax.cli import command_line
 
     config = command_line.parse(['run', *overrides(options)], __doc__).config
     from experiments.compiled.step import compile_step

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from bert_jax import command_line
+from bert_jax.cli import command_line
 from bert_jax.labels import formats
 from bert_jax.tasks import make_task
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bert_jax import command_line, main
+from bert_jax import main
+from bert_jax.cli import command_line
 from bert_jax.errors import UserError
 from bert_jax.tasks import unused_keys
 from bert_jax.tasks.finetuning_data import read_splits
