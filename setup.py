@@ -6,7 +6,7 @@ setup(
     packages=[*find_packages(include=['bert_jax*']), 'bert_jax.configs'],
     package_dir={'bert_jax.configs': 'configs'},
     package_data={
-        'bert_jax.data': ['samples/*', 'samples/formats/*'],
+        'bert_jax.labels': ['samples/*', 'samples/formats/*'],
         'bert_jax.export_formats': ['loaders/*'],
         'bert_jax.page': ['assets/*', 'assets/views/*'],
     },

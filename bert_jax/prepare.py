@@ -7,200 +7,14 @@ Imports neither JAX nor, unless a source needs it, TensorFlow.
 """
 
 import argparse
-import contextlib
-import os
-import pathlib
-import time
 from collections.abc import Sequence
-from typing import Any
 
-from bert_jax import errors, files, progress, recipes, tokenizers
-from bert_jax.corpus import corpus, corpus_builder, corpus_warnings, distributed, source_files
-from bert_jax.corpus.corpus_writer import SHARD_TOKENS
-from bert_jax.corpus.engines import ENGINES, Engine
-from bert_jax.corpus.manifest import versions
-from bert_jax.corpus.unfinished import is_begun, open_unfinished
-from bert_jax.corpus.workers import BLOCK_CHARACTERS, usable_cores
-from bert_jax.storage import paths
-from bert_jax.text import languages
-from bert_jax.text.sources import Source, describe_sources, open_source
+from bert_jax import errors, progress, recipes
+from bert_jax.corpus import corpus, preparation
+from bert_jax.corpus.engines import ENGINES
+from bert_jax.text.sources import describe_sources
 
 _DEFAULTS = recipes.base().data  # the defaults of training
-_SHOWN_BAD_FILES = 20  # of each source; the datasheet lists all
-
-
-def prepare(
-    sources: Sequence[str],
-    tokenizer: str,
-    output: str | os.PathLike[str],
-    *,
-    lowercase: bool = _DEFAULTS.lowercase,
-    strip_accents: bool | None = _DEFAULTS.strip_accents,
-    held_out_fraction: float = _DEFAULTS.held_out_fraction,
-    language_alpha: float = _DEFAULTS.tokenizer_language_alpha,
-    tokenizer_characters: int = _DEFAULTS.tokenizer_characters,
-    max_bad_share: float = _DEFAULTS.max_bad_share,
-    workers: int | None = None,
-    shard_tokens: int = SHARD_TOKENS,
-    engine: Engine | None = None,
-    canaries: int = 0,
-    overwrite: bool = False,
-) -> corpus.Corpus:
-    """Prepare a corpus in `output`, or open the corpus if it is already prepared.
-
-    The files do not depend on the number of workers. They are written to `output`.partial, which
-    is renamed at the very end. Repeating an interrupted call resumes it and makes the same files.
-    If another process, on any host, is preparing this output, the call waits for that process.
-
-    Args:
-        sources: Specs of the sources; see `data.sources.open_source`.
-        tokenizer: 'train:KIND:SIZE' with the kind wordpiece, bytebpe, unigram or
-            sentencepiece-bpe, or the path of a tokenizer (see `data.tokenizers.load`).
-        output: Folder of the corpus.
-        lowercase: Whether a trained tokenizer or a bare vocab.txt lowercases; a tokenizer.json
-            has its own setting.
-        strip_accents: Whether a trained WordPiece or a bare vocab.txt strips accents and vowel
-            signs; None: if it lowercases, as in BERT.
-        held_out_fraction: Share of the documents that are held out, chosen by a hash of the text;
-            every language has documents in each split, see `data.held_out.choose_rule`. Documents
-            that are too large or copied too often stay in training, see `data.held_out_share`.
-        language_alpha: Languages are sampled for training a tokenizer in proportion to
-            (their characters)^language_alpha: 1 as they are, 0 in equal amounts, 0.3 in XLM-R.
-        tokenizer_characters: A tokenizer is trained on at most this many characters of text, in
-            random lines if there are more.
-        max_bad_share: Largest share of a source's files, and of the lines of a file, that may be
-            unusable. They are counted, listed and left out; a larger share is an error.
-        workers: Processes that tokenize; 0 to tokenize in this process. Default: `usable_cores`.
-        shard_tokens: A shard ends after the document in which it reaches this many tokens.
-        engine: Reads, tokenizes and writes on other machines; see `data.distributed`.
-        canaries: Number of invented secrets to plant 1, 10 and 100 times each (`data.canaries`), in
-            the language of the first source.
-        overwrite: prepare the corpus anew, even if `output` holds a finished corpus.
-
-    Raises:
-        UserError: A setting is invalid, there are fewer than two documents, `output` holds
-            something else, the disk is full or not writable, too many files are bad, or a worker
-            died.
-    """
-    if not sources:
-        raise errors.UserError(
-            "no source given; name at least one, such as 'docstrings' or 'text:/my/*.txt'"
-        )
-    if not 0 < held_out_fraction < 1:
-        raise errors.UserError(f'held_out_fraction is {held_out_fraction}, not between 0 and 1')
-    if not 0 <= max_bad_share <= 1:
-        raise errors.UserError(f'max_bad_share is {max_bad_share}, not between 0 and 1')
-    if canaries:
-        sources = [*sources, f'canaries:{canaries};language={open_source(sources[0]).language}']
-    workers = usable_cores() if workers is None else workers
-    if workers < 0:
-        raise errors.UserError(f'workers is {workers}, but must be at least 0')
-    languages.check_alpha(language_alpha)
-    if tokenizer_characters < 1:
-        raise errors.UserError(f'tokenizer_characters is {tokenizer_characters}, not at least 1')
-    made_from = corpus.settings(
-        sources,
-        tokenizer,
-        lowercase,
-        held_out_fraction,
-        language_alpha,
-        tokenizer_characters,
-        strip_accents,
-    )
-    given, output = output, paths.path(output).absolute()
-    replaces = overwrite and (output / 'manifest.json').exists()
-    if not replaces and (existing := _open_existing(output, made_from)):
-        return existing
-    _check_tokenizer(tokenizer, lowercase, strip_accents)
-    start = time.monotonic()
-    try:
-        is_taken = output.exists() and (not output.is_dir() or any(output.iterdir()))
-        if is_taken and not replaces and not is_begun(output):
-            raise errors.UserError(f'{output} exists but is not a corpus: name another folder')
-        opened = [open_source(spec) for spec in sources]
-        for source in opened:
-            source.max_bad_share = max_bad_share
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with files.locked(output.with_name(f'.{output.name}.lock'), lambda: _size(output)):
-            if replaces:
-                paths.retract(output, 'manifest.json')
-            elif existing := _open_existing(output, made_from):
-                return existing
-            settings = made_from | {
-                'runner': 'an engine' if engine else 'local',
-                'shard_tokens': shard_tokens,
-                'block_characters': BLOCK_CHARACTERS,
-                'unit_bytes': distributed.UNIT_BYTES,
-                'versions': versions(),
-            }
-            stamps = [source_files.stamps(source) for source in opened]
-            with open_unfinished(output, settings, stamps) as unfinished:
-                if engine:
-                    manifest = distributed.build(
-                        unfinished, opened, made_from, shard_tokens, engine
-                    )
-                else:
-                    manifest = corpus_builder.build(
-                        unfinished, opened, made_from, shard_tokens, workers
-                    )
-    except OSError as error:
-        place = f'{error.filename}: ' if error.filename else ''
-        raise errors.UserError(
-            f'cannot prepare {output}: {place}{error.strerror or error}'
-        ) from error
-    _print_summary(manifest, opened, unfinished.progress, time.monotonic() - start)
-    progress.say(f'prepared {given}')
-    return corpus.Corpus.open(output)
-
-
-def _check_tokenizer(spec: str, lowercase: bool, strip_accents: bool | None) -> None:
-    """Raise UserError, before any text is read, for a tokenizer that no text can give."""
-    prefix, _, kind_and_size = spec.partition(':')
-    if prefix == 'train':
-        tokenizers.check_trainable(kind_and_size, lowercase, strip_accents)
-    else:
-        tokenizers.load(spec, lowercase, strip_accents)
-
-
-def _open_existing(output: pathlib.Path, made_from: dict[str, Any]) -> corpus.Corpus | None:
-    """Open a finished corpus if there is one. Raises UserError if its settings differ."""
-    if not (output / 'manifest.json').exists():
-        return None
-    existing = corpus.Corpus.open(output)
-    existing.check_settings(**made_from)
-    source_files.report_changes(output)
-    progress.say(f'{output} is already prepared with these settings')
-    return existing
-
-
-def _size(output: pathlib.Path) -> str:
-    """Describe the current size of the unfinished folder of a corpus."""
-    in_bucket = paths.is_in_bucket(output)
-    folder = output if in_bucket else output.with_name(output.name + '.partial')
-    with contextlib.suppress(OSError):  # the folder may be renamed at any time
-        return f'{folder} has {paths.total_bytes(folder) / 1e6:,.1f} MB'
-    return f'{folder} is finished'
-
-
-def _print_summary(
-    manifest: dict[str, Any], sources: list[Source], resumed: dict[str, Any], seconds: float
-) -> None:
-    """Print a line for each source, each split and the corpus."""
-    for source in sources:
-        progress.say(f'{source.spec}: {source.summary()}')
-        for bad in source.bad_files[:_SHOWN_BAD_FILES]:
-            progress.say(f'  bad file: {bad}')
-    tokens = sum(split['tokens'] for split in manifest['splits'].values())
-    for name, split in manifest['splits'].items():
-        progress.say(
-            f'{name}: {split["documents"]:,} documents, {split["sentences"]:,} sentences, '
-            f'{split["tokens"]:,} tokens, {split["unknown_tokens"] / split["tokens"]:.2%} unknown'
-        )
-    for line in corpus_warnings.find(manifest, sources):
-        progress.say(f'warning: {line}')
-    speed = '' if resumed else f', {tokens / seconds:,.0f} tokens/s'
-    progress.say(f'vocabulary of {manifest["tokenizer"]["vocab_size"]:,}; {seconds:.1f} s{speed}')
-
 
 _EPILOG = """\
 sources (values after = are taken literally, spaces included):
@@ -329,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         num_files = len(opened.manifest['files'])
         progress.say(f'{flags.output}: all {num_files} files match their hashes')
         return
-    prepare(
+    preparation.prepare(
         flags.source,
         flags.tokenizer,
         flags.output,

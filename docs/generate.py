@@ -29,7 +29,7 @@ their values and meanings; with `--dry_run` it reads the data, compiles every st
 memory it needs, but trains nothing and writes no run folder. To complete commands, flags and keys
 with the tab key in bash or zsh:
 
-    python -m bert_jax.cli.completion > bert_jax_completion.sh && source bert_jax_completion.sh
+    python -m bert_jax.completion > bert_jax_completion.sh && source bert_jax_completion.sh
 
 [Pretraining and common keys](#pretraining-and-common-keys) · [fine-tuning](#fine-tuning)
 """

@@ -13,9 +13,9 @@ REGISTRIES = (
     'tests/test_docs.py',
     'tests/test_imports.py',
     'tests/test_layers.py',
-    'tests/data/sources/test_registry.py',
+    'tests/text/sources/test_registry.py',
     'tests/objectives/test_table.py',
-    'tests/tasks/problems/test_registry.py',
+    'tests/problems/test_registry.py',
 )
 
 

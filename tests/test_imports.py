@@ -50,7 +50,7 @@ def test_pretraining_is_imported_without_fine_tuning_and_file_formats():
 
 def test_tensorflow_is_imported_without_keras():
     done = run(
-        'import sys; from bert_jax.data import tensorflow_import; '
+        'import sys; from bert_jax import tensorflow_import; '
         "tensorflow_import.tensorflow(); print('keras' in sys.modules)"
     )
     assert done.stdout == 'False\n', done.stderr

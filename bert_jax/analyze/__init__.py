@@ -1,7 +1,7 @@
 """Analyses of a loaded model, each with JSON results, a Markdown report and figures.
 
 An analysis is a file in this folder with a subclass of `base.Analysis`, and a line in `ANALYSES`;
-`__main__.py` is the command line. Formulas that need only arrays are in `bert_jax.evaluation`.
+`__main__.py` is the command line. Formulas that need only arrays are in `measures`.
 """
 
 import importlib

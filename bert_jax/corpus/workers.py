@@ -148,7 +148,7 @@ class Workers:
             [root, *filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))]
         )
         process = subprocess.Popen(
-            [sys.executable, '-P', '-c', 'from bert_jax.data import workers; workers.serve()'],
+            [sys.executable, '-P', '-c', 'from bert_jax.corpus import workers; workers.serve()'],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {'PYTHONPATH': path, 'TOKENIZERS_PARALLELISM': 'false'},

@@ -1,8 +1,8 @@
 """Fine-tuning batches: a fixed number of items, packed into rows of one static shape.
 
 An item is one sequence, or several that stay in the same row (the choices of a question). Short
-items share a row and cannot attend to each other, as in examples/packing.py, so training and evaluation
-use one shape each with little padding.
+items share a row and cannot attend to each other, as in examples/packing.py, so training and
+evaluation use one shape each with little padding.
 """
 
 import collections

@@ -22,7 +22,7 @@ from bert_jax.labels import (
 from bert_jax.labels.records import Record
 from bert_jax.text import text_files
 
-SAMPLES = pathlib.Path(__file__).parent.parent / 'samples'
+SAMPLES = pathlib.Path(__file__).parent / 'samples'
 
 
 class FileFormat(NamedTuple):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from bert_jax import progress
 from bert_jax.corpus import source_files
 from bert_jax.corpus.corpus import Corpus, read_manifest
+from bert_jax.corpus.preparation import prepare
 from bert_jax.errors import UserError, unknown
 from bert_jax.examples import language_mixture
 from bert_jax.examples.example_source import ExampleSource
@@ -16,7 +17,6 @@ from bert_jax.examples.published_pairs import PublishedPairs
 from bert_jax.examples.sentence_pairs import SentencePairs
 from bert_jax.examples.single_segments import SingleSegments, SplitSegments
 from bert_jax.examples.text_example_source import RowSettings, TextExampleSource
-from bert_jax.prepare import prepare
 from bert_jax.storage import paths
 from bert_jax.storage.block_cache import CacheSettings
 from bert_jax.training import multihost

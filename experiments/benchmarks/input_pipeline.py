@@ -5,7 +5,7 @@
 
 Without --corpus, writes a synthetic text to a temporary folder (sentences of 22 and documents of
 550 tokens on average). 'NumPy' is source.batch of four steps at a time in one thread, 'tf.data' is
-data.pipeline with its worker threads. The last column divides by the CPU time of all threads
+examples.pipeline with its worker threads. The last column divides by the CPU time of all threads
 instead of the wall time, and so does not depend on the load of the machine. Tokens include padding:
 rows × length. All numbers are medians of the repeats, with the best in parentheses; the kinds of
 examples take turns.
@@ -62,7 +62,7 @@ def numpy_rate(source, length: int, steps: int) -> float:
 
 
 def pipeline_rates(source, length: int, steps: int, workers: int) -> tuple[float, float]:
-    """Return the million tokens of data.pipeline per second and per second of CPU time."""
+    """Return the million tokens of examples.pipeline per second and per second of CPU time."""
     warmup = 20
     iterator = pipeline.batches(source, 0, steps + warmup, workers=workers)
     for _ in range(warmup):

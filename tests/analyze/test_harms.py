@@ -7,9 +7,10 @@ import pytest
 import torch
 import transformers
 
-from bert_jax import main, prepare
+from bert_jax import main
 from bert_jax.analyze import __main__ as command
 from bert_jax.analyze.harm_measures import membership
+from bert_jax.corpus import preparation
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface
 from bert_jax.text import canaries
@@ -167,8 +168,8 @@ def test_the_published_file_of_stereoset_gives_the_scores_of_its_rows(measure):
 
 def test_exposure_ranks_the_planted_secret_among_others(measure, folder, tmp_path):
     vocabulary, source = f'{folder}/vocab.txt', small.write_text(tmp_path)
-    prepare.prepare([source], vocabulary, tmp_path / 'plain', workers=0)
-    prepare.prepare([source], vocabulary, tmp_path / 'made', workers=0, canaries=1)
+    preparation.prepare([source], vocabulary, tmp_path / 'plain', workers=0)
+    preparation.prepare([source], vocabulary, tmp_path / 'made', workers=0, canaries=1)
     assert 'has no canaries; prepare it with --canaries' in measure('exposure', {'plain': None})
     found = measure('exposure', {'made': None}, '--candidates=7')
     assert [own['copies'] for own in found['canaries']] == [0, 1, 10, 100]
@@ -184,7 +185,7 @@ def test_exposure_ranks_the_planted_secret_among_others(measure, folder, tmp_pat
 
 
 def test_membership_compares_the_splits_and_a_reference(measure, folder, tmp_path):
-    prepare.prepare(
+    preparation.prepare(
         [small.write_text(tmp_path)], f'{folder}/vocab.txt', tmp_path / 'made', workers=0,
         held_out_fraction=0.4,
     )  # fmt: skip
@@ -248,7 +249,7 @@ def test_results_go_into_the_model_card_once(measure, folder):
 def test_exposure_grows_with_the_number_of_copies(tmp_path):
     """A small run on text with canaries: never seen, once, 10 and 100 times."""
     source = small.write_text(tmp_path, documents=300)
-    prepare.prepare([source], 'train:wordpiece:200', tmp_path / 'corpus', workers=0, canaries=6)
+    preparation.prepare([source], 'train:wordpiece:200', tmp_path / 'corpus', workers=0, canaries=6)
     changes = {
         'data__sources': (source, 'canaries:6;language=und'),
         'data__tokenizer': 'train:wordpiece:200', 'data__held_out_fraction': 0.005,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bert_jax.analyze import __main__ as command
-from tests.data import test_wordnet
+from tests.analyze.readers import test_wordnet
 from tests.inference.small_runs import save_run
 
 

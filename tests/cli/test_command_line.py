@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from bert_jax import key_meanings, main, recipes
-from bert_jax.cli import command_line, completion
+from bert_jax import completion, key_meanings, main, recipes
+from bert_jax.cli import command_line
 from bert_jax.config_values import flatten
 from bert_jax.errors import UserError
 from configs import base

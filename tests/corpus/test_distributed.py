@@ -16,7 +16,16 @@ import pytest
 from pyarrow import parquet
 
 from bert_jax import prepare
-from bert_jax.corpus import corpus, distributed, manifest, parts, shard_plan, stages, workers
+from bert_jax.corpus import (
+    corpus,
+    distributed,
+    manifest,
+    parts,
+    preparation,
+    shard_plan,
+    stages,
+    workers,
+)
 from bert_jax.errors import UserError
 from tests.end_to_end.preparation import contents, make_text
 
@@ -90,12 +99,12 @@ def settings(**changed):
 def test_the_corpus_is_that_of_a_local_run(
     tokenizer, options, sizes, sources, tmp_path, monkeypatch
 ):
-    prepare.prepare(sources, tokenizer, tmp_path / 'local', workers=0, **settings(**options))
+    preparation.prepare(sources, tokenizer, tmp_path / 'local', workers=0, **settings(**options))
     monkeypatch.setattr(distributed, 'UNIT_BYTES', sizes[0])
     monkeypatch.setattr(parts, 'PART_TOKENS', sizes[1])
     monkeypatch.setattr(parts, 'BLOCK_CHARACTERS', 400)
     engine = Threads(2)
-    made = prepare.prepare(
+    made = preparation.prepare(
         sources, tokenizer, tmp_path / 'far', engine=engine, **settings(**options)
     )
     made.verify()
@@ -110,7 +119,7 @@ def test_the_corpus_is_that_of_a_local_run(
 def test_a_small_corpus_has_the_same_exceptions_of_the_held_out_rule(tmp_path):
     (tmp_path / 'a.jsonl').write_text('\n'.join(json.dumps({'text': f'{i}.'}) for i in range(5)))
     for name, engine in {'local': None, 'far': Threads()}.items():
-        prepare.prepare(
+        preparation.prepare(
             [f'jsonl:{tmp_path}/a.jsonl'], TOKENIZER, tmp_path / name, workers=0,
             held_out_fraction=1e-9, engine=engine,
         )  # fmt: skip
@@ -122,7 +131,7 @@ def test_a_small_corpus_has_the_same_exceptions_of_the_held_out_rule(tmp_path):
 def local(sources, tmp_path_factory):
     """The files of the corpus of a local run."""
     output = tmp_path_factory.mktemp('local') / 'out'
-    prepare.prepare(sources, TOKENIZER, output, workers=0, **settings())
+    preparation.prepare(sources, TOKENIZER, output, workers=0, **settings())
     return contents(output)
 
 
@@ -144,17 +153,17 @@ def test_what_is_finished_is_kept_after_a_failure(stage, many_units, tmp_path, m
             super().perform(pickled)
 
     with pytest.raises(UserError, match='all workers are gone'):
-        prepare.prepare(**arguments, output=tmp_path / 'out', engine=Dying(1))
+        preparation.prepare(**arguments, output=tmp_path / 'out', engine=Dying(1))
     done = []
     tokenize = parts.tokenize_block
     monkeypatch.setattr(parts, 'tokenize_block', lambda *own: done.append(1) or tokenize(*own))
     with pytest.raises(UserError, match="runner was 'an engine' and is 'local'"):
-        prepare.prepare(**arguments, output=tmp_path / 'out', workers=0)
-    prepare.prepare(**arguments, output=tmp_path / 'out', engine=Threads(1))
+        preparation.prepare(**arguments, output=tmp_path / 'out', workers=0)
+    preparation.prepare(**arguments, output=tmp_path / 'out', engine=Threads(1))
     assert contents(tmp_path / 'out') == expected
     units = len(list(done))
     done.clear()
-    prepare.prepare(**arguments, output=tmp_path / 'whole', engine=Threads(1))
+    preparation.prepare(**arguments, output=tmp_path / 'whole', engine=Threads(1))
     assert len(done) - units == {'count': 0, 'draw': 0, 'encode': 5, 'assemble': len(done)}[stage]
 
 
@@ -168,7 +177,7 @@ def test_damaged_parts_and_shards_are_made_again(many_units, tmp_path):
                 raise UserError('Beam failed: no reason')
 
     with pytest.raises(UserError, match='no reason'):
-        prepare.prepare(**arguments, output=tmp_path / 'out', engine=Interrupted())
+        preparation.prepare(**arguments, output=tmp_path / 'out', engine=Interrupted())
     encoded = tmp_path / 'out.partial/parts/encode'
     damaged = sorted(encoded.glob('*.tokens.npy'))
     damaged[0].write_bytes(damaged[0].read_bytes()[:-2] + b'xx')
@@ -179,20 +188,20 @@ def test_damaged_parts_and_shards_are_made_again(many_units, tmp_path):
     shards[0].write_bytes(b'x' * shards[0].stat().st_size)
     shards[1].unlink()
     (tmp_path / 'out.partial/parts/.scratch-of-a-killed-worker').mkdir()
-    prepare.prepare(**arguments, output=tmp_path / 'out', engine=Threads())
+    preparation.prepare(**arguments, output=tmp_path / 'out', engine=Threads())
     assert contents(tmp_path / 'out') == expected
 
 
 def test_too_many_bad_files_are_an_error_and_cost_nothing(many_units, tmp_path, monkeypatch):
     arguments, expected = many_units
     with pytest.raises(UserError, match='1 of 12 files .*91.txt is a PDF file'):
-        prepare.prepare(
+        preparation.prepare(
             **arguments | {'max_bad_share': 0.01}, output=tmp_path / 'out', engine=Threads()
         )
     done = []
     tokenize = workers.tokenize_block
     monkeypatch.setattr(parts, 'tokenize_block', lambda *own: done.append(1) or tokenize(*own))
-    prepare.prepare(**arguments, output=tmp_path / 'out', engine=Threads(1))
+    preparation.prepare(**arguments, output=tmp_path / 'out', engine=Threads(1))
     assert contents(tmp_path / 'out') == expected
     assert len(done) < 5  # the unit with a malformed line
 
@@ -207,7 +216,7 @@ def test_a_worker_that_sees_other_files_is_an_error(tmp_path):
             super().perform(pickled)
 
     with pytest.raises(UserError, match='one.txt has 21 bytes instead of 35 on .*same files'):
-        prepare.prepare([f'text:{path}'], TOKENIZER, tmp_path / 'out', engine=Elsewhere())
+        preparation.prepare([f'text:{path}'], TOKENIZER, tmp_path / 'out', engine=Elsewhere())
 
     class Nowhere(Threads):
         def run(self, function, items):
@@ -215,21 +224,21 @@ def test_a_worker_that_sees_other_files_is_an_error(tmp_path):
             super().run(function, items)
 
     with pytest.raises(UserError, match='does not see .*other.partial/parts/count: all machines'):
-        prepare.prepare([f'text:{path}'], TOKENIZER, tmp_path / 'other', engine=Nowhere())
+        preparation.prepare([f'text:{path}'], TOKENIZER, tmp_path / 'other', engine=Nowhere())
 
 
 def test_a_worker_with_other_versions_is_an_error(many_units, tmp_path, monkeypatch):
     arguments, _ = many_units
     monkeypatch.setattr(distributed, 'versions', lambda: manifest.versions() | {'numpy': '1'})
     with pytest.raises(UserError, match='has numpy .* but the machine that runs .* has 1: install'):
-        prepare.prepare(**arguments, output=tmp_path / 'out', engine=Threads())
+        preparation.prepare(**arguments, output=tmp_path / 'out', engine=Threads())
 
 
 def test_relative_paths_are_an_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'a.txt').write_text('One.')
     with pytest.raises(UserError, match='a.txt is a relative path'):
-        prepare.prepare(['text:*.txt'], TOKENIZER, tmp_path / 'out', engine=Threads())
+        preparation.prepare(['text:*.txt'], TOKENIZER, tmp_path / 'out', engine=Threads())
     assert not list(tmp_path.glob('out*'))
 
 
@@ -241,7 +250,7 @@ def test_a_lost_record_is_an_error(many_units, tmp_path):
             super().run(function, items[1:])
 
     with pytest.raises(UserError, match='0000000.json is missing though the engine has ended'):
-        prepare.prepare(**arguments, output=tmp_path / 'out', engine=Lazy())
+        preparation.prepare(**arguments, output=tmp_path / 'out', engine=Lazy())
 
 
 @pytest.mark.parametrize(

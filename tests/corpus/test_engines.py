@@ -10,16 +10,15 @@ import sys
 
 import pytest
 
-from bert_jax import prepare
-from bert_jax.corpus import corpus
+from bert_jax.corpus import corpus, preparation
 from bert_jax.corpus.engines import BeamEngine, DaskEngine
 from bert_jax.errors import UserError
-from tests.data import clusters
+from tests.corpus import clusters
 from tests.end_to_end.preparation import ROOT, contents, make_text
 
 pytestmark = pytest.mark.slow
 TOKENIZER = 'train:wordpiece:80'
-SMALL_UNITS = 'from bert_jax.data import distributed; distributed.UNIT_BYTES = 40_000; '
+SMALL_UNITS = 'from bert_jax.corpus import distributed; distributed.UNIT_BYTES = 40_000; '
 MAIN = 'from bert_jax import prepare; prepare.main()'
 PROCESSES = (
     *('--runner=FnApiRunner', '--direct_running_mode=multi_processing'),
@@ -35,7 +34,7 @@ def text(tmp_path_factory):
     lines = [json.dumps({'text': make_text(rng)}) for _ in range(4000)]
     (folder / 'many.jsonl').write_text('\n'.join(lines))
     spec = f'jsonl:{folder}/many.jsonl'
-    prepare.prepare([spec], TOKENIZER, folder / 'local', workers=2)
+    preparation.prepare([spec], TOKENIZER, folder / 'local', workers=2)
     return spec, contents(folder / 'local')
 
 
@@ -110,14 +109,14 @@ def test_a_cluster_without_workers_or_scheduler_is_one_line(text, tmp_path, monk
     with clusters.started(tmp_path / 'cluster', workers=0) as cluster:
         engine = DaskEngine([f'--scheduler={cluster.address}'])
         with pytest.raises(UserError, match='Dask failed: .*1 worker') as found:
-            prepare.prepare([text[0]], TOKENIZER, tmp_path / 'out', engine=engine)
+            preparation.prepare([text[0]], TOKENIZER, tmp_path / 'out', engine=engine)
     assert '\n' not in str(found.value)
     engine = DaskEngine(['--scheduler=tcp://127.0.0.1:9'])
     with (
         pytest.raises(UserError, match='Dask failed: .*127.0.0.1:9') as found,
         dask_config.set({'distributed.comm.timeouts.connect': '1s'}),
     ):
-        prepare.prepare([text[0]], TOKENIZER, tmp_path / 'out', engine=engine)
+        preparation.prepare([text[0]], TOKENIZER, tmp_path / 'out', engine=engine)
     assert '\n' not in str(found.value)
 
 

@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from bert_jax import errors, prepare, tokenizers
-from bert_jax.corpus import corpus
+from bert_jax import errors, tokenizers
+from bert_jax.corpus import corpus, preparation
 from tests import disks
 from tests.end_to_end.preparation import (
     ROOT,
@@ -33,7 +33,7 @@ def test_a_corpus_of_a_single_document_is_an_error(copies, texts, tmp_path):
     for i in range(copies):
         shutil.copy(texts / '00.txt', tmp_path / f'copy{i}.txt')
     with pytest.raises(errors.UserError, match='at least two'):
-        prepare.prepare([f'text:{tmp_path}/copy*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
+        preparation.prepare([f'text:{tmp_path}/copy*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
     assert not list(tmp_path.glob('out*'))
 
 
@@ -69,7 +69,7 @@ def test_errors_are_one_line_and_leave_no_files(changed, message, texts, tmp_pat
         wanted[key] = wanted[key].format(**places)
     wanted['sources'] = [source.format(**places) for source in wanted['sources']]
     with pytest.raises(errors.UserError, match=message) as info:
-        prepare.prepare(**wanted)
+        preparation.prepare(**wanted)
     assert '\n' not in str(info.value)
     assert not list(tmp_path.rglob('*.partial'))
     assert not (tmp_path / 'out').exists()
@@ -148,9 +148,9 @@ def test_a_run_after_a_killed_run_makes_the_same_files(many_texts, tmp_path):
     wait_for(lambda: not any(map(alive, workers)))
 
     (partial / 'train' / '99999.tokens.npy').write_bytes(b'left behind')
-    prepare.prepare([many_texts], TOKENIZER, output, workers=2)
+    preparation.prepare([many_texts], TOKENIZER, output, workers=2)
     assert not partial.exists()
-    prepare.prepare([many_texts], TOKENIZER, tmp_path / 'undisturbed', workers=0)
+    preparation.prepare([many_texts], TOKENIZER, tmp_path / 'undisturbed', workers=0)
     assert contents(output) == contents(tmp_path / 'undisturbed')
 
 
@@ -172,5 +172,5 @@ def test_a_killed_worker_is_a_one_line_error(many_texts, tmp_path):
 def test_workers_that_cannot_start_are_a_one_line_error(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, 'executable', shutil.which('false'))
     with pytest.raises(errors.UserError, match='worker process ended .*status 1'):
-        prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=2)
+        preparation.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=2)
     assert not list(tmp_path.glob('out*'))

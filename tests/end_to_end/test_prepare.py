@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from bert_jax import errors, prepare, tokenizers
-from bert_jax.corpus import corpus, corpus_builder
+from bert_jax.corpus import corpus, corpus_builder, preparation
 from bert_jax.tasks import pretraining_data
 from bert_jax.text import sentences
 from configs import base
@@ -36,7 +36,7 @@ def stored_sentences(split, tokenizer):
 
 
 def test_every_sentence_is_stored_in_order(texts, tmp_path):
-    made = prepare.prepare(
+    made = preparation.prepare(
         [f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', held_out_fraction=0.2, workers=0
     )
     made.verify()
@@ -58,7 +58,7 @@ def test_the_corpus_does_not_depend_on_the_number_of_workers(texts, tmp_path, sm
     results = []
     for workers in (0, 1, 3):
         output = tmp_path / f'out{workers}'
-        prepare.prepare(
+        preparation.prepare(
             [f'text:{texts}/*.txt', f'text:{texts}/0*.txt;language=en'],
             TOKENIZER, output, held_out_fraction=0.1, workers=workers, shard_tokens=1000,
         )  # fmt: skip
@@ -72,7 +72,7 @@ def test_a_shard_ends_with_the_document_that_fills_it(texts, tmp_path, monkeypat
     for characters in (1, 2000, 10**6):
         monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', characters)
         output = tmp_path / f'out{characters}'
-        made = prepare.prepare(
+        made = preparation.prepare(
             [f'text:{texts}/*.txt'], TOKENIZER, output, held_out_fraction=0.1, workers=0,
             shard_tokens=1000,
         )  # fmt: skip
@@ -90,7 +90,7 @@ def test_the_manifest_has_spec_language_and_license_of_each_source(texts, tmp_pa
         f'text:{texts}/0*.txt;language=en;license=CC0',
         f'text:{texts}/1*.txt;language=de;license=MIT',
     ]
-    made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
+    made = preparation.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
     for name in corpus.SPLITS:
         assert [(s.source, s.language) for s in made.split(name).shards] == [(0, 'en'), (1, 'de')]
     described = made.manifest['sources']
@@ -102,7 +102,7 @@ def test_the_manifest_has_spec_language_and_license_of_each_source(texts, tmp_pa
 def test_text_that_looks_like_special_tokens_is_ordinary_text(texts, tmp_path):
     for path in texts.iterdir():
         path.write_text(path.read_text() + '\n\nA [MASK] and [SEP], [CLS] too [PAD] now.')
-    made = prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
+    made = preparation.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
     for name in corpus.SPLITS:
         split = made.split(name)
         for special in set(made.tokenizer.special_ids) - {made.tokenizer.unk_id}:
@@ -116,7 +116,7 @@ def test_sentences_and_documents_without_tokens_are_dropped_and_counted(tmp_path
     documents += ['\u200b', 'One two three.\n\n\u200b\n\nFour five six.']
     path = tmp_path / 'a.jsonl'
     path.write_text('\n'.join(json.dumps({'text': text}) for text in documents) + '\n{bad')
-    made = prepare.prepare([f'jsonl:{path}'], TOKENIZER, tmp_path / 'out', workers=0)
+    made = preparation.prepare([f'jsonl:{path}'], TOKENIZER, tmp_path / 'out', workers=0)
     report = made.manifest['sources'][0]['report']
     assert report['documents_without_tokens'] == 1
     assert report['sentences_without_tokens'] == 2
@@ -130,20 +130,20 @@ def test_sentences_and_documents_without_tokens_are_dropped_and_counted(tmp_path
 def test_bad_and_shared_files_are_listed(texts, tmp_path, capsys):
     (texts / '05.txt').write_bytes(b'\x89PNG\r\n\x1a\n' + bytes(100))
     specs = [f'text:{texts}/*.txt', f'text:{texts}/2*.txt']
-    made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
+    made = preparation.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
     assert [source['report'].get('bad_files') for source in made.manifest['sources']] == [1, None]
     for shown in (capsys.readouterr().out, (tmp_path / 'out' / 'DATASHEET.md').read_text()):
         assert f'bad file: {texts}/05.txt is not utf-8 text' in shown
         assert shown.count('files also in another source') == 2
     with pytest.raises(errors.UserError, match='1 of 30 files .* cannot be used'):
-        prepare.prepare(specs, TOKENIZER, tmp_path / 'no', max_bad_share=0.01, workers=0)
+        preparation.prepare(specs, TOKENIZER, tmp_path / 'no', max_bad_share=0.01, workers=0)
 
 
 def test_a_finished_corpus_is_opened_but_not_overwritten(texts, tmp_path, capsys):
     source, output = f'text:{texts}/*.txt', tmp_path / 'out'
-    first = prepare.prepare([source], TOKENIZER, output, workers=0)
+    first = preparation.prepare([source], TOKENIZER, output, workers=0)
     before = contents(output)
-    again = prepare.prepare([source], TOKENIZER, output, workers=0)
+    again = preparation.prepare([source], TOKENIZER, output, workers=0)
     assert again.fingerprint == first.fingerprint
     assert 'already' in capsys.readouterr().out
     for changed in (
@@ -155,7 +155,7 @@ def test_a_finished_corpus_is_opened_but_not_overwritten(texts, tmp_path, capsys
     ):
         wanted = {'sources': [source], 'tokenizer': TOKENIZER} | changed
         with pytest.raises(errors.UserError, match=next(iter(changed))):
-            prepare.prepare(output=output, workers=0, **wanted)
+            preparation.prepare(output=output, workers=0, **wanted)
     assert contents(output) == before
 
 
@@ -163,7 +163,7 @@ def test_a_published_vocabulary_is_not_changed(texts, tmp_path):
     vocab = [*tokenizers.SPECIAL_TOKENS, 'the', 'dog', '.', *'abcdefghijklmnop']
     path = tmp_path / 'vocab.txt'
     path.write_text('\n'.join(vocab))
-    made = prepare.prepare([f'text:{texts}/*.txt'], str(path), tmp_path / 'out', workers=0)
+    made = preparation.prepare([f'text:{texts}/*.txt'], str(path), tmp_path / 'out', workers=0)
     assert made.tokenizer.vocab == tuple(vocab)
     unknown = sum(made.unigram_counts(name)[1] for name in corpus.SPLITS)
     assert unknown > 100
@@ -172,7 +172,7 @@ def test_a_published_vocabulary_is_not_changed(texts, tmp_path):
 
 def test_held_out_documents_do_not_depend_on_the_other_documents(texts, tmp_path):
     def held_out(name, pattern):
-        made = prepare.prepare(
+        made = preparation.prepare(
             [f'text:{texts}/{pattern}'], TOKENIZER, tmp_path / name, held_out_fraction=0.4,
             workers=0,
         )  # fmt: skip
@@ -185,7 +185,7 @@ def test_held_out_documents_do_not_depend_on_the_other_documents(texts, tmp_path
 
 def test_sources_with_one_document_each_fill_both_splits(texts, tmp_path):
     specs = [f'text:{texts}/{i:02d}.txt' for i in range(3)]
-    made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
+    made = preparation.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
     assert made.split('held_out').num_documents == 1
     assert made.split('train').num_documents == 2
     held_out = made.split('held_out').shards[0].source
@@ -194,7 +194,7 @@ def test_sources_with_one_document_each_fill_both_splits(texts, tmp_path):
 
 def test_the_only_document_of_a_source_next_to_a_larger_source_is_for_training(texts, tmp_path):
     specs = [f'text:{texts}/00.txt', f'text:{texts}/1*.txt']
-    made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
+    made = preparation.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
     assert [s.source for s in made.split('held_out').shards] == [1]
     assert {s.source for s in made.split('train').shards} == {0, 1}
 
@@ -203,7 +203,7 @@ def test_a_script_needs_neither_a_main_guard_nor_jax(texts, tmp_path):
     code = (
         'import sys\n'
         'from bert_jax import prepare\n'
-        f'prepare.prepare(["text:{texts}/*.txt"], "{TOKENIZER}", "{tmp_path}/out", workers=2)\n'
+        f'preparation.prepare(["text:{texts}/*.txt"], "{TOKENIZER}", "{tmp_path}/out", workers=2)\n'
         'print("heavy:", {"jax", "tensorflow"} & set(sys.modules))\n'
     )
     path = tmp_path / 'script.py'
@@ -267,7 +267,7 @@ def test_help_lists_every_flag_and_source(capsys):
 
 @pytest.mark.parametrize('kind', ['bytebpe:300', 'unigram:80', 'sentencepiece-bpe:80'])
 def test_corpora_with_other_kinds_of_vocabulary(texts, tmp_path, kind):
-    made = prepare.prepare(
+    made = preparation.prepare(
         [f'text:{texts}/*.txt'], f'train:{kind}', tmp_path / 'out', lowercase=False, workers=2
     )
     assert made.tokenizer.kind == made.manifest['tokenizer']['kind'] == kind.partition(':')[0]
@@ -302,15 +302,15 @@ def test_language_alpha_affects_the_vocabulary(tmp_path):
     long = {}
     for alpha in (1.0, 0.0):
         output = tmp_path / f'out{alpha}'
-        made = prepare.prepare(
+        made = preparation.prepare(
             specs, 'train:sentencepiece-bpe:40', output, language_alpha=alpha, workers=0
         )
         long[alpha] = [t for t in made.tokenizer.vocab if len(t) > 2 and set(t) & set('zwyxqj')]
         assert f'∝ p^α of the training text, α = {alpha:g}' in (output / 'DATASHEET.md').read_text()
     assert len(long[1.0]) < len(long[0.0])
     with pytest.raises(errors.UserError, match=r'made with language_alpha=1.0, not 0.5'):
-        prepare.prepare(
+        preparation.prepare(
             specs, 'train:sentencepiece-bpe:40', tmp_path / 'out1.0', language_alpha=0.5
         )
     with pytest.raises(errors.UserError, match='language_alpha is 2'):
-        prepare.prepare(specs, TOKENIZER, tmp_path / 'out', language_alpha=2)
+        preparation.prepare(specs, TOKENIZER, tmp_path / 'out', language_alpha=2)

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from bert_jax import errors, files, prepare
-from bert_jax.corpus import corpus, corpus_builder, source_files, unfinished, workers
+from bert_jax.corpus import corpus, corpus_builder, preparation, source_files, unfinished, workers
 from tests.end_to_end.preparation import TOKENIZER, command, contents, make_text, texts
 
 __all__ = ['texts']  # a fixture
@@ -59,12 +59,12 @@ def test_a_resumed_corpus_is_the_same(save_seconds, texts, tmp_path, interrupt, 
     monkeypatch.setattr(unfinished.Unfinished, '_save_seconds', save_seconds)
     (texts / '07.txt').write_text('\u200b')  # a document without tokens is counted once
     calls = interrupt(1000)
-    prepare.prepare(specs(texts), TOKENIZER, tmp_path / 'whole', **SETTINGS)
+    preparation.prepare(specs(texts), TOKENIZER, tmp_path / 'whole', **SETTINGS)
     total, made = len(calls), []
     for number in (total // 3, total // 3, 1000):
         calls = interrupt(number)
         try:
-            prepare.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **SETTINGS)
+            preparation.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **SETTINGS)
         except Interruption:
             saved = json.loads((tmp_path / 'out.partial/progress.json').read_text())
             made.append(saved['progress']['writer']['shards'])
@@ -83,7 +83,7 @@ def test_an_interrupted_preparation_is_not_resumed_with_other_text(
 ):
     interrupt(10)
     with pytest.raises(Interruption):
-        prepare.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **SETTINGS)
+        preparation.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **SETTINGS)
     interrupt(1000)
     before = sorted(tmp_path.rglob('out.partial/**/*'))
     settings, message = SETTINGS, 'has changed'
@@ -95,7 +95,7 @@ def test_an_interrupted_preparation_is_not_resumed_with_other_text(
         (texts / '055.txt').write_text('A further text. It is short.')
         message = '055.txt is new'
     with pytest.raises(errors.UserError, match=f'out.partial holds .*{message}'):
-        prepare.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **settings)
+        preparation.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **settings)
     assert sorted(tmp_path.rglob('out.partial/**/*')) == before
 
 
@@ -105,9 +105,9 @@ def test_a_bad_file_late_in_the_text_costs_nothing(texts, tmp_path, interrupt):
     vocab.write_text('\n'.join(['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *'abcdefgh', 'the']))
     calls = interrupt(1000)
     with pytest.raises(errors.UserError, match='1 of 10 files .*25.txt is a PDF file'):
-        prepare.prepare(specs(texts), str(vocab), tmp_path / 'out', **SETTINGS)
+        preparation.prepare(specs(texts), str(vocab), tmp_path / 'out', **SETTINGS)
     before = len(calls)
-    made = prepare.prepare(
+    made = preparation.prepare(
         specs(texts), str(vocab), tmp_path / 'out', max_bad_share=0.1, **SETTINGS
     )
     assert len(calls) - before < before / 2
@@ -126,10 +126,10 @@ def test_a_failure_at_the_end_costs_nothing(step, texts, tmp_path, interrupt, mo
         else:
             patch.setattr('bert_jax.corpus.datasheet.render', fail)
         with pytest.raises(Interruption):
-            prepare.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **SETTINGS)
+            preparation.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **SETTINGS)
     assert (tmp_path / 'out').exists() == (step == 'print')
     before = len(calls)
-    prepare.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **SETTINGS).verify()
+    preparation.prepare(specs(texts), TOKENIZER, tmp_path / 'out', **SETTINGS).verify()
     assert len(calls) == before
 
 
@@ -137,16 +137,16 @@ def test_odd_file_names_do_no_harm(texts, tmp_path, capsys):
     folder = os.fsencode(tmp_path) + b'/b\xfccher'
     os.rename(texts, folder)
     spec = f'text:{os.fsdecode(folder)}/*.txt'
-    made = prepare.prepare([spec], TOKENIZER, tmp_path / 'out', workers=0)
+    made = preparation.prepare([spec], TOKENIZER, tmp_path / 'out', workers=0)
     assert made.manifest['sources'][0]['spec'] == spec
     assert 'b\\udcfccher' in capsys.readouterr().out
     assert 'b\\udcfccher' in (tmp_path / 'out/DATASHEET.md').read_text()
-    prepare.prepare([spec], TOKENIZER, tmp_path / 'out', workers=0)
+    preparation.prepare([spec], TOKENIZER, tmp_path / 'out', workers=0)
 
 
 def test_a_changed_source_file_is_reported(texts, tmp_path, capsys):
     def warning():
-        prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
+        preparation.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
         lines = capsys.readouterr().err.splitlines()
         return [line for line in lines if line.startswith('warning')]
 
@@ -183,7 +183,7 @@ def test_a_second_run_waits_and_uses_the_corpus_of_the_first(texts, tmp_path, ca
     made = []
     waiting = threading.Thread(
         target=lambda: made.append(
-            prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
+            preparation.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
         )
     )
     waiting.start()

@@ -8,7 +8,7 @@ import pytest
 from bert_jax.errors import UserError
 from bert_jax.examples.full_sentences import FullSentences, row_edges
 from bert_jax.examples.text_example_source import RowSettings
-from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
+from tests.examples.texts import FIRST, Tokenizer, make_split, some_documents
 
 KINDS = [False, True]
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies
 
-from bert_jax import prepare, sampling
+from bert_jax import sampling
+from bert_jax.corpus import preparation
 from bert_jax.errors import UserError
 from bert_jax.examples import language_mixture, sentence_pairs, single_segments
 from bert_jax.examples.example_source import ExampleSource
@@ -162,7 +163,7 @@ def corpus(tmp_path_factory):
         ]
         (folder / f'{name}.txt').write_text('\n\n'.join(f'{t}\n{t}' for t in texts))
         specs.append(f'text:{folder}/{name}.txt;documents=blank_line;language={name}')
-    return prepare.prepare(
+    return preparation.prepare(
         specs, 'train:unigram:60', folder / 'corpus', workers=0, held_out_fraction=0.2
     )
 

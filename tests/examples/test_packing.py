@@ -14,7 +14,7 @@ from bert_jax.examples.packing import PackedRows, best_fit, pack
 from bert_jax.examples.sentence_pairs import SentencePairs
 from bert_jax.examples.single_segments import SingleSegments
 from bert_jax.examples.text_example_source import RowSettings
-from tests.data.texts import FIRST, Shard, Split, Tokenizer, make_split, some_documents
+from tests.examples.texts import FIRST, Shard, Split, Tokenizer, make_split, some_documents
 
 LENGTH, BATCH = 48, 16
 

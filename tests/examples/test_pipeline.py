@@ -12,7 +12,7 @@ import weakref
 import numpy as np
 import pytest
 
-from bert_jax import prepare
+from bert_jax.corpus import preparation
 from bert_jax.errors import UserError
 from bert_jax.examples import pipeline, sentence_pairs
 from bert_jax.examples.published_pairs import PublishedPairs
@@ -148,7 +148,7 @@ def test_stopping_waits_for_the_batches_in_progress(monkeypatch):
 def test_tensorflow_is_imported_with_the_first_batch():
     script = (
         'import sys\n'
-        'from bert_jax.data import pipeline, sentence_pairs\n'
+        'from bert_jax.examples import pipeline, sentence_pairs\n'
         'assert "tensorflow" not in sys.modules\n'
     )
     subprocess.run([sys.executable, '-c', script], cwd=ROOT, check=True, timeout=60)
@@ -157,7 +157,7 @@ def test_tensorflow_is_imported_with_the_first_batch():
 @pytest.mark.parametrize('faithful', [False, True])
 def test_pairs_of_real_text(real_data, tmp_path, faithful):
     """Every segment is found in a document: B right after A, or in another document."""
-    corpus = prepare.prepare(
+    corpus = preparation.prepare(
         [f'text:{real_data}/wikitext2_valid/valid.txt;documents=title:^ = [^=].* = $'],
         tokenizer=str(real_data / 'vocab_bert_base_uncased'),
         output=tmp_path / 'articles',

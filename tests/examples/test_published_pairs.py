@@ -8,7 +8,7 @@ import pytest
 from bert_jax.errors import UserError
 from bert_jax.examples.packing import PackedRows
 from bert_jax.examples.published_pairs import PASSES, PublishedPairs
-from tests.data.texts import FIRST, Where, epoch_of, row_settings, some_documents, taken_apart
+from tests.examples.texts import FIRST, Where, epoch_of, row_settings, some_documents, taken_apart
 
 
 def published(documents, probability=0.1, **options):

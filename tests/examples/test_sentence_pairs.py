@@ -16,7 +16,7 @@ from scipy import stats
 
 from bert_jax.errors import UserError
 from bert_jax.examples import published_pairs, sentence_pairs, single_segments
-from tests.data.texts import (
+from tests.examples.texts import (
     FIRST,
     Where,
     assert_same,

@@ -5,7 +5,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.examples.single_segments import SingleSegments, SplitSegments
-from tests.data.texts import FIRST, Tokenizer, Where, epoch_of, row_settings, some_documents
+from tests.examples.texts import FIRST, Tokenizer, Where, epoch_of, row_settings, some_documents
 
 
 def singles(documents, **options):

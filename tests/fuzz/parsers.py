@@ -12,7 +12,6 @@ import numpy as np
 import safetensors.numpy
 import sentencepiece
 import torch
-from tests.data.labeled import reading
 
 from bert_jax import files, problems, tokenizers
 from bert_jax.corpus import corpus, corpus_writer
@@ -20,6 +19,7 @@ from bert_jax.interop import families, torch_file, weights
 from bert_jax.labels import formats
 from bert_jax.storage import names
 from tests.interop import published
+from tests.labels import reading
 
 
 class Parser(NamedTuple):

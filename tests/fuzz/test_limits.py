@@ -13,7 +13,6 @@ import zipfile
 import pyarrow
 import pytest
 import torch
-from tests.data.labeled import reading
 
 from bert_jax import files, limits, problems, tokenizers
 from bert_jax.errors import UserError
@@ -21,6 +20,7 @@ from bert_jax.interop import families, torch_file
 from bert_jax.text import text_files
 from bert_jax.tokenizers import sentence_piece
 from tests.interop import published
+from tests.labels import reading
 
 DEEP = 100_000
 

@@ -4,7 +4,6 @@ import shutil
 
 import numpy as np
 import pytest
-from tests.data.labeled.reading import example_types, read
 
 from bert_jax import tensorflow_import
 from bert_jax.errors import UserError
@@ -19,6 +18,7 @@ from bert_jax.labels.examples import (
     TextExample,
 )
 from bert_jax.labels.records import InvalidRecord
+from tests.labels.reading import example_types, read
 
 NLI = {'premise': 'P', 'hypothesis': 'H', 'idx': 3}
 PAIR = {'sentence1': 'A', 'sentence2': 'B', 'idx': 3}

@@ -1,10 +1,10 @@
 """Reading and building examples from CoNLL and CoNLL-U."""
 
 import pytest
-from tests.data.labeled.reading import read, read_all, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import Span, TaggedExample
+from tests.labels.reading import read, read_all, write_lines
 
 
 def test_conll_sentences_or_documents_in_any_scheme(tmp_path):

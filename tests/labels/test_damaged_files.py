@@ -4,11 +4,11 @@ import pathlib
 import random
 
 import pytest
-from tests.data.labeled.reading import read
 
 from bert_jax.errors import UserError
 from bert_jax.labels import formats
 from configs.finetune_tasks import TASKS
+from tests.labels.reading import read
 
 RTE = (
     '<c><pair label="YES"><text>A <PER>b</PER></text><h>B</h></pair>'

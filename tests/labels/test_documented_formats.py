@@ -10,7 +10,7 @@ from bert_jax.cli import command_line
 from bert_jax.labels import formats
 from bert_jax.tasks import make_task
 
-PAGE = (pathlib.Path(__file__).parents[3] / 'docs/labeled_data.md').read_text()
+PAGE = (pathlib.Path(__file__).parents[2] / 'docs/labeled_data.md').read_text()
 (MODEL,) = re.findall(r'    MODEL="(.+)"', PAGE)
 LINES = dict(re.findall(r'^\| (.+) \| `(python -m bert_jax.main .+)` \|$', PAGE, re.MULTILINE))
 NUM_EXAMPLES = {'csv': 8, 'tsv': 10, 'jsonl': 8, 'label': 6}  # by suffix; else 4

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tests.data.labeled.reading import read, read_all, write_json_lines, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import TextExample
+from tests.labels.reading import read, read_all, write_json_lines, write_lines
 
 ANSWERS = [{'text': 'b', 'answer_start': 2}]
 QUESTIONS = [{'question': 'q?', 'answers': ANSWERS}, {'question': 'r?', 'answers': ANSWERS}]

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 import pytest
-from tests.data.labeled.reading import config, read, read_all, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels import examples, loader, records
 from bert_jax.problems import PROBLEMS
+from tests.labels.reading import config, read, read_all, write_lines
 
 
 def test_malformed_rows_are_counted_and_reported_with_their_lines(tmp_path):

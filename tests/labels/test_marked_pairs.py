@@ -1,10 +1,10 @@
 """Building examples with two marked ranges."""
 
 import pytest
-from tests.data.labeled.reading import read, read_all, write_json_lines, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import Mark, MarkedExample
+from tests.labels.reading import read, read_all, write_json_lines, write_lines
 
 
 def test_inline_marks_are_removed_from_the_text(tmp_path):

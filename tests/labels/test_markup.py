@@ -1,10 +1,10 @@
 """XML, HTML-like files, and brat's standoff annotations."""
 
 import pytest
-from tests.data.labeled.reading import read, read_all, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import MultipleChoiceExample, Span, TextExample
+from tests.labels.reading import read, read_all, write_lines
 
 RTE = {'id': 'id', 'text': 't', 'text2': 'h', 'label': 'entailment'}
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from tests.data.labeled.reading import read, read_all
 
 from bert_jax.errors import UserError
+from tests.labels.reading import read, read_all
 
 
 def texts(path, content: str) -> list[tuple[str, str]]:

@@ -6,9 +6,9 @@ import decimal
 import pyarrow
 import pytest
 from pyarrow import parquet
-from tests.data.labeled.reading import read, read_all, write_json_lines
 
 from bert_jax.errors import UserError
+from tests.labels.reading import read, read_all, write_json_lines
 
 DATES = [datetime.date(2020, 1, 2), None, datetime.date(2021, 1, 2)]
 

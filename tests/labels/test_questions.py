@@ -4,10 +4,10 @@ import json
 import re
 
 import pytest
-from tests.data.labeled.reading import read, read_all, write_json_lines, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import Answer, QuestionExample
+from tests.labels.reading import read, read_all, write_json_lines, write_lines
 
 
 def write_squad(path, *questions, context='Ann was born in York in 1900.'):

@@ -4,11 +4,11 @@ import csv
 import random
 
 import pytest
-from tests.data.labeled.reading import config, read, read_all, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels import tabular
 from bert_jax.labels.records import Remark
+from tests.labels.reading import config, read, read_all, write_lines
 
 TEXTS = ['plain', 'with, comma', 'with "quotes"', 'two{}lines', '5" disk', '7', 'back\\slash']
 QUOTING = {

@@ -4,9 +4,9 @@ import collections
 import json
 
 import pytest
-from tests.data.labeled.reading import read
 
 from bert_jax.labels.examples import Span
+from tests.labels.reading import read
 
 
 def everything(kind, columns=None, **settings):

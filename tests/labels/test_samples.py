@@ -5,11 +5,11 @@ import os
 
 import pytest
 from ml_collections import ConfigDict
-from tests.data.labeled.reading import example_types, read
 
 from bert_jax.labels import benchmarks, formats, loader
 from bert_jax.problems import PROBLEMS
 from configs.finetune_tasks import TASKS
+from tests.labels.reading import example_types, read
 
 SAMPLES = sorted(name for name in TASKS if name.startswith('sample_'))
 

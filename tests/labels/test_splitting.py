@@ -1,11 +1,11 @@
 """Dev and test examples split off a train file: reproducible, and no copies of train rows."""
 
 import pytest
-from tests.data.labeled.reading import read, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import QuestionExample, TaggedExample, TextExample
 from bert_jax.labels.splitting import GroupedExample, draw, draw_per_class, split_off, text_name
+from tests.labels.reading import read, write_lines
 
 
 def rows(texts, groups=None):

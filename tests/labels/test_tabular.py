@@ -5,10 +5,10 @@ import json
 import lzma
 
 import pytest
-from tests.data.labeled.reading import read, read_all, write_json_lines, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import Mark, MarkedExample, TextExample
+from tests.labels.reading import read, read_all, write_json_lines, write_lines
 
 
 def test_csv_fields_may_contain_quotes_and_line_breaks(tmp_path):

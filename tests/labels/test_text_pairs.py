@@ -1,10 +1,10 @@
 """Building examples of texts with a score or with choices."""
 
 import pytest
-from tests.data.labeled.reading import read, read_all, write_json_lines, write_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import MultipleChoiceExample
+from tests.labels.reading import read, read_all, write_json_lines, write_lines
 
 
 def test_scores_are_numbers_and_empty_ones_can_be_skipped(tmp_path):

@@ -1,10 +1,10 @@
 """Building examples from lists of words with tags or spans."""
 
 import pytest
-from tests.data.labeled.reading import read, read_all, write_json_lines
 
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import Span, TaggedExample
+from tests.labels.reading import read, read_all, write_json_lines
 
 
 def test_words_with_numbered_tags(tmp_path):

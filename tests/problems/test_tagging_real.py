@@ -4,14 +4,14 @@ import functools
 
 import pytest
 from ml_collections import ConfigDict
-from tests.data.labeled.reading import read
-from tests.tasks.problems.test_tagging import SETTINGS, round_trip
 
 from bert_jax import tokenizers
 from bert_jax.labels import tag_schemes
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.problems.tagging import Tagging
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
+from tests.labels.reading import read
+from tests.problems.test_tagging import SETTINGS, round_trip
 
 UNUSUAL = ('words tokenized separately', 'words encoded as unknown token')
 

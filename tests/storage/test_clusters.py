@@ -9,10 +9,10 @@ import pytest
 
 from bert_jax.corpus import distributed
 from bert_jax.corpus.engines import DaskEngine
+from bert_jax.corpus.preparation import prepare
 from bert_jax.errors import UserError
-from bert_jax.prepare import prepare
 from bert_jax.storage import bucket, paths
-from tests.data import clusters
+from tests.corpus import clusters
 from tests.end_to_end.preparation import make_text
 from tests.storage.test_runs import digests
 

@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from bert_jax import evaluate, export, main, predict, prepare
+from bert_jax import evaluate, export, main, predict
 from bert_jax.analyze import __main__ as analyze
+from bert_jax.corpus import preparation
 from bert_jax.errors import UserError
 from bert_jax.page import __main__ as page
 from bert_jax.reports import ensemble
@@ -105,7 +106,9 @@ def test_a_corpus_is_replaced_on_request(tmp_path):
 
     def make(size, **options):
         output = tmp_path / 'corpus'
-        return prepare.prepare([source], f'train:wordpiece:{size}', output, workers=0, **options)
+        return preparation.prepare(
+            [source], f'train:wordpiece:{size}', output, workers=0, **options
+        )
 
     make(60)
     with pytest.raises(UserError, match='made with tokenizer=.*--overwrite'):
@@ -113,7 +116,9 @@ def test_a_corpus_is_replaced_on_request(tmp_path):
     replaced = make(70, overwrite=True)
     assert replaced.manifest['made_from']['tokenizer'] == 'train:wordpiece:70'
     with pytest.raises(UserError, match='no-such-source'):
-        prepare.prepare(['no-such-source:x'], 'train:wordpiece:60', tmp_path / 'corpus', workers=0)
+        preparation.prepare(
+            ['no-such-source:x'], 'train:wordpiece:60', tmp_path / 'corpus', workers=0
+        )
     assert (tmp_path / 'corpus/manifest.json').exists()
 
 

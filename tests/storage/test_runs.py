@@ -11,8 +11,8 @@ import pytest
 
 from bert_jax import tree_paths
 from bert_jax.corpus.corpus import Corpus
+from bert_jax.corpus.preparation import prepare
 from bert_jax.errors import UserError
-from bert_jax.prepare import prepare
 from bert_jax.storage import paths
 from bert_jax.training import checkpoints
 from tests.end_to_end import commands, small

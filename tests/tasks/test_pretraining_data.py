@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_jax import prepare
+from bert_jax.corpus import preparation
 from bert_jax.errors import UserError
 from bert_jax.examples import language_mixture
 from bert_jax.tasks import pretraining_data
@@ -32,7 +32,7 @@ def corpus(tmp_path_factory):
         ]
         (folder / f'{name}.txt').write_text('\n\n'.join(documents))
         specs.append(f'text:{folder}/{name}.txt;documents=blank_line;language={name}')
-    return prepare.prepare(
+    return preparation.prepare(
         specs, 'train:wordpiece:90', folder / 'corpus', workers=0, held_out_fraction=0.2
     )
 
@@ -169,7 +169,7 @@ def test_documents_of_one_sentence_are_left_out_of_pairs_with_a_log_or_used(segm
     tweets = [f'One {number} tweet.' for number in range(190)]
     articles = ['\n'.join(f'Line {i} of {number}.' for i in range(10)) for number in range(12)]
     (tmp_path / 'a.txt').write_text('\n\n'.join(tweets + articles))
-    corpus = prepare.prepare(
+    corpus = preparation.prepare(
         [f'text:{tmp_path}/a.txt;documents=blank_line;sentences=line'], 'train:wordpiece:90',
         tmp_path / 'corpus', workers=0, held_out_fraction=0.05,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax import prepare
+from bert_jax.corpus import preparation
 from bert_jax.corpus.corpus_text import CorpusText
 from bert_jax.errors import UserError
 from bert_jax.text import canaries
@@ -29,8 +29,10 @@ def test_canaries_are_distinct_and_reproducible():
 
 def test_every_copy_is_planted_in_the_training_text_alone(tmp_path):
     source, settings = small.write_text(tmp_path), {'tokenizer': 'train:wordpiece:200'}
-    plain = prepare.prepare([source], output=tmp_path / 'plain', workers=0, **settings)
-    made = prepare.prepare([source], output=tmp_path / 'made', workers=0, canaries=2, **settings)
+    plain = preparation.prepare([source], output=tmp_path / 'plain', workers=0, **settings)
+    made = preparation.prepare(
+        [source], output=tmp_path / 'made', workers=0, canaries=2, **settings
+    )
     assert made.split('held_out').num_sentences == plain.split('held_out').num_sentences
     assert {*'0123456789'} <= {*made.tokenizer.vocab}  # the plain text has no digits
     assert '7' not in plain.tokenizer.vocab
@@ -51,7 +53,7 @@ def test_the_datasheet_counts_personal_data_by_source(tmp_path):
     (tmp_path / 'a.txt').write_text('Write to a@b.org or c@d.net .\n\nA cow and a barn .')
     (tmp_path / 'b.txt').write_text('A ship .\n\nCall +49 30 901820 , the moon .')
     specs = [f'text:{tmp_path}/{name}.txt;documents=blank_line' for name in 'ab']
-    made = prepare.prepare(
+    made = preparation.prepare(
         specs, 'train:wordpiece:100', tmp_path / 'made', workers=1, held_out_fraction=0.5
     )
     reports = [source['report'] for source in made.manifest['sources']]

@@ -5,13 +5,12 @@ import random
 
 import numpy as np
 import pytest
-from tests.data.test_distributed import Threads
 
-from bert_jax import prepare
-from bert_jax.corpus import corpus, corpus_builder, distributed, parts, unfinished
+from bert_jax.corpus import corpus, corpus_builder, distributed, parts, preparation, unfinished
 from bert_jax.text import held_out_share
 from bert_jax.text.held_out import choose_rule, text_hash
 from bert_jax.text.held_out_share import Candidates, corrected_rule
+from tests.corpus.test_distributed import Threads
 from tests.end_to_end.preparation import contents, make_text
 
 
@@ -129,7 +128,7 @@ def test_a_corpus_of_copies_is_the_same_for_all_workers(copied_pages, tmp_path, 
     monkeypatch.setattr(parts, 'BLOCK_CHARACTERS', 400)
     ways = {'local': {'workers': 0}, 'pool': {'workers': 2}, 'far': {'engine': Threads(2)}}
     for name, way in ways.items():
-        prepare.prepare([copied_pages], output=tmp_path / name, **SETTINGS, **way)
+        preparation.prepare([copied_pages], output=tmp_path / name, **SETTINGS, **way)
         assert contents(tmp_path / name) == contents(tmp_path / 'local')
     made = corpus.Corpus.open(tmp_path / 'local')
     made.verify()
@@ -141,7 +140,7 @@ def test_a_corpus_of_copies_is_the_same_for_all_workers(copied_pages, tmp_path, 
 
 @pytest.mark.parametrize('failing', range(1, 5))
 def test_a_resumed_corpus_of_copies_is_the_same(failing, copied_pages, tmp_path, monkeypatch):
-    prepare.prepare([copied_pages], output=tmp_path / 'whole', workers=0, **SETTINGS)
+    preparation.prepare([copied_pages], output=tmp_path / 'whole', workers=0, **SETTINGS)
     monkeypatch.setattr(unfinished.Unfinished, '_save_seconds', 0.0)
     save, saved = unfinished.Unfinished.save, []
 
@@ -153,8 +152,8 @@ def test_a_resumed_corpus_of_copies_is_the_same(failing, copied_pages, tmp_path,
 
     monkeypatch.setattr(unfinished.Unfinished, 'save', interrupted)
     with pytest.raises(KeyboardInterrupt):
-        prepare.prepare([copied_pages], output=tmp_path / 'out', workers=0, **SETTINGS)
-    prepare.prepare([copied_pages], output=tmp_path / 'out', workers=0, **SETTINGS)
+        preparation.prepare([copied_pages], output=tmp_path / 'out', workers=0, **SETTINGS)
+    preparation.prepare([copied_pages], output=tmp_path / 'out', workers=0, **SETTINGS)
     assert contents(tmp_path / 'out') == contents(tmp_path / 'whole')
     assert {True, False} == set(saved)
 
@@ -164,7 +163,7 @@ def test_a_share_far_from_the_fraction_is_a_warning(tmp_path, capsys):
     (tmp_path / 'b.txt').write_text('The old man went up the hill. He saw nobody there.')
     for fraction in (0.005, 0.3):
         output = tmp_path / f'{fraction}'
-        made = prepare.prepare(
+        made = preparation.prepare(
             [f'text:{tmp_path}/*.txt'], output=output, workers=0, held_out_fraction=fraction,
             **SETTINGS,
         )  # fmt: skip
@@ -180,7 +179,7 @@ def test_in_a_bucket_nothing_is_left_of_the_first_attempt(
     copied_pages, buckets, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(unfinished.UnfinishedInBucket, '_save_seconds', 0.0)
-    prepare.prepare([copied_pages], output=tmp_path / 'local', workers=0, **SETTINGS)
+    preparation.prepare([copied_pages], output=tmp_path / 'local', workers=0, **SETTINGS)
     save = unfinished.UnfinishedInBucket.save
 
     def interrupted(self, progress):
@@ -191,6 +190,6 @@ def test_in_a_bucket_nothing_is_left_of_the_first_attempt(
     with monkeypatch.context() as patch:
         patch.setattr(unfinished.UnfinishedInBucket, 'save', interrupted)
         with pytest.raises(KeyboardInterrupt):
-            prepare.prepare([copied_pages], output='gs://texts/out', workers=0, **SETTINGS)
-    prepare.prepare([copied_pages], output='gs://texts/out', workers=0, **SETTINGS).verify()
+            preparation.prepare([copied_pages], output='gs://texts/out', workers=0, **SETTINGS)
+    preparation.prepare([copied_pages], output='gs://texts/out', workers=0, **SETTINGS).verify()
     assert contents(buckets / 'texts/out') == contents(tmp_path / 'local')

@@ -1,4 +1,4 @@
-/* Text to token ids, as data/tokenizers does. */
+/* Text to token ids, as bert_jax/tokenizers does. */
 'use strict';
 
 // A letter of \w in Unicode, at an end of a text.

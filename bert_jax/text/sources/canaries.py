@@ -8,7 +8,7 @@ from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Source
 
 
 class CanarySource(Source):
-    """Invented secrets, planted 1, 10 and 100 times; see `data.canaries`.
+    """Invented secrets, planted 1, 10 and 100 times; see `text.canaries`.
 
     Attributes:
         canaries: All canaries, including the control group, which is planted 0 times.

@@ -6,7 +6,7 @@ import pytest
 from bert_jax.analyze.measures import isotropy, word_senses
 from bert_jax.analyze.measures.word_senses import BackOff, Labeled, SenseWords, WordVectors
 from bert_jax.analyze.readers import wordnet
-from tests.data import test_wordnet
+from tests.analyze.readers import test_wordnet
 
 RNG = np.random.default_rng(0)
 LEMMAS = [(name, 'NOUN') for name in RNG.choice(['bank', 'crane', 'star'], 60)]

@@ -7,9 +7,9 @@ import os
 
 import numpy as np
 import pytest
-from tests.data.sources.reading import read, texts, write
 
 from bert_jax.errors import UserError
+from tests.text.sources.reading import read, texts, write
 
 COPIES = {
     'hard link': os.link,

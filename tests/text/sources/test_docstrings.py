@@ -1,10 +1,10 @@
 """Docstrings as text: only English prose is kept, and nothing twice."""
 
 import pytest
-from tests.data.sources.reading import read, write
 
 from bert_jax.text.sentences import split_sentences
 from bert_jax.text.sources import docstring_prose, docstrings
+from tests.text.sources.reading import read, write
 
 NUMPY_STYLE = """
 Find a *root* of the function `f` with :func:`~solve.bisect`.

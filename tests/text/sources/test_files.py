@@ -9,10 +9,10 @@ import tracemalloc
 
 import pyarrow
 import pytest
-from tests.data.sources.reading import read, texts, write
 
 from bert_jax.errors import UserError
 from bert_jax.text.sources import files, open_source
+from tests.text.sources.reading import read, texts, write
 
 
 def test_text_files_may_be_nested_gzipped_and_have_a_bom_and_crlf(tmp_path):

@@ -1,13 +1,13 @@
 """Opening sources by their specs, and adding a kind of source."""
 
 import pytest
-from tests.data.sources.reading import write
 
+from bert_jax.corpus.preparation import prepare
 from bert_jax.errors import UserError
-from bert_jax.prepare import prepare
 from bert_jax.text import sources
 from bert_jax.text.sources import open_source
 from tests import extending
+from tests.text.sources.reading import write
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import tracemalloc
 import pyarrow
 import pytest
 from pyarrow import ipc, parquet
-from tests.data.sources.reading import read, texts
 
+from bert_jax.corpus.preparation import prepare
 from bert_jax.errors import UserError
-from bert_jax.prepare import prepare
 from bert_jax.text.sources import open_source, tables
+from tests.text.sources.reading import read, texts
 
 TEXTS = ['Été.', 'One.\n\nTwo.', '\U0001f600 three.', 'Four.']
 

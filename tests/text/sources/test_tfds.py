@@ -4,11 +4,11 @@ import json
 import shutil
 
 import pytest
-from tests.data.sources.reading import read, texts
 
 from bert_jax import tensorflow_import
 from bert_jax.errors import UserError
 from bert_jax.text.sources import open_source, parse_source
+from tests.text.sources.reading import read, texts
 
 MARKERS = (
     '\n_START_ARTICLE_\n{0}\n_START_PARAGRAPH_\n{0} is first._NEWLINE_It goes on.\n'

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from bert_jax import prepare, tokenizers
+from bert_jax import tokenizers
+from bert_jax.corpus import preparation
 from bert_jax.tokenizers import long_runs
 from bert_jax.tokenizers.long_runs import Cuts, Words
 
@@ -73,7 +74,7 @@ def test_a_language_that_the_vocabulary_does_not_cover_is_a_warning(tmp_path, ca
     specs = [f'text:{tmp_path}/*.txt;language=en', f'text:{tmp_path}/*.dna;language=dna']
     for tokenizer, warns in (('train:wordpiece:60', True), ('train:bytebpe:300', False)):
         output = tmp_path / str(warns)
-        made = prepare.prepare(specs, tokenizer, output, workers=0, held_out_fraction=0.1)
+        made = preparation.prepare(specs, tokenizer, output, workers=0, held_out_fraction=0.1)
         lines = [line for line in capsys.readouterr().out.split('\n') if 'are unknown' in line]
         assert len(lines) == warns
         if warns:

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from bert_jax import prepare
+from bert_jax.corpus import preparation
 from bert_jax.errors import UserError
 
 TOKENIZER = 'train:wordpiece:60'
@@ -28,7 +28,7 @@ def documents(split):
 
 
 def splits(specs, folder, fraction=0.3):
-    made = prepare.prepare(
+    made = preparation.prepare(
         specs, TOKENIZER, folder / 'corpus', held_out_fraction=fraction, workers=0
     )
     return made, documents(made.split('train')), documents(made.split('held_out'))
@@ -93,4 +93,4 @@ def test_a_file_and_its_wrapped_copy_are_on_the_same_side(tmp_path):
 def test_another_unit_is_an_error(tmp_path):
     spec = write(tmp_path / 'a', {'a': 'One.'}) + ';held_out_by=folder'
     with pytest.raises(UserError, match="held_out_by='folder' is not document or file"):
-        prepare.prepare([spec], TOKENIZER, tmp_path / 'corpus')
+        preparation.prepare([spec], TOKENIZER, tmp_path / 'corpus')

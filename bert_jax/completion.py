@@ -1,6 +1,6 @@
 """Print a script that makes bash and zsh complete commands, flags and config keys.
 
-python -m bert_jax.cli.completion > bert_jax_completion.sh && source bert_jax_completion.sh
+python -m bert_jax.completion > bert_jax_completion.sh && source bert_jax_completion.sh
 """
 
 import contextlib

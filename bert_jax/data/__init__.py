@@ -1,1 +1,0 @@
-"""Text → tokens → batches. The only package that may import TensorFlow, and only lazily."""

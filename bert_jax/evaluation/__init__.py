@@ -1,1 +1,0 @@
-"""Metrics, reports and comparisons of runs."""
