@@ -16,7 +16,6 @@ from bert_jax.errors import UserError
 from bert_jax.inference.finetuned import FineTuned, PredictionOptions
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
-from bert_jax.problems import PROBLEMS
 from bert_jax.tasks import make_task
 from bert_jax.training import checkpoints, workdir
 from configs import finetune

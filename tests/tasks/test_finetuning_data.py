@@ -12,7 +12,7 @@ from bert_jax.labels.examples import TextExample
 from bert_jax.problems import PROBLEMS, classification
 from bert_jax.tasks import finetuning_data, initialization, make_task
 from bert_jax.tasks.finetuning import FineTuning
-from bert_jax.training import older_versions
+from bert_jax.training import workdir
 from configs import base, finetune
 from tests.interop import published
 
