@@ -9,14 +9,13 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-import tqdm
 
 from bert_jax import errors, progress, tokenizers
 from bert_jax.corpus import corpus
 from bert_jax.corpus.corpus_writer import CorpusWriter
+from bert_jax.corpus.reading_bar import ReadingBar
 from bert_jax.corpus.unfinished import Unfinished
 from bert_jax.corpus.workers import BLOCK_CHARACTERS, DocumentBlock, TextBlock, Workers, read_blocks
 from bert_jax.storage import paths
@@ -95,29 +94,32 @@ def _load_or_train_tokenizer(
     prefix, _, kind_and_size = spec.partition(':')
     if prefix != 'train':
         return tokenizers.load(spec, *case)
-    with progress.bar(desc=f'vocabulary {kind_and_size}', unit=' documents') as bar:
-
-        def texts(language: str | None = None) -> Iterator[str]:
-            for source in sources:
-                if language in (None, source.language):
-                    for document in source.documents():
-                        bar.update()
-                        yield document.text
-
-        languages = {source.language for source in sources}
-        training_texts: Iterable[str]
-        if made_from['language_alpha'] == 1 or len(languages) == 1:
-            training_texts = training_text.sample(texts(), characters)
-        else:
-            streams = {name: functools.partial(texts, name) for name in sorted(languages)}
-            training_texts = training_text.mixture(streams, made_from['language_alpha'], characters)
-        return tokenizers.train(kind_and_size, _then_close(training_texts, bar), *case)
+    languages = sorted({source.language for source in sources})
+    if made_from['language_alpha'] == 1 or len(languages) == 1:
+        bar = ReadingBar(f'vocabulary {kind_and_size}', sources)
+        texts = training_text.sample(bar.texts(sources), characters)
+    else:
+        texts, bar = _mixed_texts(sources, languages, made_from)
+    with bar:
+        return tokenizers.train(kind_and_size, bar.then_close(texts), *case)
 
 
-def _then_close(texts: Iterable[str], bar: tqdm.tqdm) -> Iterator[str]:
-    """Yield the texts, then close the bar that shows how many are read."""
-    yield from texts
-    bar.close()
+def _mixed_texts(
+    sources: list[Source], languages: list[str], made_from: dict[str, Any]
+) -> tuple[Iterator[str], ReadingBar]:
+    """Return text of all languages to train a tokenizer on, and the bar of its reading."""
+    own = {name: [source for source in sources if source.language == name] for name in languages}
+    with ReadingBar('counting characters', sources) as bar:
+        counts = {
+            name: training_text.count_characters(bar.texts(group)) for name, group in own.items()
+        }
+    shares = training_text.choose_shares(
+        counts, made_from['language_alpha'], made_from['tokenizer_characters']
+    )
+    passes = [source for name in languages for source in own[name] * shares[name].passes]
+    bar = ReadingBar(f'vocabulary {made_from["tokenizer"].removeprefix("train:")}', passes)
+    streams = {name: functools.partial(bar.texts, group) for name, group in own.items()}
+    return training_text.mixture(streams, shares), bar
 
 
 def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutRule:
@@ -238,11 +240,13 @@ class _Writing:
         for source, state in zip(sources, finished, strict=False):
             source.restore(state)
 
-        with progress.bar(desc='preparing', unit=' tokens', unit_scale=True) as bar:
-            bar.update(writer.num_tokens)
+        with ReadingBar('preparing', sources) as bar:
+            for source in sources[: len(finished)]:
+                bar.skip(source)
             for index, source in list(enumerate(sources))[len(finished) :]:
                 blocks = read_blocks(source, source.documents(), BLOCK_CHARACTERS)
                 _skip(blocks, position, source)
+                bar.begin(source, is_resumed=position.blocks > 0)
                 for block in self.pool.tokenize(blocks):
                     num_closed = writer.num_closed
                     held_out = rule.is_held_out(block.hashes) & (not source.is_training_only)
@@ -252,12 +256,7 @@ class _Writing:
                         lengths = block.documents.token_counts()
                         candidates[source.language].add(block.hashes, lengths)
                     position.add(block)
-                    bar.set_postfix_str(
-                        f'{position.documents:,} documents, {position.characters / 1e6:.0f} M '
-                        'characters of this source',
-                        refresh=False,
-                    )
-                    bar.update(len(block.documents.tokens))
+                    bar.move(block.position, len(block.hashes), f'{writer.num_tokens:,} tokens')
                     if writer.num_closed > num_closed or self.unfinished.is_due():
                         place = {'position': dataclasses.asdict(position)}
                         self._save(saved, writer, candidates, **place)

@@ -34,11 +34,13 @@ class TextBlock(NamedTuple):
         documents: The documents.
         language: ISO 639 code of their language.
         one_per_line: Whether every line is a sentence.
+        position: The `position` of the source after these documents.
     """
 
     documents: list[Document]
     language: str = 'und'
     one_per_line: bool = False
+    position: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +54,7 @@ class DocumentBlock:
         characters: Characters in the block's text.
         counts: Numbers of sentences and documents without tokens, of unknown tokens, and of
             personal data by kind.
+        position: As in `TextBlock`.
     """
 
     documents: TokenizedDocuments
@@ -59,25 +62,30 @@ class DocumentBlock:
     empty_hashes: np.ndarray
     characters: int
     counts: dict[str, int]
+    position: int
 
 
 def read_blocks(source: Source, stream: Iterable[Document], characters: int) -> Iterator[TextBlock]:
     """Yield documents of a source in blocks of at least this many characters."""
     documents: list[Document] = []
     size = 0
+
+    def block() -> TextBlock:
+        return TextBlock(documents, source.language, source.one_per_line, source.position)
+
     for document in stream:
         documents.append(document)
         size += len(document.text)
         if size >= characters:
-            yield TextBlock(documents, source.language, source.one_per_line)
+            yield block()
             documents, size = [], 0
     if documents:
-        yield TextBlock(documents, source.language, source.one_per_line)
+        yield block()
 
 
 def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> DocumentBlock:
     """Split documents into sentences and tokenize them; drop sentences without tokens."""
-    documents, language, one_per_line = block
+    documents, language, one_per_line, position = block
     split = [
         sentences.split_sentences(document.text, language, one_per_line) for document in documents
     ]
@@ -104,6 +112,7 @@ def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> Documen
         empty_hashes=hashes[is_empty],
         characters=sum(len(document.text) for document in documents),
         counts=counts | sum(personal, collections.Counter()),
+        position=position,
     )
 
 

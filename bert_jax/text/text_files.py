@@ -273,7 +273,7 @@ class _Expanded(io.RawIOBase):
     """
 
     def __init__(self, file: Any, raw: io.BufferedReader):
-        self._file, self._raw, self._num_bytes = file, raw, 0
+        self._file, self.compressed, self._num_bytes = file, raw, 0
         self._is_limited = raw.seekable()
 
     def readable(self) -> bool:
@@ -284,7 +284,7 @@ class _Expanded(io.RawIOBase):
         buffer[: len(data)] = data
         self._num_bytes += len(data)
         if self._is_limited and self._num_bytes > max(
-            limits.EXPANDED, limits.EXPANSION * self._raw.tell()
+            limits.EXPANDED, limits.EXPANSION * self.compressed.tell()
         ):
             raise OSError(
                 f'it expands to more than {limits.EXPANSION:,} times its size and '
@@ -354,22 +354,32 @@ def read_text(path: str, encoding: str) -> str:
         return file.read()
 
 
-def read_lines(path: str, encoding: str, limit: int = -1, cut: Cut | None = None) -> Iterator[str]:
-    """Stream the lines of a file without their ends.
+def read_lines(path: str, encoding: str, limit: int = -1) -> Iterator[str]:
+    """Stream the lines of a file, see `lines_of`; UserError if it cannot be read."""
+    with open_text(path, encoding) as file:
+        yield from lines_of(file, limit)
 
-    Args:
-        path: Plain or compressed file.
-        encoding: Name of its encoding.
-        limit: A line of more characters is yielded in pieces of this length; −1 for no limit.
-        cut: The part of the file to read; None for the whole file.
 
-    Raises:
-        UserError: The file cannot be read.
+def lines_of(file: TextIO, limit: int = -1) -> Iterator[str]:
+    """Stream the lines of an open file without their ends.
+
+    A line of more than `limit` characters is yielded in pieces of this length; −1 for no limit.
     """
-    with open_text(path, encoding, cut=cut) as file:
-        while line := file.readline(limit):
-            line = line.removesuffix('\n').removesuffix('\r')  # frees the line with its end
-            yield line
+    while line := file.readline(limit):
+        line = line.removesuffix('\n').removesuffix('\r')  # frees the line with its end
+        yield line
+
+
+def position(file: TextIO) -> int:
+    """Return how many bytes of a file of `open_text`, as it is on disk, were read.
+
+    0 if the file is a pipe, a range of a file (`Cut`) or closed.
+    """
+    if file.closed:
+        return 0
+    buffer: Any = file.buffer
+    on_disk = buffer.raw.compressed if isinstance(buffer.raw, _Expanded) else buffer
+    return on_disk.tell() if on_disk.seekable() else 0
 
 
 def has_surrogates(text: str) -> bool:

@@ -29,6 +29,11 @@ class LanguageShare(NamedTuple):
     repeats: int
     below: int
 
+    @property
+    def passes(self) -> int:
+        """How often the text is read."""
+        return self.repeats + bool(self.below)
+
 
 def sample(texts: Iterable[str], limit: int) -> Iterator[str]:
     """Yield random lines of a stream of texts, about limit / 2 to `limit` characters.
@@ -102,20 +107,19 @@ def draw_lines(texts: Iterable[str], below: int) -> Iterator[str]:
 
 
 def mixture(
-    texts: Mapping[str, Callable[[], Iterator[str]]], alpha: float, limit: int
+    texts: Mapping[str, Callable[[], Iterator[str]]], shares: Mapping[str, LanguageShare]
 ) -> Iterator[str]:
-    """Yield text of all languages in the amounts of `choose_shares`.
+    """Yield text of all languages in these amounts.
 
     Args:
-        texts: For each language, a function that streams its texts; it is called at least twice.
-        alpha: See `choose_shares`.
-        limit: See `choose_shares`.
+        texts: For each language, a function that streams its texts; see `LanguageShare.passes`.
+        shares: See `choose_shares`.
     """
-    characters = {language: count_characters(stream()) for language, stream in texts.items()}
-    for language, share in choose_shares(characters, alpha, limit).items():
+    for language, share in shares.items():
         for _ in range(share.repeats):
             yield from texts[language]()
-        yield from draw_lines(texts[language](), share.below)
+        if share.below:
+            yield from draw_lines(texts[language](), share.below)
 
 
 def _numbers(text: str, count: int) -> np.ndarray:

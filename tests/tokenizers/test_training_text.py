@@ -68,7 +68,9 @@ def test_languages_have_the_shares_of_alpha(alpha):
     streams = {'de': TEXTS[:2], 'en': TEXTS[2:40], 'fr': TEXTS[40:]}
     sizes = {name: sum(map(len, lines(texts))) for name, texts in streams.items()}
     texts = {name: lambda texts=texts: iter(texts) for name, texts in streams.items()}
-    found = lines(training_text.mixture(texts, alpha, 10**9))
+    counts = {name: training_text.count_characters(own) for name, own in streams.items()}
+    chosen = training_text.choose_shares(counts, alpha, 10**9)
+    found = lines(training_text.mixture(texts, chosen))
     members = {name: set(lines(texts)) - {''} for name, texts in streams.items()}
     taken = np.array([sum(len(line) for line in found if line in own) for own in members.values()])
     wanted = np.array(list(sizes.values())) ** alpha
@@ -77,5 +79,8 @@ def test_languages_have_the_shares_of_alpha(alpha):
 
 
 def test_a_language_without_text_is_an_error():
+    counts = {
+        name: training_text.count_characters(own) for name, own in (('de', ['x']), ('en', []))
+    }
     with pytest.raises(UserError, match='no text'):
-        list(training_text.mixture({'de': lambda: iter(['x']), 'en': lambda: iter([])}, 0.3, 100))
+        training_text.choose_shares(counts, 0.3, 100)

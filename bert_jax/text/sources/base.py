@@ -100,6 +100,7 @@ class Source(abc.ABC):
         first_place: Problem in `report` → place of its first occurrence.
         bad_files: Error message of each file that was left out in the current or last pass.
         max_bad_share: Maximum share of bad files, and of bad lines in a file.
+        position: Bytes that the current or last pass has read, out of `size`.
         identities: Identity (`text_files.identify`) of each file → its path.
     """
 
@@ -123,10 +124,15 @@ class Source(abc.ABC):
         self.first_place: dict[str, str] = {}
         self.bad_files: list[str] = []
         self.max_bad_share = 0.0
+        self.position = 0
         self.identities: dict[Hashable, str] = {}
 
     def list_files(self) -> None:  # noqa: B027  (most sources need not implement it)
         """Find the files of the source, if it has any; call before `units` and `documents`."""
+
+    def size(self) -> int | None:
+        """Return how many bytes a pass reads; None if unknown."""
+        return None
 
     def units(self, size: int) -> list[tuple[Piece, ...]]:
         """Divide the source into units of work of about `size` bytes, in order.
@@ -170,6 +176,7 @@ class Source(abc.ABC):
     def restart(self) -> None:
         """Begin a pass: `report` has only counts that are known before reading."""
         self.restore({'report': {}, 'first_place': {}, 'bad_files': []})
+        self.position = 0
 
     def check_text(self) -> None:
         """Raise UserError if the last pass found no document."""

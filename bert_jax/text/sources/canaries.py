@@ -28,9 +28,13 @@ class CanarySource(Source):
             )
         self.canaries = canaries.make(int(where), int(settings['seed']))
 
+    def size(self) -> int:
+        return sum(canary.copies * len(canary.text()) for canary in self.canaries)
+
     def read(self) -> Iterator[Document]:
         """Yield the copies of all canaries, interleaved."""
         for copy in range(max(canaries.COPIES)):
             for canary in self.canaries:
                 if copy < canary.copies:
+                    self.position += len(canary.text())
                     yield Document(canary.text(), f'canary {canary.text()!r}')

@@ -7,7 +7,7 @@ import pathlib
 import re
 import sysconfig
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax import errors
@@ -48,27 +48,35 @@ class DocstringSource(Source):
 
     def units(self, size: int) -> list[tuple[Piece, ...]]:
         """Return a single unit: a docstring can be a duplicate of any docstring before it."""
-        return [(Piece('the code of the installed Python packages', size=self._size()),)]
+        return [(Piece('the code of the installed Python packages', size=self.size()),)]
 
-    def _size(self) -> int:
-        return sum(os.path.getsize(file.path) for file in self.files)
+    def size(self) -> int:
+        return sum(map(_size, self.files))
 
     def read_unit(self, pieces: Sequence[Piece]) -> Iterator[Document]:
         for piece in pieces:
-            piece.check_size(self._size())
+            piece.check_size(self.size())
         return self.read()
 
     def read(self) -> Iterator[Document]:
         if self._cached:
             documents, counts = self._cached
-            yield from documents
+            size = self.size()
+            for number, document in enumerate(documents, start=1):
+                self.position = number * size // len(documents)
+                yield document
         else:
             documents, counts = [], collections.Counter()
-            for document in read_documents(self.files, counts):
+            for document in read_documents(self._files_with_position(), counts):
                 documents.append(document)
                 yield document
             self._cached = documents, counts
         self.report.update(counts)
+
+    def _files_with_position(self) -> Iterator['PythonFile']:
+        for file in self.files:
+            yield file
+            self.position += _size(file)
 
 
 class PythonFile(NamedTuple):
@@ -77,6 +85,13 @@ class PythonFile(NamedTuple):
     path: str
     module: str
     package: str
+
+
+def _size(file: PythonFile) -> int:
+    try:
+        return os.path.getsize(file.path)
+    except OSError:  # such as a broken link
+        return 0
 
 
 def python_files(packages: set[str]) -> list[PythonFile]:
@@ -100,7 +115,9 @@ def python_files(packages: set[str]) -> list[PythonFile]:
     return [file for file in files if not packages or file.package in packages]
 
 
-def read_documents(files: list[PythonFile], counts: collections.Counter[str]) -> Iterator[Document]:
+def read_documents(
+    files: Iterable[PythonFile], counts: collections.Counter[str]
+) -> Iterator[Document]:
     """Yield a document for each module and class that has enough prose.
 
     A paragraph is a duplicate, and left out, if more than half of its text occurred before.

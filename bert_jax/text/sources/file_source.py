@@ -34,6 +34,7 @@ class FileSource(Source):
         self.paths: list[str] = []
         self._repeated: list[str] = []  # further paths of these files
         self._failed = ''  # the last bad file among the divided files
+        self._sizes: dict[str, int] = {}  # path → bytes
         if settings['held_out_by'] not in ('document', 'file'):
             raise errors.UserError(
                 f'source {spec!r}: held_out_by={settings["held_out_by"]!r} is not document or file'
@@ -52,6 +53,15 @@ class FileSource(Source):
     def find_files(self) -> list[str]:
         """Return the paths that match the glob `where`."""
         return text_files.matching_files(self.where)
+
+    def size(self) -> int:
+        statuses = paths.statuses(self.paths)
+        self._sizes = {path: status.st_size for path, status in statuses.items()}
+        return sum(self._sizes.values())
+
+    def position_in_file(self) -> int:
+        """Return how many bytes of the current file are read."""
+        return 0
 
     def units(self, size: int) -> list[tuple[Piece, ...]]:
         """Return ranges of large files that can be divided, and groups of other files."""
@@ -107,10 +117,14 @@ class FileSource(Source):
                 status = paths.statuses([piece.path]).get(piece.path)
                 piece.check_size(status and status.st_size)
             self.report['files'] += not piece.start
+            start = self.position
             with self._bad_file(piece.path):
-                yield from self.read_piece(piece, self.file_hash(piece.path))
+                for document in self.read_piece(piece, self.file_hash(piece.path)):
+                    self.position = max(self.position, start + self.position_in_file())
+                    yield document
                 if piece.is_whole:
                     self.end_file(piece.path)
+            self.position = start + self._sizes.get(piece.path, 0)
 
     @contextlib.contextmanager
     def _bad_file(self, path: str) -> Iterator[None]:

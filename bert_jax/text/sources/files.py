@@ -3,7 +3,7 @@
 import abc
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from bert_jax import errors
 from bert_jax.files import parse_json
@@ -26,6 +26,7 @@ class EncodedFileSource(FileSource):
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         super().__init__(spec, where, settings)
         self.encoding = settings['encoding']
+        self._file: TextIO | None = None  # the current file
         text_files.check_encoding(self.encoding, f'encoding of source {spec!r}')
 
     def parts(self, path: str) -> Iterator[str]:
@@ -36,10 +37,14 @@ class EncodedFileSource(FileSource):
 
     def lines(self, piece: Piece, limit: int) -> Iterator[str]:
         """Stream the lines of a file or range; lines longer than `limit` characters are split."""
-        if piece.is_whole:
-            return text_files.read_lines(piece.path, self.encoding, limit)
-        cut = text_files.Cut(piece.start, piece.stop, self.starts_document)
-        return text_files.read_lines(piece.path, self.encoding, limit, cut)
+        cut = None
+        if not piece.is_whole:
+            cut = text_files.Cut(piece.start, piece.stop, self.starts_document)
+        with text_files.open_text(piece.path, self.encoding, cut=cut) as self._file:
+            yield from text_files.lines_of(self._file, limit)
+
+    def position_in_file(self) -> int:
+        return text_files.position(self._file) if self._file else 0
 
     @abc.abstractmethod
     def starts_document(self, line: str) -> bool:

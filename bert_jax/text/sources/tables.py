@@ -3,7 +3,7 @@
 import glob
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_jax import errors, files
@@ -26,7 +26,15 @@ class ParquetSource(FileSource):
     description = 'Parquet or Arrow files, one document per row; ** matches folders recursively'
     options = {**FileSource.options, 'field': Option('text', 'column that holds the text')}
 
+    def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
+        super().__init__(spec, where, settings)
+        self._path, self._share_read = '', 0.0  # the current file, and how much of it is read
+
+    def position_in_file(self) -> int:
+        return int(self._share_read * self._sizes.get(self._path, 0))
+
     def read_piece(self, piece: Piece, file_hash: int | None) -> Iterator[Document]:
+        self._path = piece.path
         for number, text in enumerate(self._texts(piece)):
             name = piece.place(number)
             if text is None:
@@ -41,8 +49,10 @@ class ParquetSource(FileSource):
         """Yield the text of each row, with surrogates for undecodable bytes; None for null."""
         import pyarrow  # takes 0.1 s
 
+        self._share_read = 0.0
         try:
-            for column in _columns(piece, self.settings['field']):
+            for column, share_read in _columns(piece, self.settings['field']):
+                self._share_read = share_read
                 for row in column.cast(pyarrow.large_binary()).to_pylist():
                     yield row if row is None else row.decode('utf-8', 'surrogateescape')
         except BucketError:  # not the fault of the file
@@ -108,8 +118,12 @@ class HuggingFaceSource(ParquetSource):
         return split_files
 
 
-def _columns(piece: Piece, name: str) -> Iterator[Any]:
-    """Yield a column as arrays of at most `_ROWS` entries; UserError if it is not text."""
+def _columns(piece: Piece, name: str) -> Iterator[tuple[Any, float]]:
+    """Yield a column as arrays of at most `_ROWS` entries, and the share of the file that is read.
+
+    Raises:
+        UserError: The column is missing or is not text.
+    """
     import pyarrow
 
     path = piece.path
@@ -121,14 +135,16 @@ def _columns(piece: Piece, name: str) -> Iterator[Any]:
         dtype = dtype.value_type if pyarrow.types.is_dictionary(dtype) else dtype
         if str(dtype) not in _TEXT_TYPES:
             raise errors.UserError(f'{path}: column {name!r} has values of type {dtype}, not text')
-        for batch in batches:
+        for batch, share in batches:
             column = batch.column(name)
             for start in range(0, len(column), _ROWS):
-                yield column.slice(start, _ROWS)
+                yield column.slice(start, _ROWS), share
 
 
-def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[Any]]:
+def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[tuple[Any, float]]]:
     """The schema of a file, and the record batches of a piece, with at least the column `name`.
+
+    With each batch comes the share of the file that is then read.
 
     A range of bytes stands for the row groups or batches that would begin in the range if all had
     the same size. A stream cannot be divided: all of it belongs to the range that begins at 0.
@@ -140,19 +156,24 @@ def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[Any]]:
     if head.startswith(b'PAR1'):
         table = parquet.ParquetFile(file)
         groups = _indices_in_piece(table.num_row_groups, piece)
-        # One group at a time: otherwise a damaged group fails before earlier groups are yielded.
-        batches = (
-            batch
-            for group in groups
-            for batch in table.iter_batches(_ROWS, [group], [name], use_threads=False)
-        )
-        return table.schema_arrow, batches
+        return table.schema_arrow, _parquet_batches(table, groups, name)
     if head == b'ARROW1':
         reader = ipc.open_file(file)
         indices = _indices_in_piece(reader.num_record_batches, piece)
-        return reader.schema, map(reader.get_batch, indices)
+        number = reader.num_record_batches
+        return reader.schema, ((reader.get_batch(i), (i + 1) / number) for i in indices)
     stream = ipc.open_stream(file)  # the format that `datasets` writes
-    return stream.schema, iter(()) if piece.start else stream
+    batches = iter(()) if piece.start else stream
+    return stream.schema, ((batch, file.tell() / file.size()) for batch in batches)
+
+
+def _parquet_batches(table: Any, groups: list[int], name: str) -> Iterator[tuple[Any, float]]:
+    """Yield the batches of row groups and the share of the rows that is then read."""
+    rows = 0
+    for group in groups:  # one at a time: a damaged group must not fail before earlier groups
+        for batch in table.iter_batches(_ROWS, [group], [name], use_threads=False):
+            rows += batch.num_rows
+            yield batch, rows / table.metadata.num_rows
 
 
 def _indices_in_piece(number: int, piece: Piece) -> list[int]:

@@ -62,6 +62,11 @@ class TfdsSource(Source):
         if published_license and self.license == COMMON_OPTIONS['license'].default:
             self.license = published_license
 
+    def size(self) -> int | None:
+        splits, name = self.builder.info.splits, self.settings['split']
+        whole, part = splits[name.partition('[')[0]], splits[name]
+        return whole.num_bytes * part.num_examples // max(whole.num_examples, 1) or None
+
     def read(self) -> Iterator[Document]:
         tfds = tensorflow_import.tensorflow_datasets()
         examples = self.builder.as_dataset(
@@ -69,12 +74,16 @@ class TfdsSource(Source):
             shuffle_files=False,
             read_config=tfds.ReadConfig(interleave_cycle_length=1),  # keeps the order of files
         )
+        size = self.size() or 0
+        num_examples = self.builder.info.splits[self.settings['split']].num_examples
         field = self.settings['field']
         examples = examples.map(lambda example: example[field])
         for number, raw in enumerate(tfds.as_numpy(examples)):
             name = f'{self.where}#{number}'
+            self.position = number * size // num_examples
             text = raw.decode('utf-8', 'surrogateescape')
             yield from self._articles(self.replace_surrogates(text, name), name)
+        self.position = size
 
     def _articles(self, text: str, name: str) -> Iterator[Document]:
         """Yield the articles of a text with the markers of wiki40b, else the text itself."""
