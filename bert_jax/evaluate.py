@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, progress
+from bert_jax.flag_parser import FlagParser
 from bert_jax.problems.prompting import arguments as prompt_arguments
 from bert_jax.storage import outputs, paths
 
@@ -22,12 +23,12 @@ _FIGURES = ('confusion.*', 'scatter.*', 'candidates.tsv')
 
 
 def parse_changes(arguments: Sequence[str], section: str = 'data') -> dict[str, Any]:
-    """Map KEY to VALUE for each --data.KEY=VALUE: a Python literal if it is one, else a string."""
-    changes, prefix = {}, f'--{section}.'
+    """Map KEY to VALUE for each KEY=VALUE: a Python literal if it is one, else a string."""
+    changes = {}
     for argument in arguments:
-        key, equals, text = argument.removeprefix(prefix).partition('=')
-        if not argument.startswith(prefix) or not equals:
-            raise errors.UserError(f'{argument!r} is not an option; see --help')
+        key, equals, text = argument.partition('=')
+        if not equals:
+            raise errors.UserError(f'--{section}.{key} has no value; write --{section}.{key}=VALUE')
         try:
             changes[key] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
@@ -38,9 +39,10 @@ def parse_changes(arguments: Sequence[str], section: str = 'data') -> dict[str, 
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.evaluate',
+    parser = FlagParser(
+        'python -m bert_jax.evaluate',
         description=__doc__,
+        sections=('data', 'problem'),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
@@ -51,10 +53,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     prompt_arguments.add(parser)
-    flags, rest = parser.parse_known_args(argv)
-    of_problem = [argument for argument in rest if argument.startswith('--problem.')]
-    settings = parse_changes(of_problem, 'problem')
-    changes = parse_changes([argument for argument in rest if argument not in of_problem])
+    flags = parser.parse(argv)
+    changes, settings = parse_changes(flags.data), parse_changes(flags.problem, 'problem')
     outputs.check_folder(flags.output, flags.overwrite, ['predictions.jsonl'])
     from bert_jax.training import runtime
 

@@ -8,11 +8,11 @@ bert_model.ckpt of google-research/bert. A run with the objective rtd has two mo
 discriminator is exported by default, the generator with --generator.
 """
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, export_formats, progress
+from bert_jax.flag_parser import FlagParser
 from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import outputs, paths
 
@@ -77,7 +77,10 @@ def export(
 
 def _integers(text: str) -> tuple[int, ...]:
     """Parse an option such as 16,64."""
-    return tuple(map(int, text.split(',')))
+    try:
+        return tuple(map(int, text.split(',')))
+    except ValueError:
+        raise errors.UserError(f'--lengths={text}: write whole numbers, such as 32,128') from None
 
 
 def _export_published(loaded: Any, output: str) -> None:
@@ -118,7 +121,7 @@ def _export_other(loaded: Any, model: str, output: str, format: str, options: An
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    parser = argparse.ArgumentParser(prog='python -m bert_jax.export', description=_DESCRIPTION)
+    parser = FlagParser('python -m bert_jax.export', description=_DESCRIPTION)
     add = parser.add_argument
     add('--model', required=True, help=MODEL_HELP)
     add('--output', required=True, help='folder to create')
@@ -159,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         type=_integers,
         help='tflite: lengths to which texts are padded, besides the longest (default: 32,128)',
     )
-    flags = vars(parser.parse_args(argv))
+    flags = vars(parser.parse(argv))
     export(**{name: value for name, value in flags.items() if value is not None})
 
 

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from bert_jax import errors, files, progress
+from bert_jax.flag_parser import FlagParser
 from bert_jax.inference import vector_file
 from bert_jax.inference.line_tasks import PRETRAINED, Record, Task, predict_finetuned
 from bert_jax.interop import MODEL_HELP
@@ -137,8 +138,8 @@ def _interleave_models(
 
 
 def _parse(arguments: Sequence[str] | None) -> Namespace:
-    parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.predict',
+    parser = FlagParser(
+        'python -m bert_jax.predict',
         description='Run a trained model on texts: one text a line in, one JSON object a line out.',
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -228,7 +229,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add('--encoding', default='utf-8', help='encoding of the input (default utf-8)')
     add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
-    flags = parser.parse_args(arguments)
+    flags = parser.parse(arguments)
     _check(flags)
     if flags.output != '-':
         outputs.check_file(flags.output, flags.overwrite)

@@ -7,11 +7,13 @@ Imports neither JAX nor, unless a source needs it, TensorFlow.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from bert_jax import errors, progress, recipes
 from bert_jax.corpus import corpus, preparation
 from bert_jax.corpus.engines import ENGINES
+from bert_jax.flag_parser import FlagParser
 from bert_jax.text.sources import describe_sources
 
 _DEFAULTS = recipes.base().data  # the defaults of training
@@ -25,9 +27,9 @@ everything that was replaced or left out.
 """
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.prepare',
+def _parser() -> FlagParser:
+    parser = FlagParser(
+        'python -m bert_jax.prepare',
         description='Prepares a corpus: reads text, trains or loads a tokenizer, and writes the '
         'token ids to a folder. Training reads this folder.',
         epilog=_EPILOG.format(sources=describe_sources()),
@@ -130,7 +132,10 @@ def _parser() -> argparse.ArgumentParser:
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    flags = _parser().parse_args(argv)
+    parser, arguments = _parser(), sys.argv[1:] if argv is None else argv
+    flags = parser.parse(arguments)
+    if flags.options and '--' not in arguments:
+        parser.refuse_word(flags.options[0], arguments)
     if flags.options and flags.runner == 'local':
         raise errors.UserError(f'{flags.options[0]!r} needs --runner=beam or --runner=dask')
     if flags.workers is not None and flags.runner != 'local':

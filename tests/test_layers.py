@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 # From the lowest to the highest; a package may import itself and packages of lower layers.
 LAYERS = (
     ('errors', 'figures', 'limits', 'markdown', 'tree_paths', 'types'),
-    ('averages', 'progress', 'sampling', 'tensorflow_import'),
+    ('averages', 'flag_parser', 'progress', 'sampling', 'tensorflow_import'),
     ('storage',),
     ('config_values', 'files'),
     ('models', 'recipes'),

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bert_jax import analyze, errors, progress
+from bert_jax.flag_parser import FlagParser
 from bert_jax.interop import MODEL_HELP
 
 if TYPE_CHECKING:
@@ -29,15 +30,18 @@ Options of an analysis: python -m bert_jax.analyze ANALYSIS --help
 
 def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
     """Parse a command line; return the analysis and its options."""
-    overview = argparse.ArgumentParser(prog=_PROGRAM, description=_DESCRIPTION)
+    overview = FlagParser(_PROGRAM, description=_DESCRIPTION)
     overview.add_argument(
         'analysis', metavar='ANALYSIS', help=', '.join([*analyze.ANALYSES, _PLAN])
     )
-    name = overview.parse_args(arguments[:1]).analysis
+    if not arguments or (arguments[0].startswith('-') and arguments[0] not in ('-h', '--help')):
+        raise errors.UserError(
+            'the first argument must be the name of an analysis: '
+            f'{", ".join([*analyze.ANALYSES, _PLAN])}'
+        )
+    name = overview.parse(arguments[:1]).analysis
     analysis = analyze.find(name)
-    parser = argparse.ArgumentParser(
-        prog=f'{_PROGRAM} {name}', description=f'{analysis.description}.'
-    )
+    parser = FlagParser(f'{_PROGRAM} {name}', description=f'{analysis.description}.')
     add = parser.add_argument
     add('--model', required=True, help=MODEL_HELP)
     add(
@@ -61,7 +65,7 @@ def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
     add('--batch_tokens', type=int, default=2048, help='padded tokens per batch (default 2048)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     analysis.add_arguments(parser)
-    return analysis, parser.parse_args(arguments[1:])
+    return analysis, parser.parse(arguments[1:])
 
 
 def run(arguments: Sequence[str]) -> pathlib.Path:

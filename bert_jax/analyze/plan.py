@@ -1,6 +1,5 @@
 """Runs the analyses of a plan, a file with a command line per line, and summarizes them."""
 
-import argparse
 import pathlib
 import shlex
 from collections import Counter
@@ -11,16 +10,18 @@ from bert_jax import files
 from bert_jax.analyze import report
 from bert_jax.analyze.base import read_lines
 from bert_jax.errors import UserError
+from bert_jax.flag_parser import FlagParser
 from bert_jax.interop import MODEL_HELP
 
 _SUMMARY = 'README.md'
 
 
 class Step(NamedTuple):
-    """An analysis of a plan: the name of its folder, and its command line."""
+    """An analysis of a plan: the name of its folder, its command line, and its place in a file."""
 
     name: str
     arguments: list[str]
+    place: str
 
 
 def run(
@@ -35,8 +36,8 @@ def run(
         parse: checks the command line of an analysis.
         run_analysis: runs the command line of an analysis.
     """
-    parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.analyze all', description='Run all analyses that a file lists.'
+    parser = FlagParser(
+        'python -m bert_jax.analyze all', description='Run all analyses that a file lists.'
     )
     add = parser.add_argument
     add('--model', required=True, help=MODEL_HELP)
@@ -48,11 +49,14 @@ def run(
     )
     add('--output', required=True, help='folder for the results, with a subfolder for each line')
     add('--overwrite', action='store_true', help='also run analyses that already have results')
-    flags = parser.parse_args(arguments)
+    flags = parser.parse(arguments)
     output = pathlib.Path(flags.output)
     steps = _read(flags.input, flags.model, output)
     for step in steps:
-        parse(step.arguments)
+        try:
+            parse(step.arguments)
+        except UserError as error:
+            raise UserError(f'{step.place}: {error}') from None
     for step in steps:
         folder = output / step.name
         if flags.overwrite or not _is_done(folder, step.arguments):
@@ -74,9 +78,8 @@ def _read(path: str, model: str, output: pathlib.Path) -> list[Step]:
             continue
         counts[name] += 1
         folder = name if counts[name] == 1 else f'{name}_{counts[name]}'
-        steps.append(
-            Step(folder, [name, f'--model={model}', *options, f'--output={output / folder}'])
-        )
+        line_arguments = [name, f'--model={model}', *options, f'--output={output / folder}']
+        steps.append(Step(folder, line_arguments, place))
     if not steps:
         raise UserError(f'{path} lists no analysis')
     return steps

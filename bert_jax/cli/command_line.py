@@ -1,5 +1,6 @@
 """Parses the command line of training: its flags, and the config values that it overrides."""
 
+import re
 import sys
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from ml_collections import FieldReference, config_flags
 from bert_jax import key_meanings, recipes
 from bert_jax.config_values import flatten, holds_numbers
 from bert_jax.errors import UserError, nearest
+from bert_jax.flag_parser import flag_before, join_values, stray_word
 from bert_jax.types import Config
 
 _FILE, _PREFIX = '--config=', '--config.'
@@ -33,6 +35,9 @@ _EXPECTED = {  # part of a message of absl → what the flag takes
     'Non-boolean argument': 'True or False',
 }
 _COORDINATOR = 'This is one of several processes; HOST:PORT of process 0.'
+
+
+_FLAGS = ('config', 'coordinator', *_SWITCHES, *_NUMBERS)
 
 
 class CommandLine(NamedTuple):
@@ -69,7 +74,7 @@ def parse(argv: list[str], usage: str) -> CommandLine:
         SystemExit: with status 0, after printing the help.
     """
     recipes.register()
-    argv = _join_values(argv)
+    argv = join_values([re.sub('^-(?=[a-z_]{2})', '--', text) for text in argv], ['--config'])
     files = [text.removeprefix(_FILE) for text in argv if text.startswith(_FILE)]
     if {'-h', '--help', '--helpshort', '--helpfull'} & set(argv[1:]):
         switches = _SWITCHES | {'coordinator': _COORDINATOR} | _NUMBERS
@@ -82,6 +87,7 @@ def parse(argv: list[str], usage: str) -> CommandLine:
         sys.exit(0)
     overrides = [argument for argument in argv if argument.startswith(_PREFIX)]
     if not files:
+        _read_flags(recipes.base().unlock(), [text for text in argv if text not in overrides])
         raise UserError('no config given; for example: --config=configs/tiny.py')
     file = recipes.locate(files[-1])
     config = recipes.load(file)
@@ -116,16 +122,6 @@ def _similar_keys(name: str, known: Collection[str]) -> list[str]:
     """Return the keys that end in a name, such as schedule.learning_rate; else the most similar."""
     ends = [key for key in known if key.rpartition('.')[2] == name]
     return ends or list(filter(None, [nearest(name, known)]))
-
-
-def _join_values(argv: list[str]) -> list[str]:
-    """Return the arguments with `--config.KEY VALUE` as `--config.KEY=VALUE`."""
-    joined: list[str] = []
-    for argument in argv:
-        before = joined[-1] if joined else ''
-        is_value = before.startswith('--config') and '=' not in before and argument[:2] != '--'
-        joined[-1:] = [f'{before}={argument}'] if is_value else [*joined[-1:], argument]
-    return joined
 
 
 def _check_key(key: str, config: Config, file: str) -> None:
@@ -169,6 +165,7 @@ def _unset(config: Config, override: str) -> str:
 def _read_flags(config: Config, argv: list[str]) -> flags.FlagValues:
     """Parse all flags but --config, and set the values of `config`."""
     values = flags.FlagValues()
+    values.set_gnu_getopt()  # also reads the flags after an argument that is not a flag
     config_flags.DEFINE_config_dict('config', config, flag_values=values, sys_argv=argv)
     for name, meaning in _SWITCHES.items():
         flags.DEFINE_bool(name, False, meaning, values)
@@ -180,8 +177,20 @@ def _read_flags(config: Config, argv: list[str]) -> flags.FlagValues:
     except (flags.Error, TypeError, ValueError) as error:
         raise UserError(_describe(error, config)) from error
     if rest[1:]:
-        raise UserError(f'{rest[1]!r} is not a flag; write --config.KEY=VALUE')
+        raise _stray_word(rest[1], argv, config)
     return values
+
+
+def _stray_word(word: str, argv: list[str], config: Config) -> UserError:
+    """Return the error for an argument that belongs to no flag."""
+    is_file = '=' not in word and word.partition(':')[0].endswith('.py')
+    if is_file and not any(text.startswith(_FILE) for text in argv):
+        return UserError(f'{word!r} is not a flag; did you mean --config={word}?')
+    flag, keys = flag_before(word, argv), dict(flatten(config))
+    key = flag.removeprefix(_PREFIX)
+    takes_glob = isinstance(keys.get(key), tuple) and not holds_numbers(key)
+    known = [*(f'{_PREFIX}{key}' for key in keys), *(f'--{name}' for name in _FLAGS)]
+    return stray_word(word, flag, takes_glob, known)
 
 
 def _describe(error: Exception, config: Config) -> str:
@@ -198,8 +207,7 @@ def _describe(error: Exception, config: Config) -> str:
 
 def _flag_advice(name: str, config: Config) -> str:
     """Say what an unknown flag may have meant: a key of the config, or another flag."""
-    if keys := _similar_keys(name, [key for key, _ in flatten(config)]):
-        return f'did you mean {" or ".join(f"--config.{key}" for key in keys)}?'
-    if flag := nearest(name, ('config', 'coordinator', *_SWITCHES, *_NUMBERS)):
-        return f'did you mean --{flag}?'
-    return '--help lists the flags'
+    keys = [key for key, _ in flatten(config)]
+    similar = _similar_keys(name, [*_FLAGS, *keys])
+    meant = ' or '.join(f'{"--" if key in _FLAGS else _PREFIX}{key}' for key in similar)
+    return f'did you mean {meant}?' if meant else '--help lists the flags'

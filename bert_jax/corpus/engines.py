@@ -5,11 +5,11 @@ their results to files (see `stages`), so an engine may repeat a call or lose a 
 packages are optional and imported on first use.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
 from bert_jax import errors
+from bert_jax.flag_parser import FlagParser
 
 _WAIT_SECONDS = 60.0  # for the first worker of a cluster
 
@@ -63,9 +63,9 @@ class DaskEngine:
             import distributed
         except ImportError as error:
             raise errors.UserError('--runner=dask needs Dask: pip install distributed') from error
-        parser = argparse.ArgumentParser('--runner=dask --', add_help=False)
+        parser = FlagParser('--runner=dask --', add_help=False)
         parser.add_argument('--scheduler')
-        self._address = parser.parse_args(options).scheduler
+        self._address = parser.parse(options).scheduler
         self._dask: Any = distributed
 
     def run(self, function: Callable[[Any], None], items: Sequence[Any]) -> None:

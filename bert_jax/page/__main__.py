@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Sequence
 
 from bert_jax import errors, progress
+from bert_jax.flag_parser import FlagParser
 from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import outputs, paths
 
@@ -47,7 +48,7 @@ def make(flags: argparse.Namespace) -> None:
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    parser = argparse.ArgumentParser(prog='python -m bert_jax.page', description=_DESCRIPTION)
+    parser = FlagParser('python -m bert_jax.page', description=_DESCRIPTION)
     add = parser.add_argument
     add('--model', required=True, help=MODEL_HELP)
     add('--output', required=True, help='HTML file to write; must not exist yet')
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         help='for a run with the objective rtd: the generator instead of the discriminator',
     )
     add('--name', help='title of the page (default: name of the folder of the model)')
-    make(parser.parse_args(argv))
+    make(parser.parse(argv))
 
 
 if __name__ == '__main__':

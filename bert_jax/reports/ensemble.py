@@ -18,6 +18,7 @@ import numpy as np
 from bert_jax import progress
 from bert_jax.errors import UserError, exit_cleanly, writing_to
 from bert_jax.files import parse_json
+from bert_jax.flag_parser import FlagParser
 from bert_jax.storage import outputs, paths
 from bert_jax.text import text_files
 
@@ -74,8 +75,8 @@ def _read(path: str) -> Iterator[dict[str, Any]]:
 @exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.reports.ensemble',
+    parser = FlagParser(
+        'python -m bert_jax.reports.ensemble',
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -85,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument('--output', required=True, help='file to write, JSON lines')
     parser.add_argument('--overwrite', action='store_true', help=outputs.HELP)
-    flags = parser.parse_args(argv)
+    flags = parser.parse(argv)
     outputs.check_file(flags.output, flags.overwrite)
     weights = flags.weights or [1.0] * len(flags.predictions)
     if len(weights) != len(flags.predictions) or min(weights) < 0 or not sum(weights):

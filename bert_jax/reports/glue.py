@@ -6,7 +6,6 @@ The score of a task is the mean of its metrics (MNLI: over both test sets), and 
 mean over tasks (Wang et al. 2019, GLUE and SuperGLUE, section 3 and table 1 of both papers).
 """
 
-import argparse
 import json
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 from bert_jax import progress
 from bert_jax.errors import UserError, exit_cleanly, unknown
+from bert_jax.flag_parser import FlagParser
 from bert_jax.metrics import squad
 from bert_jax.metrics.scores import MEAN, Table, main_first
 from bert_jax.reports import tables
@@ -229,8 +229,8 @@ def _format_prediction(prediction: str | float, labels: dict[str, str]) -> str:
 
 @exit_cleanly
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.reports.glue',
+    parser = FlagParser(
+        'python -m bert_jax.reports.glue',
         description='Average the dev scores of runs over the tasks of a suite.',
     )
     parser.add_argument('--suite', choices=SUITES, default='glue')
@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument(
         'runs', nargs='+', help='folders of runs or sweeps, named after their tasks'
     )
-    flags = parser.parse_args()
+    flags = parser.parse()
     progress.say(average_table(SUITES[flags.suite], read_results(flags.runs), flags.without))
 
 

@@ -72,18 +72,17 @@ def test_gold_examples_that_were_trained_on_are_told(run, tmp_path):
 
 
 def test_what_is_no_option_is_refused():
-    assert evaluate.parse_changes(['--data.header=False', '--data.columns.text=a b']) == {
+    assert evaluate.parse_changes(['header=False', 'columns.text=a b']) == {
         'header': False,
         'columns.text': 'a b',
     }
-    for argument in ('--header=False', '--data.header'):
-        with pytest.raises(UserError, match=f"'{argument}' is not an option"):
-            evaluate.parse_changes([argument])
+    with pytest.raises(UserError, match='--data.header has no value'):
+        evaluate.parse_changes(['header'])
 
 
 def test_columns_are_given_by_number_too(run, tmp_path):
     (tmp_path / 'gold.tsv').write_text('no\tthe ship\nyes\tthe moon\n')
-    changes = evaluate.parse_changes(['--data.columns.text=1', '--data.columns.label=0'])
+    changes = evaluate.parse_changes(['columns.text=1', 'columns.label=0'])
     found = bert_jax.load(run).evaluate([f'{tmp_path}/gold.tsv'], changes)
     assert [(own['texts'], own['gold']) for own in found.records] == [
         (['the ship'], 'no'),
