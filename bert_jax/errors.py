@@ -15,6 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 class UserError(Exception):
     """Says in one line what is wrong, where it came from, and what to do."""
 
+    def _render_traceback_(self) -> list[str]:  # what a notebook shows
+        return [f'error: {self}']
+
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     """Return the error for a name that does not exist; it lists the names that do."""
@@ -49,15 +52,15 @@ def join_first(names: Collection[str]) -> str:
 
 
 @contextlib.contextmanager
-def writing_to(folder: str | os.PathLike, name: str = 'workdir') -> Iterator[None]:
-    """Turn an error of the disk in the block into a UserError with the folder and its option."""
+def writing(place: object) -> Iterator[None]:
+    """Turn an error of the disk in the block into a UserError that names `place`."""
     try:
         yield
     except Exception as error:
         if (reason := disk_fault(error)) is None:
             raise
         raise UserError(
-            f'cannot write to {name} {folder}: {reason}; fix that and rerun the same command'
+            f'{place} cannot be written: {reason}; fix that and rerun the same command'
         ) from error
 
 

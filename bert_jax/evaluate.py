@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         evaluation = model.evaluate(flags.gold, changes)
     records, scores, intervals = evaluation.records, evaluation.scores, evaluation.intervals
     folder = paths.local(flags.output)
-    with errors.writing_to(folder, '--output'):
+    with errors.writing(f'--output={flags.output}'):
         for path in (path for pattern in _FIGURES for path in folder.glob(pattern)):
             path.unlink()  # of earlier results, which may have had other figures
         tables.save_predictions(records, folder)

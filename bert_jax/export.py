@@ -59,20 +59,19 @@ def export(
     else:
         loaded = loading.load_any(model, (), () if is_published else ('^encoder/pooler/',))
     if not is_published:
-        _export_other(loaded, model, output, format, options)
+        _export_other(loaded, model, output, format, overwrite, options)
         return
     if format == 'peft':
         base = loaded.metadata.get('base')
         base = loading.find_base(base, model) if base else {}
-        with outputs.replacing(paths.path(output), _MARKERS['peft']) as path:
-            peft_export.write(loaded, base, path)
+        peft_export.write(loaded, base, paths.path(output), overwrite)
         progress.say(f'{output}: the added parameters and the head, for peft')
         return
     if merge:
         if loaded.architecture.tuning is None:
             raise errors.UserError(f'{model} is not a tuned model; leave --merge out')
         loaded = tuned.merge(loaded)
-    _export_published(loaded, output)
+    _export_published(loaded, output, overwrite)
 
 
 def _integers(text: str) -> tuple[int, ...]:
@@ -83,13 +82,12 @@ def _integers(text: str) -> tuple[int, ...]:
         raise errors.UserError(f'--lengths={text}: write whole numbers, such as 32,128') from None
 
 
-def _export_published(loaded: Any, output: str) -> None:
+def _export_published(loaded: Any, output: str, overwrite: bool) -> None:
     """Export to a folder for transformers and print a summary."""
     from bert_jax.export_formats import huggingface
     from bert_jax.interop.huggingface import num_parameters
 
-    with outputs.replacing(paths.path(output), 'config.json') as path:
-        written = huggingface.write(loaded, path)
+    written = huggingface.write(loaded, paths.path(output), overwrite)
     parameters = f'{num_parameters(written.model):,} parameters'
     heads = ', '.join(written.model.heads) or 'no head'
     progress.say(f'{output}: {parameters}, {heads}; {written.report}')
@@ -104,13 +102,14 @@ def _export_published(loaded: Any, output: str) -> None:
         progress.say(f'  {name} is dropped: {reason}')
 
 
-def _export_other(loaded: Any, model: str, output: str, format: str, options: Any) -> None:
+def _export_other(
+    loaded: Any, model: str, output: str, format: str, overwrite: bool, options: Any
+) -> None:
     """Export to one of `export_formats.FORMATS` and print a summary."""
     from bert_jax.export_formats import folder
 
     path = paths.path(output)
-    with outputs.replacing(path, 'load.py') as new:
-        written = folder.write(loaded, model, new, format, **options)
+    written = folder.write(loaded, model, path, format, overwrite=overwrite, **options)
     size = paths.total_bytes(path)
     progress.say(f'{output}: {format}, task {written.task}, {size / 1e6:.1f} MB; {written.report}')
     for line in written.lines:

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bert_jax.errors import UserError, disk_fault, warn
-from bert_jax.storage import leases, paths, temporary
+from bert_jax.errors import UserError, warn, writing
+from bert_jax.storage import leases, outputs, paths, temporary
 from bert_jax.storage.paths import BucketPath, open_binary, sync
 
 _POLL_SECONDS = 1.0  # between attempts to get a lock
@@ -76,52 +76,69 @@ def write_json(path: pathlib.Path, value: Any, indent: int | None = 2) -> None:
 
 def write_text(path: pathlib.Path, text: str) -> None:
     """Write a text file atomically, in UTF-8; surrogates become escapes."""
-    partial = path.with_name(f'.{path.name}.bert_jax.tmp')  # `push` leaves this suffix out
-    partial.unlink(missing_ok=True)  # of a killed process; it may also be a link to another file
-    try:
-        with open(partial, 'x', encoding='utf-8', errors='backslashreplace') as file:
-            file.write(text)
-        sync(partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with new_file(path) as partial:
+        partial.write_text(text, encoding='utf-8', errors='backslashreplace')
 
 
 @contextlib.contextmanager
-def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
+def new_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yield a name for a file that the block writes, which replaces `path` if it succeeds.
+
+    A device or a pipe is yielded itself.
+    """
+    if outputs.is_stream(path):
+        yield path
+        return
+    with temporary.beside(paths.local(path)) as folder:
+        yield folder / path.name
+        sync(folder / path.name)
+        paths.publish(folder / path.name, path)
+
+
+@contextlib.contextmanager
+def new_folder(
+    path: pathlib.Path, marker: str = 'config.json', overwrite: bool = False
+) -> Iterator[pathlib.Path]:
     """Create a folder under a temporary name that becomes `path` if the block succeeds.
 
-    For a path in a bucket the folder is uploaded, config.json last: a folder without config.json
-    is not a model.
+    Args:
+        path: the folder, on a disk or in a bucket.
+        marker: the file that marks the folder as complete; in a bucket it is uploaded last.
+        overwrite: replace a folder that is there, after the block has written the new one.
 
     Raises:
-        UserError: `path` exists and is not an empty folder, or the folder cannot be written.
+        UserError: `path` exists and may not be replaced, or the folder cannot be written.
     """
-    _check_is_new(path)
+    _check_is_new(path, overwrite)
     with writing(path), temporary.beside(paths.local(path)) as partial:
         yield partial
         with contextlib.ExitStack() as stack:
             if isinstance(path, BucketPath):  # where files of two processes could mix
                 lock = path.with_name(f'.{path.name}.lock')
                 stack.enter_context(locked(lock, lambda: f'it writes {path}'))
-            _check_is_new(path)
-            paths.publish(partial, path, 'config.json')
+            _check_is_new(path, overwrite)
+            if not overwrite or not path.exists():
+                paths.publish(partial, path, marker)
+            elif isinstance(path, BucketPath):  # buckets do not rename folders
+                paths.retract(path, marker)
+                paths.publish(partial, path, marker)
+            else:
+                _exchange(partial, path)
 
 
-@contextlib.contextmanager
-def writing(path: object) -> Iterator[None]:
-    """Turn an error of the block whose reason is the disk into a UserError that names `path`."""
-    try:
-        yield
-    except Exception as error:
-        if (reason := disk_fault(error)) is None:
-            raise
-        raise UserError(f'{path} cannot be written: {reason}') from error
-
-
-def _check_is_new(path: pathlib.Path) -> None:
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+def _check_is_new(path: pathlib.Path, overwrite: bool) -> None:
+    if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not overwrite)):
         raise UserError(f'{path} already exists; choose another folder or remove it')
+
+
+def _exchange(new: pathlib.Path, path: pathlib.Path) -> None:
+    """Rename a folder to `path`; the folder that is there moves beside `new`."""
+    old = path.rename(new.with_name(f'{new.name}.old'))
+    try:
+        new.rename(path)
+    except OSError:
+        old.rename(path)
+        raise
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import jax
 
 from bert_jax import config_values, files, progress
 from bert_jax.cli import command_line
-from bert_jax.errors import UserError, exit_cleanly, writing_to
+from bert_jax.errors import UserError, exit_cleanly, writing
 from bert_jax.storage import paths
 from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep, unused_keys
 from bert_jax.training import loop, multihost, runtime, workdir
@@ -102,7 +102,7 @@ def train(config: Config, user_keys: Collection[str] = ()) -> dict[str, Any]:
     params, results = loop.train(task, config)
     task.report(params, results)
     if jax.process_index() == 0:
-        with writing_to(config.workdir):
+        with writing(f'workdir {config.workdir}'):
             files.write_json(paths.local(config.workdir) / 'results.json', results)
         workdir.push(config.workdir)
         progress.say(f'results in {config.workdir}: README.md is the overview')

@@ -25,7 +25,7 @@ from bert_jax.labels import word_spans
 from bert_jax.metrics.scored_rows import VARIANTS
 from bert_jax.problems import PROBLEMS
 from bert_jax.problems.prompting import arguments as prompt_arguments
-from bert_jax.storage import outputs, paths, temporary
+from bert_jax.storage import outputs, paths
 from bert_jax.text import text_files
 
 _EPILOG = """\
@@ -112,14 +112,12 @@ def _complete_file(path: str) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.flush()
         return
-    if outputs.is_stream(path):
-        with files.writing(path), open(path, 'wb') as file:
-            yield file
-        return
-    with files.writing(path), temporary.beside(paths.local(path)) as folder:
-        with open(folder / 'output', 'wb') as file:
-            yield file
-        paths.publish(folder / 'output', path)
+    with (
+        errors.writing(f'--output={path}'),
+        files.new_file(paths.path(path)) as partial,
+        open(partial, 'wb') as file,
+    ):
+        yield file
 
 
 def _write_records(file: BinaryIO, records: Iterable[Record]) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bert_jax import analyze, errors, progress
+from bert_jax import analyze, errors, files, progress
 from bert_jax.flag_parser import FlagParser
 from bert_jax.interop import MODEL_HELP
 
@@ -97,7 +97,7 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
         }
         model = AnalyzedModel(flags.model, pretrained, options, bar.set_description_str)
         results = analysis.run(flags, model)
-    with report.new_folder(output) as folder:
+    with files.new_folder(output, report.RESULTS, flags.overwrite) as folder:
         report.write(
             folder,
             name=arguments[0],

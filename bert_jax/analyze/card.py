@@ -5,7 +5,7 @@ import re
 
 from bert_jax import files
 from bert_jax.analyze import report
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, writing
 
 CARD = 'README.md'
 _NEXT_SECTION = re.compile(r'^## Limits$', re.MULTILINE)  # results are inserted before it, if any
@@ -40,5 +40,5 @@ def add(model: str, results: pathlib.Path) -> None:
         text = f'{text[: match.start()]}{section}\n\n{text[match.start() :]}'
     else:
         text = f'{text.rstrip()}\n\n{section}\n'
-    with files.writing(path):
+    with writing(path):
         files.write_text(path, text)

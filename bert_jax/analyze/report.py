@@ -1,9 +1,8 @@
 """Writes the folder of an analysis atomically: results.json, README.md and figures."""
 
-import contextlib
 import json
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from bert_jax.analyze.base import Analysis, Results
 from bert_jax.errors import UserError
 from bert_jax.metrics.scores import Table
 from bert_jax.reports.tables import markdown_table
-from bert_jax.storage import outputs, temporary
+from bert_jax.storage import outputs
 
 RESULTS = 'results.json'
 
@@ -24,20 +23,6 @@ def check_output(output: pathlib.Path, overwrite: bool) -> None:
     path = output / RESULTS
     if path.exists() and 'analysis' not in files.read_json(path):  # a run has such a file too
         raise UserError(f'--output={output} has no {RESULTS} of an analysis; choose another folder')
-
-
-@contextlib.contextmanager
-def new_folder(output: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yield a temporary folder; it becomes `output` if the block succeeds, else it is removed.
-
-    An `output` of an earlier analysis is replaced.
-
-    Raises:
-        UserError: the folder cannot be written.
-    """
-    with files.writing(f'--output={output}'), temporary.beside(output) as partial:
-        yield partial
-        outputs.put_in_place(partial, output)
 
 
 def write(

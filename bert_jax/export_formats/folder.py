@@ -48,6 +48,7 @@ def write(
     format_name: str,
     task: str | None = None,
     normalize: bool = False,
+    overwrite: bool = False,
     **options: Any,
 ) -> WrittenFolder:
     """Write the folder of a format, run its loader, and give the folder its name.
@@ -60,6 +61,7 @@ def write(
         task: a task of `Predictor`; None: the task of a fine-tuned model, else 'fill_mask' if the
             model has its head, else 'embed'.
         normalize: divide the vectors of texts by their norms.
+        overwrite: replace a folder at `path`.
         options: options of the format.
 
     Raises:
@@ -91,7 +93,7 @@ def write(
         raise UserError(f'{task} is not one pass of a network; export with --task=fill_mask')
     if model.architecture.tuning is not None and model.architecture.tuning.can_merge:
         model = tuned.merge(model)
-    with files.new_folder(path) as folder:
+    with files.new_folder(path, 'load.py', overwrite) as folder:
         export = _export(model, predictor, task, exporter.has_erf, options)
         result = exporter.write(export, folder)
         huggingface.write_tokenizer(predictor.tokenizer, model.architecture, folder)

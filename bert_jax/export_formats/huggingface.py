@@ -32,15 +32,16 @@ class WrittenHuggingFace(NamedTuple):
     lines: list[str]
 
 
-def write(model: Pretrained, path: pathlib.Path) -> WrittenHuggingFace:
+def write(model: Pretrained, path: pathlib.Path, overwrite: bool = False) -> WrittenHuggingFace:
     """Write a folder for from_pretrained and, for a model with a tokenizer, a loader with samples.
 
-    The loader is run if transformers and torch are installed.
+    The loader is run if transformers and torch are installed. With `overwrite`, a folder at `path`
+    is replaced.
 
     Raises:
         UserError: as in `interop.huggingface.save`, or transformers computes other values.
     """
-    with files.new_folder(path) as new_folder:
+    with files.new_folder(path, overwrite=overwrite) as new_folder:
         published, lines = huggingface.write(model, new_folder)
         report = 'logits compared'
         if published.tokenizer is not None:

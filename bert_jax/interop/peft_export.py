@@ -28,13 +28,19 @@ _POOLER = 'encoder/pooler'
 _SCALED_INPUT = 'feedforward/output'  # IA3 scales the input of this projection
 
 
-def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib.Path) -> None:
+def write(
+    model: Pretrained,
+    base: Mapping[str, np.ndarray],
+    path: str | pathlib.Path,
+    overwrite: bool = False,
+) -> None:
     """Write a folder that peft opens with PeftModel.from_pretrained.
 
     Args:
         model: model tuned by LoRA or IA3.
         base: arrays of the base encoder, by name.
         path: folder to create.
+        overwrite: replace a folder at `path`.
 
     Raises:
         UserError: `path` exists, or peft cannot express the model.
@@ -81,7 +87,7 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
         scaled = [name for ours, name in projections.items() if ours.endswith(_SCALED_INPUT)]
         config |= {'peft_type': 'IA3', 'feedforward_modules': sorted(scaled)}
         config |= {'fan_in_fan_out': False, 'init_ia3_weights': True}
-    with files.new_folder(folder) as partial:
+    with files.new_folder(folder, CONFIG, overwrite) as partial:
         (partial / CONFIG).write_text(json.dumps(config, indent=2) + '\n', encoding='utf-8')
         weights.write(
             partial / WEIGHTS,

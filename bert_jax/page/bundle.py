@@ -8,7 +8,7 @@ import pathlib
 import urllib.parse
 from typing import Any
 
-from bert_jax import files
+from bert_jax import errors, files
 from bert_jax.page.contents import Contents
 from bert_jax.storage import outputs
 
@@ -56,7 +56,7 @@ def write(contents: Contents, output: str | os.PathLike[str], overwrite: bool = 
     """
     path = pathlib.Path(output)
     outputs.check_file(path, overwrite)
-    with files.writing(f'--output={path}'):
+    with errors.writing(f'--output={path}'):
         files.write_text(path, render(contents))
     return path.stat().st_size
 

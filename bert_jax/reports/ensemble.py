@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax import progress
-from bert_jax.errors import UserError, exit_cleanly, writing_to
+from bert_jax import files, progress
+from bert_jax.errors import UserError, exit_cleanly, writing
 from bert_jax.files import parse_json
 from bert_jax.flag_parser import FlagParser
 from bert_jax.storage import outputs, paths
@@ -98,8 +98,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         json.dumps(record, ensure_ascii=False) for record in records(flags.predictions, weights)
     ]
     path = paths.path(flags.output)
-    with writing_to(path.parent, 'folder'):
-        path.write_text(''.join(f'{line}\n' for line in lines), encoding='utf-8')
+    with writing(f'--output={path}'):
+        files.write_text(path, ''.join(f'{line}\n' for line in lines))
     progress.say(f'{path}: {len(lines):,} examples, from {len(flags.predictions)} models')
 
 

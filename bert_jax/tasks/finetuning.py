@@ -14,7 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax import averages, problems, progress
-from bert_jax.errors import UserError, warn, writing_to
+from bert_jax.errors import UserError, warn, writing
 from bert_jax.examples.finetune_batches import (
     BatchShape,
     TrainBatches,
@@ -308,7 +308,7 @@ class FineTuning:
                             self.problem.blind_guesses(self.splits.train, encoded.examples),
                             self.problem.score_rows(encoded.examples, predictions),
                         )
-                    with writing_to(workdir):
+                    with writing(f'workdir {workdir}'):
                         self._save(workdir / split, split, records, scored.get(split))
                     shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
                     unknown = sum(not is_labeled(example) for example in encoded.examples)
@@ -333,7 +333,7 @@ class FineTuning:
                 initialization.license_of(self.config.init_from),
                 pictures,
             )
-            with writing_to(workdir):
+            with writing(f'workdir {workdir}'):
                 seen_examples.save(self.splits.train, workdir)
                 (workdir / 'README.md').write_text(card, encoding='utf-8')
 

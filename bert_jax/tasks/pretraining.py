@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax import averages, objectives, progress
 from bert_jax.corpus.corpus import Corpus
-from bert_jax.errors import UserError, writing_to
+from bert_jax.errors import UserError, writing
 from bert_jax.examples.example_source import ExampleSource, FirstExamples
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
@@ -287,12 +287,12 @@ class Pretraining:
         if self.model.mask_filler() and self.config.evaluation.cloze_examples:
             filled = self.cloze(params, self.config.evaluation.cloze_examples)
             examples = evaluation.cloze_markdown(self.corpus.tokenizer, *filled)
-            with writing_to(workdir):
+            with writing(f'workdir {workdir}'):
                 (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
             for line in evaluation.cloze_lines(self.corpus.tokenizer, *filled):
                 progress.say(line)
         linguistic = ''
-        with writing_to(workdir):
+        with writing(f'workdir {workdir}'):
             if self._linguistic:
                 linguistic = self._linguistic.report(results['held_out'], workdir)
             card = model_card.pretrained(

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from bert_jax import files, progress
-from bert_jax.errors import writing_to
+from bert_jax.errors import writing
 from bert_jax.examples.finetune_batches import BatchShape
 from bert_jax.storage import paths
 from bert_jax.tasks.finetuning import FineTuning
@@ -223,7 +223,7 @@ def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -
     checkpoints.wait()
     checkpoints.close()
     task.report(state.params, results)
-    with writing_to(folder):
+    with writing(f'workdir {folder}'):
         files.write_json(paths.local(folder) / 'results.json', results)
     workdir.push(folder)
     return results

@@ -21,7 +21,7 @@ import numpy as np
 from flax import traverse_util
 
 from bert_jax import tree_paths
-from bert_jax.errors import UserError, disk_fault, warn, writing_to
+from bert_jax.errors import UserError, disk_fault, warn, writing
 from bert_jax.storage import paths
 from bert_jax.training import checkpoint_files, checksums, disk_checks, multihost, shards
 
@@ -128,7 +128,7 @@ class Checkpoints:
         """
         self.wait()
         if jax.process_index() == 0:
-            with writing_to(self.directory):
+            with writing(f'workdir {self.directory}'):
                 checkpoint_files.add_metadata(self.directory / str(step), metadata)
 
     def wait(self) -> None:

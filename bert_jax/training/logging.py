@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from bert_jax import figures, progress
-from bert_jax.errors import printable, writing_to
+from bert_jax.errors import printable, writing
 from bert_jax.storage import paths
 from bert_jax.training import curves, trackers
 from bert_jax.training.disk_checks import check_free_space
@@ -53,7 +53,7 @@ class Log:
         last = {'train': step, 'held_out': step if is_evaluated else step - 1}
         self.records = _read_records(workdir / 'metrics.jsonl', last) if self._is_host0 else []
         if self._is_host0:
-            with writing_to(workdir):
+            with writing(f'workdir {workdir}'):
                 check_free_space(workdir)
                 text = ''.join(f'{json.dumps(record)}\n' for record in self.records)
                 (workdir / 'metrics.jsonl').write_text(text, encoding='utf-8')
@@ -77,7 +77,7 @@ class Log:
         """
         if not self._is_host0:
             return
-        with writing_to(self.workdir):
+        with writing(f'workdir {self.workdir}'):
             # TensorBoard's writer thread dies on a full disk, and then its queue blocks.
             check_free_space(self.workdir)
             self.records.append({'kind': kind, 'step': step, **values})
@@ -106,7 +106,7 @@ class Log:
         if not self._is_host0:
             return
         figure = curves.draw(self.records, self._main_metric(), references, stage_starts)
-        with writing_to(self.workdir):
+        with writing(f'workdir {self.workdir}'):
             figures.save(figure, self.workdir / 'loss', [file_format])
 
     def _main_metric(self) -> str:

@@ -10,7 +10,7 @@ from typing import IO
 
 from flax import traverse_util
 
-from bert_jax.errors import UserError, writing_to
+from bert_jax.errors import UserError, writing
 from bert_jax.files import write_json
 from bert_jax.storage import leases, paths, temporary
 
@@ -152,13 +152,13 @@ def _lock(path: pathlib.Path) -> None:
 
 def push(path: str | os.PathLike[str]) -> None:
     """Upload the changed files of a working directory in a bucket, except checkpoints."""
-    with writing_to(path):
+    with writing(f'workdir {path}'):
         paths.push(path, without=_SEPARATE)
 
 
 def write_config(path: str, config: dict) -> None:
     """Write config.json, which later runs in the folder are compared with."""
-    with writing_to(path):
+    with writing(f'workdir {path}'):
         write_json(paths.local(path) / 'config.json', config)
     push(path)
 
@@ -182,7 +182,7 @@ def delete_run(path: str) -> None:
         raise UserError(
             f'--overwrite: {path} holds no run; choose another --config.workdir or remove it'
         )
-    with writing_to(path):
+    with writing(f'workdir {path}'):
         _lock(workdir / 'lock')
         for child in workdir.iterdir():
             shutil.rmtree(child) if child.is_dir() else child.unlink()

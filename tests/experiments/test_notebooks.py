@@ -88,6 +88,16 @@ def test_the_notebook_that_explores(run, tmp_path):
     assert 'class=&quot;' in shown  # the page, escaped
 
 
+def test_without_the_run_of_another_notebook_one_line_says_so(tmp_path):
+    notebook = read('explore')
+    with pytest.raises(nbclient.exceptions.CellExecutionError):
+        execute(notebook, tmp_path)
+    (failed,) = (cell for cell in notebook.cells if 'bert_jax.load' in cell.source)
+    (shown,) = failed.outputs
+    assert len(shown.traceback) == 1
+    assert 'no folder runs/tiny: run tiny.ipynb first' in shown.traceback[0]
+
+
 @pytest.mark.slow
 def test_the_notebook_that_fine_tunes(tmp_path):
     shown = execute(read('finetune'), tmp_path)

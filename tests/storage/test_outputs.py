@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from bert_jax import evaluate, export, main, predict
+from bert_jax import evaluate, export, files, main, predict
 from bert_jax.analyze import __main__ as analyze
 from bert_jax.corpus import preparation
 from bert_jax.errors import UserError
 from bert_jax.page import __main__ as page
 from bert_jax.reports import ensemble
-from bert_jax.storage import outputs
+from bert_jax.storage import outputs, paths
 from bert_jax.training import workdir
 
 FILES = {
@@ -83,21 +83,26 @@ def test_a_folder_is_kept_and_a_foreign_one_is_never_replaced(command, tmp_path,
     assert (output / 'notes.txt').read_text() == 'kept'
 
 
-def test_a_folder_is_replaced_only_if_the_block_succeeds(tmp_path):
-    old = tmp_path / 'out'
-    old.mkdir()
-    (old / 'old').write_text('')
-    with contextlib.suppress(ZeroDivisionError), outputs.replacing(old, 'config.json') as new:
-        new.mkdir()
+@pytest.mark.parametrize('place', ['disk', 'bucket'])
+def test_a_folder_is_replaced_only_once_the_new_one_is_complete(place, buckets):
+    old = paths.path('gs://bucket/out') if place == 'bucket' else buckets / 'bucket/out'
+
+    def contents():
+        return sorted(file.name for file in (buckets / 'bucket/out').iterdir())
+
+    for name in ('load.py', 'old'):
+        with files.new_folder(old, 'load.py', overwrite=True) as new:
+            (new / 'load.py').touch()
+            (new / name).touch()
+    assert contents() == ['load.py', 'old']
+    with contextlib.suppress(ZeroDivisionError), files.new_folder(old, overwrite=True) as new:
+        (new / 'new').touch()
         raise ZeroDivisionError
-    assert [path.name for path in tmp_path.rglob('*')] == ['out', 'old']
-    with pytest.raises(UserError, match='cannot be written'), outputs.replacing(old, 'config.json'):
-        pass  # nothing to rename
-    assert [path.name for path in tmp_path.rglob('*')] == ['out', 'old']
-    with outputs.replacing(old, 'config.json') as new:
-        new.mkdir()
-        (new / 'new').write_text('')
-    assert [path.name for path in tmp_path.rglob('*')] == ['out', 'new']
+    with files.new_folder(old, 'load.py', overwrite=True) as new:
+        assert contents() == ['load.py', 'old']
+        (new / 'load.py').touch()
+        (new / 'new').touch()
+    assert contents() == ['load.py', 'new']
 
 
 def test_a_corpus_is_replaced_on_request(tmp_path):

@@ -106,11 +106,21 @@ def test_a_full_disk_is_one_line_also_in_other_libraries(tmp_path):
 def test_a_json_file_replaces_only_itself(tmp_path):
     (tmp_path / 'results.tmp').write_text('mine')
     (tmp_path / 'other').write_text('mine')
-    (tmp_path / '.results.json.bert_jax.tmp').symlink_to(tmp_path / 'other')
+    (tmp_path / '.results.json-x.partial').symlink_to(tmp_path / 'other')
     files.write_json(tmp_path / 'results.json', {})
     assert (tmp_path / 'results.tmp').read_text() == 'mine'
     assert (tmp_path / 'other').read_text() == 'mine'
     assert not (tmp_path / 'results.json').is_symlink()
+
+
+def test_two_processes_may_write_one_file_at_once(tmp_path):
+    path = tmp_path / 'README.md'
+    with files.new_file(path) as first:
+        first.write_text('first')
+        files.write_text(path, 'second')
+        assert path.read_text() == 'second'
+    assert path.read_text() == 'first'
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize('name', ['', 'notes.txt', unfinished.OWNER])

@@ -237,7 +237,7 @@ def test_a_workdir_that_becomes_unwritable_is_a_user_error(tmp_path):
             os.remove(tmp_path / 'metrics.jsonl')
             os.mkdir(tmp_path / 'metrics.jsonl')
 
-    with pytest.raises(UserError, match=f'cannot write to workdir {tmp_path}: Is a directory'):
+    with pytest.raises(UserError, match=f'workdir {tmp_path} cannot be written: Is a dir'):
         toy.train(tmp_path, after_step=replace)
 
 
