@@ -89,7 +89,10 @@ def _delete_run(config: Config, user_keys: Collection[str]) -> None:
                 f'--overwrite would delete {key}, {name}, which is in the workdir {folder}; choose '
                 'another --config.workdir'
             )
-    first = next(iter(sweep.runs(config).values())) if sweep.is_wanted(config) else config
+    first = config
+    if sweep.is_wanted(config):
+        sweep.check(config, overwrite=True)
+        first = next(iter(sweep.runs(config).values()))
     check_run(first, overwrite=True)
     make_task(first, user_keys)
     multihost.run_on_host0(lambda: workdir.delete_run(config.workdir))

@@ -58,16 +58,22 @@ def is_wanted(config: Config) -> bool:
     return bool(values) and not config.debug.batch  # a batch is shown for the config itself
 
 
-def check(config: Config) -> None:
-    """Raise UserError for a sweep that cannot be run."""
+def check(config: Config, overwrite: bool = False) -> None:
+    """Raise UserError for a sweep that cannot be run.
+
+    Args:
+        config: The config of the sweep.
+        overwrite: Whether what the working directory holds will be deleted.
+    """
     runs(config)
     folder = paths.path(config.workdir)
-    workdir.check_files(folder)
-    if (folder / 'config.json').exists():
-        raise UserError(
-            f'workdir {folder} holds a single run; choose another --config.workdir, or '
-            'delete that run with --overwrite'
-        )
+    if not overwrite:
+        workdir.check_files(folder)
+        if (folder / 'config.json').exists():
+            raise UserError(
+                f'workdir {folder} holds a single run; choose another --config.workdir, or '
+                'delete that run with --overwrite'
+            )
     if not _has_dev_split(config.data):
         raise UserError('a sweep compares runs on a dev split; set data.dev_fraction or data.dev')
     if config.sweep.vmap:

@@ -164,14 +164,16 @@ def test_a_run_is_deleted_on_request(tmp_path):
         ('--config.data.train=("missing.tsv",)', "'missing.tsv' does not exist"),
         ('--config.schedule.name=sine', 'unknown schedule'),
         ('--config.init_from={}', 'would delete init_from'),
+        ('--config.sweep.seeds=(0,1) --config.sweep.vmap=True', 'set transfer.method, such as'),
     ],
 )
 def test_a_run_is_kept_if_the_next_one_cannot_be_built(argument, message, tmp_path, capsys):
     run = tmp_path / 'run'
     (run / 'checkpoints/5').mkdir(parents=True)
     (run / 'config.json').write_text(json.dumps({'task': 'pretraining', 'workdir': 'x'}))
-    config = ['--config=configs/finetune.py:classification', f'--config.workdir={run}']
-    assert message in refusal(main, ['main', *config, argument.format(run), '--overwrite'], capsys)
+    config = ['--config=configs/finetune.py:sample_sentiment', f'--config.workdir={run}']
+    arguments = ['main', *config, *argument.format(run).split(), '--overwrite']
+    assert message in refusal(main, arguments, capsys)
     assert (run / 'checkpoints/5').exists()
 
 
