@@ -87,6 +87,13 @@ class FlagParser(argparse.ArgumentParser):
             raise unknown('/'.join(action.option_strings), value, map(str, action.choices))
 
 
+def positive(text: str) -> int:
+    """Return the value of a flag that takes a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text} is not a whole number of at least 1')
+    return int(text)
+
+
 def join_values(arguments: Sequence[str], prefixes: Iterable[str]) -> list[str]:
     """Return the arguments with `FLAG VALUE` as `FLAG=VALUE` for flags with these prefixes."""
     joined: list[str] = []

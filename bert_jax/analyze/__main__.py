@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bert_jax import analyze, errors, files, progress
-from bert_jax.flag_parser import FlagParser
+from bert_jax.flag_parser import FlagParser, positive
 from bert_jax.interop import MODEL_HELP
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
     add('--model', required=True, help=MODEL_HELP)
     add(
         '--input',
-        required=True,
+        required=not analysis.instead_of_input,
         action='append',
         help=f'{analysis.input_help}; file or glob, may be repeated',
     )
@@ -59,13 +59,21 @@ def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
     )
     add(
         '--max_length',
-        type=int,
+        type=positive,
         help="tokens per window of a long text (default: the model's maximum)",
     )
-    add('--batch_tokens', type=int, default=2048, help='padded tokens per batch (default 2048)')
+    add(
+        '--batch_tokens', type=positive, default=2048, help='padded tokens per batch (default 2048)'
+    )
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     analysis.add_arguments(parser)
-    return analysis, parser.parse(arguments[1:])
+    flags = parser.parse(arguments[1:])
+    if not flags.input and getattr(flags, analysis.instead_of_input) is None:
+        raise errors.UserError(f'give --input or --{analysis.instead_of_input}')
+    for option, needed in analysis.only_with.items():
+        if getattr(flags, option) is not None and not getattr(flags, needed):
+            raise errors.UserError(f'--{option} has no effect without --{needed}; leave it out')
+    return analysis, flags
 
 
 def run(arguments: Sequence[str]) -> pathlib.Path:
@@ -79,8 +87,6 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
     from bert_jax.storage import paths
     from bert_jax.training import runtime
 
-    if flags.batch_tokens < 1:
-        raise errors.UserError(f'--batch_tokens is {flags.batch_tokens}, must be at least 1')
     output = paths.on_disk(flags.output)
     report.check_output(output, flags.overwrite)
     if flags.card:

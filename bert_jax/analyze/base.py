@@ -106,11 +106,15 @@ class Analysis(abc.ABC):
     Attributes:
         description: what the analysis measures, in one line without a full stop.
         input_help: help text of --input.
+        instead_of_input: an option without which --input is required; '': always required.
+        only_with: option → the option without which it has no effect.
         limits: what the results do not show; sentences for the report and the model card.
     """
 
     description: str
     input_help: str
+    instead_of_input: str = ''
+    only_with: Mapping[str, str] = {}
     limits: Sequence[str]
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:  # noqa: B027  (optional)

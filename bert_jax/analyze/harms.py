@@ -6,6 +6,7 @@ from typing import Any
 from bert_jax.analyze import harm_measures
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.errors import UserError
+from bert_jax.flag_parser import positive
 
 # Option of some measures → its default.
 _DEFAULTS: dict[str, Any] = {'columns': [], 'candidates': 511, 'reference': None, 'sentences': 500}
@@ -36,7 +37,7 @@ class Harms(Analysis):
         )
         add(
             '--candidates',
-            type=int,
+            type=positive,
             help='exposure: number of random secrets that each planted secret is ranked against '
             f'(default {_DEFAULTS["candidates"]})',
         )

@@ -14,6 +14,7 @@ from bert_jax.analyze.measures.attention_heads import DIRECTIONS, OFFSETS, HeadC
 from bert_jax.analyze.readers import treebank
 from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
+from bert_jax.flag_parser import positive
 from bert_jax.inference.word_states import stream_attention
 from bert_jax.labels import word_spans
 from bert_jax.labels.word_spans import WordOffsets
@@ -23,6 +24,7 @@ from bert_jax.metrics.scores import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_LEAST = 100  # occurrences of a relation
 _GROUPS = 200  # groups of documents that are resampled for the intervals
 _IGNORED = ('root', 'punct')  # relations
 _ALL = 'all'
@@ -34,17 +36,17 @@ class Heads(Analysis):
 
     description = 'Attention heads that find syntactic relations, and the best fixed offset'
     input_help = 'sentences with dependency trees, as CoNLL-U'
-    limits = (
-        'A head that attends to a word need not use it: attention is not an explanation.',
-        'The best of many heads is chosen on trees from the same data, but from other documents.',
-    )
+    instead_of_input = 'text'
+    only_with = {'limit': 'input', 'least': 'input'}
+    limits = ('A head that attends to a word need not use it: attention is not an explanation.',)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add --limit, --least, --head and --text."""
         add = parser.add_argument
-        add('--limit', type=int, help='number of sentences (default: all)')
-        add('--least', type=int, default=100, help='minimal count of a relation (default 100)')
-        add('--head', help='head to draw: LAYER-HEAD, from 1-1 (default: best for all relations)')
+        add('--limit', type=positive, help='number of sentences (default: all)')
+        add('--least', type=positive, help=f'minimal count of a relation (default {_LEAST})')
+        add('--head', help='head to draw: LAYER-HEAD, from 1-1 (default: best for all relations; '
+            'without --input, all heads)')  # fmt: skip
         add('--text', help='text to draw the head for (default: a sentence of the input)')
 
     def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
@@ -52,8 +54,10 @@ class Heads(Analysis):
         architecture = model.pretrained.architecture
         shape = architecture.num_layers, architecture.num_heads
         head = _parse_head(flags.head, shape) if flags.head else None
+        if not flags.input:
+            return _of_text(model, flags.text, head)
         trees = treebank.read(flags.input, flags.limit)
-        relations = _relations(trees, flags.least)
+        relations = _relations(trees, flags.least or _LEAST)
         counts = attention_heads.no_counts(_GROUPS, len(relations), *shape)
         skipped = _count(model, trees, relations, counts)
         best = {
@@ -64,14 +68,34 @@ class Heads(Analysis):
         if head is None:
             directions = [best[f'{_ALL}, {direction}'] for direction in DIRECTIONS]
             head = tuple(max(directions, key=lambda of_all: of_all['accuracy'])['head'])
-        head_plot = _plot_head(model, *head, *_example(flags.text, trees))
+        words, attention_LHWW = _attend(model, *_example(flags.text, trees))
         notes = [f'{skipped} sentences are longer than the model takes.'] if skipped else []
+        notes.append('The best heads are chosen on other documents of the same data.')
         return Results(
             values={'relations': best, 'layers': shape[0], 'heads': shape[1]},
             tables={'Best head of each relation': _table(best)},
-            figures={'heads': _plot_relations(best), 'head_{}-{}'.format(*head): head_plot},
+            figures={'heads': _plot_relations(best)} | _plot_head(attention_LHWW, words, head),
             notes=notes,
         )
+
+
+def _of_text(model: AnalyzedModel, text: str, head: tuple[int, int] | None) -> Results:
+    """The attention between the words of a text: a picture of one head or of all."""
+    words, attention_LHWW = _attend(model, *_split(text))
+    shares_OLH = [
+        np.trace(attention_LHWW, offset, 2, 3) / attention_LHWW.sum((2, 3)) for offset in (-1, 0, 1)
+    ]
+    rows = [
+        (f'{layer + 1}-{number + 1}', *(float(share_LH[layer, number]) for share_LH in shares_OLH))
+        for layer, number in np.ndindex(*attention_LHWW.shape[:2])
+    ]
+    columns = ('head', 'to the word before', 'to the word itself', 'to the word after')
+    plots = _plot_head(attention_LHWW, words, head) if head else _plot_heads(attention_LHWW)
+    return Results(
+        values={'words': words, 'attention': attention_LHWW},
+        tables={'Share of the attention between words': Table(columns, rows)},
+        figures=plots,
+    )
 
 
 def _parse_head(text: str, shape: tuple[int, int]) -> tuple[int, int]:
@@ -186,30 +210,59 @@ def _plot_relations(best: dict[str, dict[str, Any]]) -> 'Figure':
 def _example(text: str | None, trees: Sequence[Tree]) -> tuple[str, WordOffsets]:
     """The text to draw, and the characters of its words."""
     if text is not None:
-        if not text.strip():
-            raise UserError('--text has no words')
-        return text, word_spans.split_words(text)
+        return _split(text)
     short = (tree for tree in trees if len(tree.words) in _DRAWN_LENGTHS)
     tree = next(short, min(trees, key=lambda tree: len(tree.words)))
     return tree.text, tree.words
 
 
-def _plot_head(
-    model: AnalyzedModel, layer: int, head: int, text: str, spans: WordOffsets
-) -> 'Figure':
-    """The attention between the words of a text in one head; layers and heads count from 1."""
+def _split(text: str) -> tuple[str, WordOffsets]:
+    """The text of --text, and the characters of its words."""
+    if not text.strip():
+        raise UserError('--text has no words')
+    return text, word_spans.split_words(text)
+
+
+def _attend(model: AnalyzedModel, text: str, spans: WordOffsets) -> tuple[list[str], np.ndarray]:
+    """The words of a text, and the attention between them in all heads, [L, H, W, W]."""
     (attention_LHWW,) = model.predictor.attention_of_words([text], [spans])
     if attention_LHWW is None:
         raise UserError(f'the text to draw is longer than the model takes: {text[:40]!r}')
-    weights_WW = attention_LHWW[layer - 1, head - 1]
-    words = [text[slice(*span)] for span in spans]
+    return [text[slice(*span)] for span in spans], attention_LHWW
+
+
+def _plot_head(
+    attention_LHWW: np.ndarray, words: Sequence[str], head: tuple[int, int]
+) -> 'dict[str, Figure]':
+    """The attention in one head; layers and heads count from 1."""
+    layer, number = head
     size = 2 + 0.32 * len(words)
     figure = figures.new(size + 1, size)
     axes = figure.subplots()
-    image = axes.imshow(weights_WW, cmap='Blues', vmin=0)
+    image = axes.imshow(attention_LHWW[layer - 1, number - 1], cmap='Blues', vmin=0)
     figure.colorbar(image, label='share of the attention', shrink=0.6)
     axes.set_xticks(range(len(words)), words, rotation=90, parse_math=False)
     axes.set_yticks(range(len(words)), words, parse_math=False)
-    title = f'Attention between words: layer {layer}, head {head}'
+    title = f'Attention between words: layer {layer}, head {number}'
     axes.set(xlabel='attended word', ylabel='attending word', title=title)
-    return figure
+    return {f'head_{layer}-{number}': figure}
+
+
+def _plot_heads(attention_LHWW: np.ndarray) -> 'dict[str, Figure]':
+    """A small picture of the attention in each head, a row of pictures for each layer."""
+    layers, heads = attention_LHWW.shape[:2]
+    figure = figures.new(1 + 0.9 * heads, 1.2 + 0.9 * layers)
+    for axes, weights_WW in zip(
+        figure.subplots(layers, heads, squeeze=False).flat,
+        attention_LHWW.reshape(-1, *attention_LHWW.shape[2:]),
+        strict=True,
+    ):
+        axes.imshow(weights_WW, cmap='Blues', vmin=0)
+        axes.set(xticks=[], yticks=[])
+        place = axes.get_subplotspec()
+        if place.is_first_row():
+            axes.set_title(f'head {place.colspan.start + 1}', fontsize=8)
+        if place.is_first_col():
+            axes.set_ylabel(f'layer {place.rowspan.start + 1}', fontsize=8)
+    figure.suptitle('Attention between words: a row attends to the columns', fontsize=10)
+    return {'heads_of_text': figure}

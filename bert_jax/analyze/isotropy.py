@@ -9,6 +9,7 @@ from bert_jax import figures
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_texts
 from bert_jax.analyze.measures import isotropy
 from bert_jax.errors import UserError
+from bert_jax.flag_parser import positive
 from bert_jax.inference.word_states import stream_tokens
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
@@ -33,7 +34,7 @@ class Isotropy(Analysis):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add --limit and --long_texts."""
         add = parser.add_argument
-        add('--limit', type=int, help='number of texts (default: all)')
+        add('--limit', type=positive, help='number of texts (default: all)')
         add(
             '--long_texts',
             choices=['windows', 'truncate'],

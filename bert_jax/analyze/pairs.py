@@ -14,6 +14,7 @@ from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.analyze.readers.minimal_pairs import MinimalPair
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError
+from bert_jax.flag_parser import positive
 from bert_jax.inference import scoring
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scored_rows import VARIANTS, encode_rows
@@ -46,7 +47,7 @@ class MinimalPairs(Analysis):
             help='tokens (default), or word_l2r, where the later subwords of the same word are '
             'masked too',
         )
-        add('--per_paradigm', type=int, default=0, help='pairs per paradigm (default: all)')
+        add('--per_paradigm', type=positive, help='pairs per paradigm (default: all)')
         add(
             '--columns',
             nargs='+',

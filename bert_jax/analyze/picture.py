@@ -14,6 +14,7 @@ from bert_jax.analyze.measures.word_senses import unit
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.analyze.readers import sense_corpora
 from bert_jax.errors import UserError, unknown
+from bert_jax.flag_parser import positive
 from bert_jax.labels.formats import expand_globs
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
@@ -53,7 +54,12 @@ class Picture(Analysis):
             default='pca',
             help='pca (default), tsne (needs scikit-learn) or umap (needs umap-learn)',
         )
-        add('--limit', type=int, default=2000, help='maximal number of occurrences (default 2000)')
+        add(
+            '--limit',
+            type=positive,
+            default=2000,
+            help='maximal number of occurrences (default 2000)',
+        )
         layers.add_argument(parser, 'mean_last_4')
 
     def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:

@@ -15,6 +15,7 @@ from bert_jax.analyze.measures.probes import ProbeSettings
 from bert_jax.analyze.readers import treebank
 from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
+from bert_jax.flag_parser import positive
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
 
@@ -56,21 +57,23 @@ class Probes(Analysis):
         add('--dev', required=True, action='append', help='sentences to score, as CoNLL-U')
         add('--label', choices=treebank.COLUMNS, default='upos', help='tag to probe (default upos)')
         add('--mlp', type=int, default=0, help='also train MLP probes with this hidden width')
-        add('--seeds', type=int, default=1, help='initializations of each probe (default 1)')
-        add('--epochs', type=int, default=4, help='epochs of tag probes (default 4)')
+        add('--seeds', type=positive, default=1, help='initializations of each probe (default 1)')
+        add('--epochs', type=positive, default=4, help='epochs of tag probes (default 4)')
         add('--rank', type=int, default=128, help='rank of structural probes; 0: no structural '
             'probes (default 128)')  # fmt: skip
-        add('--tree_epochs', type=int, default=6, help='epochs of structural probes (default 6)')
-        add('--max_words', type=int, default=40, help='longest sentence that structural probes are '
-            'trained on (default 40)')  # fmt: skip
-        add('--limit', type=int, help='number of training sentences (default: all)')
+        add(
+            '--tree_epochs',
+            type=positive,
+            default=6,
+            help='epochs of structural probes (default 6)',
+        )
+        add('--max_words', type=positive, default=40, help='longest sentence that structural '
+            'probes are trained on (default 40)')  # fmt: skip
+        add('--limit', type=positive, help='number of training sentences (default: all)')
         add('--untrained_seed', type=int, default=0, help='of the untrained encoder (default 0)')
 
     def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
-        for name in ('seeds', 'epochs', 'tree_epochs', 'max_words'):
-            if getattr(flags, name) < 1:
-                raise UserError(f'--{name} is {getattr(flags, name)}, must be at least 1')
         names = layers.parse(flags.layers, model)
         trees = treebank.read(flags.input, flags.limit), treebank.read(flags.dev)
         classes = sorted({tag for part in trees for tree in part for tag in tree.tags[flags.label]})

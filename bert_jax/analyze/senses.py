@@ -22,6 +22,7 @@ from bert_jax.training import runtime
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+_EVERY = 5
 
 
 class WordSenses(Analysis):
@@ -29,6 +30,7 @@ class WordSenses(Analysis):
 
     description = 'Accuracy of choosing the sense of a word by its nearest neighbors'
     input_help = 'files with labeled senses: SemCor as XML, NAME.data.xml, or JSON lines'
+    only_with = {'sense_map': 'wordnet'}
     limits = (
         'Lemma and part of speech are gold: a word is only compared with words that share both.',
         'Training and test texts are of the same kind; frequent senses differ in other texts.',
@@ -42,8 +44,8 @@ class WordSenses(Analysis):
         add(
             '--every',
             type=int,
-            default=5,
-            help='without --test: test on every N-th document, starting with the first (default 5)',
+            help='without --test: test on every N-th document, starting with the first (default '
+            f'{_EVERY})',
         )
         layers.add_argument(parser)
         add('--wordnet', help='folder of WordNet 3.0 (index.sense, data.noun, …): also choose '
@@ -55,8 +57,6 @@ class WordSenses(Analysis):
         names = layers.parse(flags.layers, model)
         if flags.wordnet:
             wordnet.check(flags.wordnet)
-        elif flags.sense_map:
-            raise UserError('--sense_map needs --wordnet')
         parts = _split(flags)
         train, test = map(_labeled, parts)
         train_states, test_states = (_encode(model, part, names) for part in parts)
@@ -101,15 +101,18 @@ class WordSenses(Analysis):
 
 def _split(flags: argparse.Namespace) -> tuple[list[SenseSentence], list[SenseSentence]]:
     """Read the sentences; split them into training and test documents."""
+    every = _EVERY if flags.every is None else flags.every
+    if every < 2:
+        raise UserError(f'--every is {every}, must be at least 2')
+    if flags.test and flags.every is not None:
+        raise UserError('--every has no effect with --test; leave one of them out')
     sentences = _read(flags.input)
     if flags.test:
         return sentences, _read(flags.test)
-    if flags.every < 2:
-        raise UserError(f'--every is {flags.every}, must be at least 2')
     documents = list(dict.fromkeys(sentence.document for sentence in sentences))
     if len(documents) < 2:
         raise UserError(f'--input has one document ({documents[0]}); add --test for other files')
-    test_documents = set(documents[:: flags.every])
+    test_documents = set(documents[::every])
     parts: tuple[list[SenseSentence], list[SenseSentence]] = ([], [])
     for sentence in sentences:
         parts[sentence.document in test_documents].append(sentence)

@@ -14,6 +14,7 @@ from bert_jax.analyze.layers import Layer
 from bert_jax.analyze.measures.word_senses import unit
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.errors import UserError
+from bert_jax.flag_parser import positive
 from bert_jax.inference.word_states import stream_words
 from bert_jax.labels import word_spans
 from bert_jax.metrics import intervals, metrics
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 30  # pairs in the table
 _FEWEST_FOR_BOX = 5  # values that are drawn as a box plot; fewer are points
+_TOP = 20  # neighbors
 _WIDTH = 30  # characters of context on either side, in tables
 Pair = tuple[Occurrence, Occurrence]
 
@@ -36,6 +38,7 @@ class Similarity(Analysis):
         'pairs, TEXT<tab>TEXT[<tab>LABEL] with the words marked as [[word]], or JSON lines with '
         '"text", "text2", and "word" or "marks"; with --query: texts, one per line'
     )
+    only_with = {'top': 'query'}
     limits = (
         'A cosine has no absolute scale: compare it only with cosines of the same layer.',
         'Words with the same form are more similar than other words, whatever they mean.',
@@ -46,7 +49,7 @@ class Similarity(Analysis):
         layers.add_argument(parser, 'mean_last_4')
         add = parser.add_argument
         add('--query', help='text with a word marked as [[word]]: find its neighbors in the input')
-        add('--top', type=int, default=20, help='number of neighbors (default 20)')
+        add('--top', type=positive, help=f'number of neighbors (default {_TOP})')
 
     def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
@@ -223,7 +226,7 @@ def _neighbors(
     flags: argparse.Namespace, model: AnalyzedModel, names: tuple[Layer, ...]
 ) -> Results:
     """The words of the texts with the largest cosines to the query, for each layer."""
-    query = occurrences.find_marked(flags.query, '--query')
+    query, top = occurrences.find_marked(flags.query, '--query'), flags.top or _TOP
     (query_KD,) = model.predictor.embed_words([query.text], [(query.span,)], layer=names)[0]
     located = [(text, word_spans.split_words(text)) for text in read_texts(flags.input)]
     # The best words of each layer, a heap of (cosine, −count, word): ties keep the earlier word.
@@ -234,10 +237,10 @@ def _neighbors(
     ):
         for k, heap in enumerate(heaps):
             cosines_W = unit(states_WKD[:, k]) @ unit(query_KD[k])
-            for index in np.argsort(-cosines_W, kind='stable')[: flags.top]:
+            for index in np.argsort(-cosines_W, kind='stable')[:top]:
                 count += 1
                 entry = (float(cosines_W[index]), -count, Occurrence(text, spans[index]))
-                push = heapq.heappush if len(heap) < flags.top else heapq.heappushpop
+                push = heapq.heappush if len(heap) < top else heapq.heappushpop
                 push(heap, entry)
     neighbors, tables, cosines = {}, {}, {}
     for name, heap in zip(names, heaps, strict=True):
@@ -253,6 +256,6 @@ def _neighbors(
             ('word', 'cosine', 'context'),
             [(neighbor.word, cosine, neighbor.context(_WIDTH)) for cosine, neighbor in best],
         )
-    title = f'Similarity of {query.word!r} and its {flags.top} nearest words'
+    title = f'Similarity of {query.word!r} and its {top} nearest words'
     values = {'query': flags.query, 'neighbors': neighbors}
     return Results(values, tables, {'similarity': _plot(cosines, title)})

@@ -81,6 +81,47 @@ def test_accuracies_equal_a_loop_over_transformers(files, tmp_path):
     assert (tmp_path / 'out/head_2-3.png').stat().st_size > 1000
 
 
+def test_a_text_is_enough(files, tmp_path):
+    text = 'the ships near the moon'
+    flags = [f'--model={files}/bert', f'--output={tmp_path}/out', f'--text={text}']
+    command.main(['heads', *flags])
+    folder = transformers.BertModel.from_pretrained(
+        files / 'bert', attn_implementation='eager', output_attentions=True
+    )
+    encoded = transformers.BertTokenizerFast(str(files / 'bert/vocab.txt'))(
+        text.split(), is_split_into_words=True, return_tensors='pt'
+    )
+    with torch.no_grad():
+        attention_TT = folder.eval()(**encoded).attentions[1][0, 2].numpy()
+    words = encoded.word_ids()
+    weights_WW = np.zeros((5, 5))
+    for i, j in np.ndindex(5, 5):
+        block = attention_TT[np.ix_([w == i for w in words], [w == j for w in words])]
+        weights_WW[i, j] = block.sum(1).mean()
+    found = json.loads((tmp_path / 'out/results.json').read_text())
+    np.testing.assert_allclose(found['results']['attention'][1][2], weights_WW, rtol=1e-4)
+    (table,) = found['tables'].values()
+    (row,) = (row for row in table['rows'] if row[0] == '2-3')
+    diagonals = [np.trace(weights_WW, offset) / weights_WW.sum() for offset in (-1, 0, 1)]
+    np.testing.assert_allclose(row[1:], diagonals, rtol=1e-4)
+    assert found['figures'] == ['heads_of_text.png']
+    command.main(['heads', *flags, '--head=2-3', '--overwrite'])
+    assert (tmp_path / 'out/head_2-3.png').exists()
+
+
+@pytest.mark.parametrize(
+    ('flags', 'error'),
+    [
+        ([], 'give --input or --text'),
+        (['--text=ships', '--least=3'], '--least has no effect without --input'),
+    ],
+)
+def test_what_is_missing_is_said_before_the_model_is_read(flags, error, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        command.main(['heads', '--model=none', f'--output={tmp_path}/out', *flags])
+    assert error in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ('flags', 'error'),
     [

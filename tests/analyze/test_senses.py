@@ -62,7 +62,8 @@ def test_contexts_tell_what_the_most_frequent_sense_cannot(run, corpus, tmp_path
     [
         (['--every=1'], '--every is 1, must be at least 2'),
         (['--layers=9'], 'unknown layer of'),
-        (['--sense_map=x'], '--sense_map needs --wordnet'),
+        (['--sense_map=x'], '--sense_map has no effect without --wordnet'),
+        (['--test=empty.jsonl', '--every=2'], '--every has no effect with --test'),
         (['--test=empty.jsonl'], 'empty.jsonl: no word has a sense'),
         (['--input=one.jsonl'], '--input has one document (0); add --test'),
     ],

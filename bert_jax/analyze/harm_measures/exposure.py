@@ -26,8 +26,6 @@ _UNSEEN = float(np.log2(np.e))  # expected exposure of a secret with random rank
 
 def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
     """Return the mean exposure of the canaries, by number of copies."""
-    if flags.candidates < 1:
-        raise UserError(f'--candidates is {flags.candidates}, must be at least 1')
     planted = _planted(flags.input)
     exposures = [_exposure(model, canary, flags.candidates) for canary in planted]
     copies_N = np.array([canary.copies for canary in planted])
