@@ -4,11 +4,10 @@ Each measure runs one compiled program on batches of one shape, on any mesh.
 """
 
 import copy
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,6 @@ from ml_collections import ConfigDict
 from bert_jax import problems
 from bert_jax.analyze.measures import isotropy, preferences, ridge_probe
 from bert_jax.analyze.readers import minimal_pairs
-from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import blank_rows
 from bert_jax.labels.examples import TaggedExample
@@ -27,24 +25,16 @@ from bert_jax.labels.loader import DEFAULTS
 from bert_jax.metrics.scored_rows import RowMaker, add_special, encode_rows
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.model import PretrainingModel
+from bert_jax.tasks.evaluators import EvaluatorInputs
 from bert_jax.training import batches
-from bert_jax.types import Batch, Config, Params
+from bert_jax.types import Batch, Params
 
 Metrics = dict[str, float]
-TEXT_ROWS = 64  # held-out rows on which isotropy is measured
 _TEST_EVERY = 3  # every third sentence of the treebank tests the probe
 
 
-def check(config: Config, model: PretrainingModel) -> None:
-    """Raise UserError if the files of `evaluation.linguistic` or the objectives cannot be used."""
-    if config.pairs:
-        _check_predictor(model)
-        minimal_pairs.read(config.pairs)
-    if config.treebank:
-        _read_tagged(config.treebank)
-
-
-def _check_predictor(model: PretrainingModel) -> None:
+def check_predictor(model: PretrainingModel) -> None:
+    """Raise UserError if the encoder of a model does not predict tokens."""
     if model.token_predictor() is None:
         raise UserError(
             'evaluation.linguistic.pairs needs an objective with which the encoder predicts '
@@ -73,43 +63,40 @@ class RowBatches:
         return -(-self.num_examples // self.batch_size)
 
 
-@dataclasses.dataclass(frozen=True)
-class SharedInputs:
-    """The inputs that all measures share.
+class Measure(Protocol):
+    """A measure of parameters.
 
     Attributes:
-        config: `config.evaluation.linguistic`.
-        model: the model.
-        corpus: has the tokenizer and the frequencies of tokens.
-        text: clean held-out rows, the same whatever the size of a batch.
-        rows: number of rows like these in a batch; all batches have about as many tokens.
-        threads: number of threads that read batches.
-        is_special: maps an array of token ids to whether each is a special token.
+        flops: operations of one evaluation.
+        line: what is measured, for the log.
     """
 
-    config: Config
-    model: PretrainingModel
-    corpus: Corpus
-    text: Batch
-    rows: int
-    threads: int
-    is_special: Callable[[jax.Array], jax.Array]
+    flops: float
+    line: str
 
-    def flops(self, rows: int, length: int) -> float:
-        """Return the operations of a forward pass, a third of the operations of a training step."""
-        return rows * length * self.model.flops_per_token(length, 1) / 3
+    def __call__(self, params: Params) -> Metrics:
+        """Return the metrics of parameters."""
 
-    def batches(self, arrays: dict[str, np.ndarray]) -> RowBatches:
-        """Batch rows of the same length."""
-        longest, length = self.text['input_ids'].shape[1], arrays['input_ids'].shape[1]
-        return RowBatches(arrays, self.rows * max(1, longest // length))
 
-    def run(self, program: Callable[..., Any], params: Params, source: RowBatches) -> np.ndarray:
-        """Run a program on all rows; return its result for each row, [rows, …]."""
-        read = batches.read(source, 0, source.num_batches, self.threads)
-        return np.concatenate([jax.device_get(program(params, batch)) for batch in read])[
-            : source.num_examples
-        ]
+def _flops(inputs: EvaluatorInputs, rows: int, length: int) -> float:
+    """Return the operations of a forward pass, a third of the operations of a training step."""
+    return rows * length * inputs.model.flops_per_token(length, 1) / 3
+
+
+def _batches(inputs: EvaluatorInputs, arrays: dict[str, np.ndarray]) -> RowBatches:
+    """Batch rows of the same length."""
+    longest, length = inputs.text['input_ids'].shape[1], arrays['input_ids'].shape[1]
+    return RowBatches(arrays, inputs.rows * max(1, longest // length))
+
+
+def _run(
+    program: Callable[..., Any], params: Params, source: RowBatches, threads: int
+) -> np.ndarray:
+    """Run a program on all rows; return its result for each row, [rows, …]."""
+    read = batches.read(source, 0, source.num_batches, threads)
+    return np.concatenate([jax.device_get(program(params, batch)) for batch in read])[
+        : source.num_examples
+    ]
 
 
 class Pairs:
@@ -120,19 +107,19 @@ class Pairs:
         unigram: the metrics that token frequencies reach.
     """
 
-    def __init__(self, setting: SharedInputs, budget: float) -> None:
+    def __init__(self, inputs: EvaluatorInputs, budget: float) -> None:
         """Make the rows of as many pairs of each paradigm as `budget` operations allow."""
-        config, tokenizer = setting.config, setting.corpus.tokenizer
-        _check_predictor(setting.model)
-        maker = RowMaker.of(tokenizer, is_causal=setting.model.is_causal())
-        every = minimal_pairs.read(config.pairs)
-        for number in range(config.pairs_per_paradigm, 0, -1):
+        settings, tokenizer = inputs.settings, inputs.corpus.tokenizer
+        check_predictor(inputs.model)
+        maker = RowMaker.of(tokenizer, is_causal=inputs.model.is_causal())
+        every = minimal_pairs.read(settings.pairs)
+        for number in range(settings.pairs_per_paradigm, 0, -1):
             self._pairs = minimal_pairs.sample(every, number)
             texts = encode_rows(tokenizer, [text for pair in self._pairs for text in pair[:2]])
-            length = _padded_length(map(len, texts), setting)
+            length = _padded_length(map(len, texts), inputs)
             rows_of_texts = [maker.rows(ids, np.arange(1, len(ids) - 1)) for ids in texts]
             rows = list(itertools.chain.from_iterable(rows_of_texts))
-            self.flops = setting.flops(len(rows), length)
+            self.flops = _flops(inputs, len(rows), length)
             if self.flops <= budget:
                 break
         self._first_rows = np.cumsum([0, *map(len, rows_of_texts[:-1])])
@@ -140,9 +127,9 @@ class Pairs:
         arrays = _inputs([row.ids for row in rows], length, tokenizer.pad_id)
         for name in ('positions', 'targets'):
             arrays[name] = _pad([getattr(row, name) for row in rows], self._counts.max())
-        self._setting, self._source = setting, setting.batches(arrays)
-        self._program = _replicated(functools.partial(_log_probabilities, setting.model))
-        counts_V = setting.corpus.unigram_counts('train')
+        self._threads, self._source = inputs.threads, _batches(inputs, arrays)
+        self._program = _replicated(functools.partial(_log_probabilities, inputs.model))
+        counts_V = inputs.corpus.unigram_counts('train')
         unigram = preferences.unigram_scores([ids[1:-1] for ids in texts], counts_V)
         self.unigram = self._accuracies(unigram)
         self.line = (
@@ -152,7 +139,7 @@ class Pairs:
 
     def __call__(self, params: Params) -> Metrics:
         """Return the metrics of parameters."""
-        log_p_NP = self._setting.run(self._program, params, self._source).astype(np.float64)
+        log_p_NP = _run(self._program, params, self._source, self._threads).astype(np.float64)
         is_used_NP = np.arange(log_p_NP.shape[1]) < self._counts[:, None]
         sums_N = np.where(is_used_NP, log_p_NP, 0).sum(1)
         return self._accuracies(np.add.reduceat(sums_N, self._first_rows))
@@ -176,10 +163,10 @@ class Probe:
         flops: operations of one evaluation.
     """
 
-    def __init__(self, setting: SharedInputs) -> None:
+    def __init__(self, inputs: EvaluatorInputs) -> None:
         """Make the rows of the sentences and the class of each word."""
-        tokenizer, longest = setting.corpus.tokenizer, setting.text['input_ids'].shape[1]
-        sentences = _sample(_read_tagged(setting.config.treebank), setting.config.sentences)
+        tokenizer, longest = inputs.corpus.tokenizer, inputs.text['input_ids'].shape[1]
+        sentences = _sample(read_tagged(inputs.settings.treebank), inputs.settings.sentences)
         encoded = tokenizer.encode_batch([s.text for s in sentences], special=True)
         tags: list[str] = []
         self._words, rows = [], []
@@ -199,12 +186,12 @@ class Probe:
         self._num_tags = len(names)
         is_test = np.arange(len(rows)) % _TEST_EVERY == 0
         self._is_test = np.repeat(is_test, list(map(len, self._words)))
-        length = _padded_length(map(len, rows), setting)
+        length = _padded_length(map(len, rows), inputs)
         arrays = _inputs(rows, length, tokenizer.pad_id)
         arrays['positions'] = _pad(self._words, max(map(len, self._words)))
-        self._setting, self._source = setting, setting.batches(arrays)
-        self._program = _replicated(functools.partial(_word_states, setting.model))
-        self.flops = setting.flops(len(rows), length)
+        self._threads, self._source = inputs.threads, _batches(inputs, arrays)
+        self._program = _replicated(functools.partial(_word_states, inputs.model))
+        self.flops = _flops(inputs, len(rows), length)
         test_tags = self._tags[self._is_test]
         self.line = (
             f'part-of-speech probe, {len(rows):,} sentences, every third for testing; the most '
@@ -213,7 +200,7 @@ class Probe:
 
     def __call__(self, params: Params) -> Metrics:
         """Return the metric of parameters."""
-        states_NWD = self._setting.run(self._program, params, self._source)
+        states_NWD = _run(self._program, params, self._source, self._threads)
         pairs = zip(states_NWD, self._words, strict=True)
         features = np.concatenate([states_WD[: len(words)] for states_WD, words in pairs])
         accuracy = ridge_probe.accuracy(features, self._tags, self._is_test, self._num_tags)
@@ -227,17 +214,17 @@ class MeanCosine:
         flops: operations of one evaluation.
     """
 
-    def __init__(self, setting: SharedInputs) -> None:
-        self._setting = setting
-        self._source = setting.batches(dict(setting.text))
-        sums = functools.partial(_unit_sums, setting.model, setting.is_special)
+    def __init__(self, inputs: EvaluatorInputs) -> None:
+        self._threads = inputs.threads
+        self._source = _batches(inputs, dict(inputs.text))
+        sums = functools.partial(_unit_sums, inputs.model, inputs.is_special)
         self._program = _replicated(sums)
-        self.flops = setting.flops(*setting.text['input_ids'].shape)
-        self.line = f'mean cosine of {setting.text["attention_mask"].sum():,} held-out tokens'
+        self.flops = _flops(inputs, *inputs.text['input_ids'].shape)
+        self.line = f'mean cosine of {inputs.text["attention_mask"].sum():,} held-out tokens'
 
     def __call__(self, params: Params) -> Metrics:
         """Return the metrics of parameters."""
-        read = batches.read(self._source, 0, self._source.num_batches, self._setting.threads)
+        read = batches.read(self._source, 0, self._source.num_batches, self._threads)
         parts = [jax.device_get(self._program(params, batch)) for batch in read]
         sums_LD, squares_LD, count = (
             np.asarray(np.stack(part).sum(axis=0, dtype=np.float64))
@@ -279,7 +266,7 @@ def _unit_sums(
     return unit_LBTD.sum((1, 2)), jnp.square(unit_LBTD).sum((1, 2)), is_token_BT.sum()
 
 
-def _read_tagged(patterns: Sequence[str]) -> list[TaggedExample]:
+def read_tagged(patterns: Sequence[str]) -> list[TaggedExample]:
     """Read the sentences of CoNLL-U files with universal part-of-speech tags."""
     data = ConfigDict(copy.deepcopy(DEFAULTS))
     data.train, data.dev_fraction, data.format = tuple(patterns), 0.0, 'conllu'
@@ -294,9 +281,9 @@ def _sample(sentences: list[TaggedExample], number: int) -> list[TaggedExample]:
     return [sentences[index] for index in chosen]
 
 
-def _padded_length(lengths: Iterable[int], setting: SharedInputs) -> int:
+def _padded_length(lengths: Iterable[int], inputs: EvaluatorInputs) -> int:
     """Round the longest length up to a multiple of 8. Raises UserError above the model's limit."""
-    longest, limit = max(lengths), setting.model.architecture.max_length
+    longest, limit = max(lengths), inputs.model.architecture.max_length
     if longest > limit:
         raise UserError(
             f'evaluation.linguistic: a sentence has {longest} tokens; the model takes {limit}'

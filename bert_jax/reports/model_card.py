@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax import markdown
-from bert_jax.analyze.measures import linguistic_curves
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.models.architecture import Architecture
 from bert_jax.tokenizers import Tokenizer
@@ -29,16 +28,18 @@ def pretrained(
     architecture: Architecture,
     corpus: Corpus,
     results: Mapping[str, Any],
+    held_out: Mapping[str, float],
+    sections: Sequence[str],
     examples: str,
-    linguistic: str = '',
 ) -> str:
     """The card of a pretraining run, in Markdown.
 
     Args:
         stages: key of `config.training` → value, for each stage.
         results: what the training loop returns.
+        held_out: the metrics of the table of held-out metrics.
+        sections: further sections, in Markdown.
         examples: cloze examples, in Markdown; may be empty.
-        linguistic: the section on linguistic evaluation; may be empty.
     """
     facts = {
         'parameters': f'{results["parameters"]:,}',
@@ -57,11 +58,8 @@ def pretrained(
         'skipped steps': results['skipped_steps'],
     }
     datasheet = (corpus.directory / 'DATASHEET.md').read_text(encoding='utf-8')
-    held_out = {
-        name: f'{value:.4g}'
-        for name, value in results['held_out'].items()
-        if not linguistic_curves.is_linguistic(name)
-    }
+    shown = {name: f'{value:.4g}' for name, value in held_out.items()}
+    more = '\n'.join(sections)
     return f"""{_title(config.model.architecture or 'Model', architecture)}
 A bidirectional encoder pretrained with bert_jax.
 
@@ -71,10 +69,10 @@ A bidirectional encoder pretrained with bert_jax.
 Measured on documents that were not used for training. `unigram_entropy` is the loss of predicting
 token frequencies; `…_majority` is the accuracy of always giving the most frequent answer.
 
-{table(held_out)}
+{table(shown)}
 ![loss](loss.png)
 
-{linguistic}
+{more}
 ## Limits
 
 {_BIASES} It was not evaluated for any use beyond the metrics above.

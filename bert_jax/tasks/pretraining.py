@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -22,7 +22,14 @@ from bert_jax.objectives.model import PretrainingModel
 from bert_jax.reports import model_card
 from bert_jax.reports import pretraining as evaluation
 from bert_jax.storage import paths
-from bert_jax.tasks import initialization, next_commands, pretraining_data, show_batch
+from bert_jax.tasks import (
+    evaluators,
+    initialization,
+    next_commands,
+    pretraining_data,
+    show_batch,
+)
+from bert_jax.tasks.evaluators import TEXT_ROWS, Evaluator, EvaluatorInputs
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
 from bert_jax.tokenizers import word_starts
 from bert_jax.training import batches, multihost
@@ -30,21 +37,21 @@ from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage
 from bert_jax.types import Batch, Config, Key, Params
 
-if TYPE_CHECKING:
-    from bert_jax.analyze.linguistic import LinguisticEvaluation
-
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
 
 class Pretraining:
     """A `Task` (training/task.py) that pretrains an encoder."""
 
-    def __init__(self, config: Config, corpus: Corpus | None = None) -> None:
+    def __init__(
+        self, config: Config, corpus: Corpus | None = None, evaluate_further: bool = True
+    ) -> None:
         """Build the task.
 
         Args:
             config: See configs/base.py.
             corpus: The text; by default the corpus of the config, which is prepared if missing.
+            evaluate_further: Whether to build the evaluators that the config enables.
 
         Raises:
             UserError: For a config that cannot be trained.
@@ -95,7 +102,7 @@ class Pretraining:
             'corpus_fingerprint': self.corpus.fingerprint,
         }
         self._held_out_step = jax.jit(self._held_out_terms, static_argnums=2)
-        self._linguistic = self._make_linguistic()
+        self._evaluators = self._build_evaluators() if evaluate_further else []
 
     def _make_stage(self, settings: Mapping[str, int]) -> Stage:
         batch_size, length = settings['batch_size'], settings['sequence_length']
@@ -123,26 +130,26 @@ class Pretraining:
             evaluate_at=frozenset(self.config.evaluation.get('steps', ())),
         )
 
-    def _make_linguistic(self) -> 'LinguisticEvaluation | None':
-        """Prepare the linguistic evaluation, if any, with batches of the first stage's size."""
-        settings, stage = self.config.evaluation.get('linguistic', {}), self.stages[0]
-        if not any(settings.get(name) for name in ('pairs', 'treebank', 'isotropy')):
-            return None
-        from bert_jax.analyze.linguistic import LinguisticEvaluation  # imports labeled data readers
-        from bert_jax.analyze.linguistic_measures import TEXT_ROWS, SharedInputs
-
+    def _build_evaluators(self) -> list[Evaluator]:
+        """Build the evaluators that are enabled, with batches of the first stage's size."""
+        stage = self.stages[0]
         source = self._held_out[_shape(stage)][None]
-        setting = SharedInputs(
-            settings,
-            self.model,
-            self.corpus,
-            source.examples(np.arange(min(TEXT_ROWS, source.num_examples))),
-            stage.source.batch_size // stage.accumulation,
-            self.config.data.reading_threads,
-            functools.partial(is_special, masking=self.corruption.masking),
-        )
-        flops = sum(stage.steps * stage.flops_per_step for stage in self.stages)
-        return LinguisticEvaluation(setting, flops, self._num_evaluations())
+        return [
+            evaluator.build(
+                EvaluatorInputs(
+                    settings=self.config.evaluation[name],
+                    model=self.model,
+                    corpus=self.corpus,
+                    text=source.examples(np.arange(min(TEXT_ROWS, source.num_examples))),
+                    rows=stage.source.batch_size // stage.accumulation,
+                    threads=self.config.data.reading_threads,
+                    is_special=functools.partial(is_special, masking=self.corruption.masking),
+                    flops=sum(stage.steps * stage.flops_per_step for stage in self.stages),
+                    num_evaluations=self._num_evaluations(),
+                )
+            )
+            for name, evaluator in evaluators.enabled(self.config.evaluation).items()
+        ]
 
     def _num_evaluations(self) -> int:
         """Count the steps of the run after which it is evaluated."""
@@ -178,7 +185,7 @@ class Pretraining:
             source = cast(ExampleSource, stage.source)
             first, *others = pretraining_data.describe(source, stage.steps * source.batch_size)
             lines += [f'stage {number}: {stage.steps:,} steps, {first}', *others]
-        return [*lines, *(self._linguistic.lines if self._linguistic else ())]
+        return [*lines, *(line for evaluator in self._evaluators for line in evaluator.lines)]
 
     def check(self, metadata: Mapping[str, Any]) -> None:
         """Raise UserError if a checkpoint was made with another tokenizer or corpus."""
@@ -234,7 +241,9 @@ class Pretraining:
         for language, values in means.items():
             names = [name for name in self.weights if name in values]
             metrics |= {f'{name}/{language}': values[name] for name in names}
-        return metrics | (self._linguistic(params) if self._linguistic else {})
+        for evaluator in self._evaluators:
+            metrics |= evaluator(params)
+        return metrics
 
     def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled:
         batch = batches.abstract(self._held_out[_shape(stage)][None])
@@ -291,23 +300,24 @@ class Pretraining:
                 (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
             for line in evaluation.cloze_lines(self.corpus.tokenizer, *filled):
                 progress.say(line)
-        linguistic = ''
+        held_out = results['held_out']
         with writing(f'workdir {workdir}'):
-            if self._linguistic:
-                linguistic = self._linguistic.report(results['held_out'], workdir)
+            sections = [evaluator.report(held_out, workdir) for evaluator in self._evaluators]
+            elsewhere = {name for section in sections for name in section.metrics}
             card = model_card.pretrained(
                 self.config,
                 stage_settings(self.config.training),
                 self.architecture,
                 self.corpus,
                 results,
+                {name: held_out[name] for name in held_out if name not in elsewhere},
+                [section.text for section in sections],
                 examples,
-                linguistic,
             )
             (workdir / 'README.md').write_text(card, encoding='utf-8')
         shown = ', '.join(
             f'{name} {value:.4g}'
-            for name, value in results['held_out'].items()
+            for name, value in held_out.items()
             if name.endswith(('_accuracy', '_loss'))
         )
         progress.say(f'held-out: {shown}')

@@ -4,14 +4,13 @@ The run is built on a placeholder corpus, with its own config, weights and token
 wrong with them, other than with the text, shows here.
 """
 
-import copy
-
 import jax
 import numpy as np
 
 from bert_jax.corpus.placeholder_corpus import PlaceholderCorpus, make_tokenizer
 from bert_jax.errors import unknown
 from bert_jax.reports.pretraining import add_baselines
+from bert_jax.tasks import evaluators
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.stage_settings import stage_settings
 from bert_jax.training.run import Plan
@@ -24,14 +23,11 @@ def check(config: Config) -> None:
     Raises:
         UserError: the config cannot be trained on any text.
     """
-    config = copy.deepcopy(config)
-    # What the linguistic evaluation costs, and whether sentences fit, depends on the vocabulary.
-    linguistic = copy.deepcopy(config.evaluation.linguistic)
-    config.evaluation.linguistic.update(pairs=(), treebank=(), isotropy=False)
     longest = max(stage['sequence_length'] for stage in stage_settings(config.training))
     data = config.data
     tokenizer = make_tokenizer(data.tokenizer, data.lowercase, data.strip_accents)
-    task = Pretraining(config, PlaceholderCorpus(tokenizer, longest))
+    # What evaluators cost, and whether sentences fit, depends on the vocabulary.
+    task = Pretraining(config, PlaceholderCorpus(tokenizer, longest), evaluate_further=False)
     with Plan.of(task, config) as plan:
         batch = task.stages[0].source.batch(0, np.arange(1))
         terms = jax.eval_shape(
@@ -40,12 +36,10 @@ def check(config: Config) -> None:
             batch,
             jax.random.key(0),
         )
-    is_measured = linguistic.pairs or linguistic.treebank or linguistic.isotropy
-    if is_measured:
-        from bert_jax.analyze import linguistic_measures  # imports labeled data readers
-
-        linguistic_measures.check(linguistic, task.model)
+    others = evaluators.enabled(config.evaluation)
+    for name, evaluator in others.items():
+        evaluator.check(config.evaluation[name], task.model)
     metrics = add_baselines(dict.fromkeys(terms, 1.0), task.corpus.unigram_counts('held_out'))
     best = config.evaluation.best
-    if best and not is_measured and best.partition('/')[0] not in metrics:
+    if best and not others and best.partition('/')[0] not in metrics:
         raise unknown('metric in evaluation.best', best, metrics)

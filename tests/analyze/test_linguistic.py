@@ -8,11 +8,11 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.analyze.linguistic_measures import TEXT_ROWS
 from bert_jax.analyze.measures import ridge_probe
 from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.tasks.evaluators import TEXT_ROWS
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
 from tests.end_to_end import small
@@ -81,7 +81,8 @@ def test_the_metrics_are_those_of_inference(objective, data, monkeypatch):
     features = []
     monkeypatch.setattr(ridge_probe, 'accuracy', lambda x, *_: features.append(x) or 0.5)
     with large_parameters(task) as params:
-        metrics = task._linguistic(params)
+        (evaluator,) = task._evaluators
+        metrics = evaluator(params)
     tokenizer, is_causal = task.corpus.tokenizer, bool(objective)
     model = Pretrained(
         None, task.architecture, jax.device_get(params), tokenizer, is_causal=is_causal
