@@ -7,6 +7,7 @@ setup(
     package_dir={'bert_jax.configs': 'configs'},
     package_data={
         'bert_jax.labels': ['samples/*', 'samples/formats/*'],
+        'bert_jax.text.sources': ['sample_books/*'],
         'bert_jax.export_formats': ['loaders/*'],
         'bert_jax.page': ['assets/*', 'assets/views/*'],
     },

@@ -28,7 +28,7 @@ def get_config() -> ConfigDict:
     # Text, tokenizer, and how examples are made from documents.
     config.data = ConfigDict(
         dict(
-            # 'docstrings', 'text:GLOB', 'jsonl:GLOB', 'parquet:GLOB', 'hf:FOLDER',
+            # 'sample', 'text:GLOB', 'jsonl:GLOB', 'parquet:GLOB', 'hf:FOLDER',
             # 'tfds:NAME/CONFIG'; options after ';'.
             sources=('tfds:wiki40b/en',),
             # Folder of the tokenized text; prepared if missing. If the command line names an

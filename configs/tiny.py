@@ -1,4 +1,4 @@
-"""A small BERT on the documentation of the installed Python packages, offline, on a laptop CPU.
+"""A small BERT on 18 English books that ship with the package, on a laptop CPU.
 
     python -m bert_jax.main --config=configs/tiny.py
 
@@ -18,7 +18,7 @@ from configs import base
 def get_config() -> ConfigDict:
     config = base.get_config()
     config.workdir = 'runs/tiny'
-    config.data.sources = ('docstrings',)
+    config.data.sources = ('sample',)
     config.data.corpus = 'corpora/tiny'
     config.data.tokenizer = 'train:wordpiece:8000'
     config.data.held_out_fraction = 0.05

@@ -66,3 +66,5 @@ def test_an_installed_wheel_trains_and_predicts_in_another_folder(tmp_path):
         '--output=-',
     )
     assert answer.count('\n') == 1
+    run('bert-jax-prepare', '--source=sample', '--tokenizer=train:wordpiece:300', '--output=books')
+    assert '18 files' in (tmp_path / 'books/DATASHEET.md').read_text()

@@ -77,7 +77,7 @@ def prepare(
     """
     if not sources:
         raise errors.UserError(
-            "no source given; name at least one, such as 'docstrings' or 'text:/my/*.txt'"
+            "no source given; name at least one, such as 'sample' or 'text:/my/*.txt'"
         )
     if not 0 < held_out_fraction < 1:
         raise errors.UserError(f'held_out_fraction is {held_out_fraction}, not between 0 and 1')

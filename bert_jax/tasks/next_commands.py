@@ -9,7 +9,7 @@ from bert_jax.tokenizers import Tokenizer
 def after_pretraining(workdir: str, tokenizer: Tokenizer, fills_masks: bool) -> list[str]:
     """Return commands that query, fine-tune and export a pretrained model."""
     if fills_masks:
-        text = f'The function {tokenizer.vocab[tokenizer.mask_id]} a list of strings.'
+        text = f'She opened the {tokenizer.vocab[tokenizer.mask_id]} and went in.'
         query = _query(workdir, 'fill_mask', text)
     else:
         query = _query(workdir, 'embed', 'A sentence.', f'{workdir}_vectors.npz')

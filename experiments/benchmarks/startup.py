@@ -2,7 +2,7 @@
 
     python experiments/benchmarks/startup.py --rounds=3 --output=results/startup
 
-Runs `python -m bert_jax.main` with the arguments after `--`, by default base.py on docstrings with
+Runs `python -m bert_jax.main` with the arguments after `--`, by default base.py on the sample with
 batches of 8 × 128 tokens, and reads its log: seconds from the start of Python until the state is
 initialized ('state') and until the step is compiled ('step_ready'). 'cold' starts with an empty
 compilation cache, 'warm' with the cache of the cold run. Reports medians. An earlier run prepares
@@ -23,7 +23,7 @@ import report
 
 ARGUMENTS = [
     '--config=configs/base.py',
-    "--config.data.sources=('docstrings',)",
+    "--config.data.sources=('sample',)",
     '--config.data.prepare_workers=2',
     '--config.training.steps=(20000,)',
     '--config.training.sequence_length=(128,)',

@@ -87,7 +87,7 @@ REFUSED = {
     ),
     'too many predictions': ({'training__max_predictions': (17, 5)}, '17 exceeds'),
     'no reading threads': ({'data__reading_threads': 0}, 'data.reading_threads is 0'),
-    'unknown source': ({'data__sources': ('web:all',)}, 'docstrings'),
+    'unknown source': ({'data__sources': ('web:all',)}, 'sample'),
     'missing text': ({'data__sources': ('text:/none/*.txt',)}, '/none'),
     'missing tokenizer': ({'data__tokenizer': '/none/vocab.txt'}, '/none/vocab.txt'),
     'heads': ({'model__num_heads': 3}, 'num_heads'),
@@ -248,7 +248,7 @@ class TestAWorkdirInUse:
             kept.rename(folder / 'corpus')
 
     def test_another_source_than_the_corpus(self, folder):
-        other = "--config.data.sources=('docstrings',)"
+        other = "--config.data.sources=('sample',)"
         self.refuse(folder, 'sources', other, f'--config.workdir={folder}/other')
 
     def test_a_damaged_corpus(self, folder):

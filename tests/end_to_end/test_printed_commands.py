@@ -28,7 +28,7 @@ SMALL_TUNING = (
     '--config.training.epochs=0 --config.training.steps=2 --config.training.batch_size=16 '
     '--config.evaluation.every_steps=0'
 )
-TEXT = ' --config.data.sources="(\'text:mine/*.txt\',)"'  # instead of the installed packages
+TEXT = ' --config.data.sources="(\'text:mine/*.txt\',)"'  # instead of larger texts
 ELSEWHERE = ('gs://', 'HOST', '--coordinator', '--config.mesh.fsdp=8', 'pytest', '--wordnet')
 
 

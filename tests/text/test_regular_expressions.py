@@ -11,7 +11,6 @@ import pytest
 import bert_jax
 from bert_jax.text import personal_data
 from bert_jax.text.sentences import split_sentences
-from bert_jax.text.sources.docstring_prose import extract_prose
 
 SHORT, LONG = 2_000, 20_000  # characters
 ROOT = pathlib.Path(bert_jax.__file__).parent
@@ -79,7 +78,7 @@ def test_a_pattern_takes_linear_time(name):
         assert_linear(call)
 
 
-@pytest.mark.parametrize('function', [personal_data.count, split_sentences, extract_prose])
+@pytest.mark.parametrize('function', [personal_data.count, split_sentences])
 def test_what_prepares_text_takes_linear_time(function):
     assert_linear(function, starts=['', 'a@b.org '])
 

@@ -16,7 +16,7 @@ class App {
   exampleText() {
     const mask = this.model.tokenizer.maskToken;
     return this.model.has('mlm')
-      ? `The ${mask} of the function is a list of strings.`
+      ? `She opened the ${mask} and went in.`
       : 'She sat on the bank of the river and watched the water.';
   }
 

@@ -9,8 +9,8 @@ import textwrap
 from bert_jax import errors
 from bert_jax.text.sources.base import Document, Option, Piece, Source
 from bert_jax.text.sources.canaries import CanarySource
-from bert_jax.text.sources.docstrings import DocstringSource
 from bert_jax.text.sources.files import JsonLinesSource, TextSource
+from bert_jax.text.sources.sample import SampleSource
 from bert_jax.text.sources.tables import HuggingFaceSource, ParquetSource
 from bert_jax.text.sources.tfds import TfdsSource
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 SOURCES: dict[str, type[Source]] = {
-    'docstrings': DocstringSource,
+    'sample': SampleSource,
     'text': TextSource,
     'jsonl': JsonLinesSource,
     'parquet': ParquetSource,

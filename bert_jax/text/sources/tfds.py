@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax import errors, tensorflow_import
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Source
 
-# The lookbehind keeps the time linear in the length of white space, here and in `docstring_prose`.
+# The lookbehind keeps the time linear in the length of white space.
 _WIKI_MARKER = re.compile(r'(?:(?<!\s)\s+)?_START_(ARTICLE|SECTION|PARAGRAPH)_\s*')
 
 

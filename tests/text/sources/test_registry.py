@@ -15,7 +15,7 @@ from tests.text.sources.reading import write
     [
         (
             'wikipedia:en',
-            "unknown source 'wikipedia'; known: canaries, docstrings, hf, jsonl, .*parquet, text",
+            "unknown source 'wikipedia'; known: canaries, hf, jsonl, .*parquet, sample, text",
         ),
         ('text:{}/a.txt;langauge=en', "'langauge'; did you mean language. known: "),
         ('txt:{}/a.txt', "unknown source 'txt'; did you mean text"),
@@ -40,8 +40,8 @@ from tests.text.sources.reading import write
         ('text:{}/a.txt;encoding=rot13', "unknown encoding of source .* 'rot13'"),
         ('jsonl:{}/a.txt;encoding=base64', 'unknown encoding of source'),
         ('text:{}/a.txt;encoding=idna', 'unknown encoding of source'),
-        ('docstrings:json', 'takes options only'),
-        ('docstrings;packages=json,no_such_thing', 'not installed: no_such_thing'),
+        ('sample:alice_in_wonderland', 'takes options only'),
+        ('sample;held_out_by=document', "'held_out_by'; known: language, license"),
         ('tfds:x;download=yes', 'not true or false'),
     ],
 )
