@@ -67,4 +67,4 @@ def test_an_installed_wheel_trains_and_predicts_in_another_folder(tmp_path):
     )
     assert answer.count('\n') == 1
     run('bert-jax-prepare', '--source=sample', '--tokenizer=train:wordpiece:300', '--output=books')
-    assert '18 files' in (tmp_path / 'books/DATASHEET.md').read_text()
+    assert 'files: 18' in (tmp_path / 'books/DATASHEET.md').read_text()
