@@ -7,6 +7,7 @@ bert_model.ckpt of google-research/bert. See docs/analysis.md.
 """
 
 import argparse
+import functools
 import pathlib
 import shlex
 import sys
@@ -101,7 +102,8 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
             'batch_tokens': flags.batch_tokens,
             'advance': bar.update,
         }
-        model = AnalyzedModel(flags.model, pretrained, options, bar.set_description_str)
+        stage = functools.partial(bar.set_description_str, refresh=False)
+        model = AnalyzedModel(flags.model, pretrained, options, stage)
         results = analysis.run(flags, model)
     with files.new_folder(output, report.RESULTS, flags.overwrite) as folder:
         report.write(

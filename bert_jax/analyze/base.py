@@ -33,7 +33,7 @@ class AnalyzedModel:
         name: its path, for reports and errors.
         pretrained: its parameters, tokenizer and architecture.
         options: arguments of `Predictor`, such as `dtype`, `batch_tokens` and `max_length`.
-        stage: sets the label of the progress bar, such as 'dev: '.
+        stage: sets the label of the progress bar, such as 'dev'.
     """
 
     name: str

@@ -125,7 +125,7 @@ def _count(
     model: AnalyzedModel, trees: Sequence[Tree], relations: Sequence[str], counts: HeadCounts
 ) -> int:
     """Count the hits in all sentences; return the number of skipped sentences (too long)."""
-    model.stage('attention: ')
+    model.stage('attention')
     numbers = {name: number for number, name in enumerate(relations)}
     streamed = stream_attention(model.predictor, [(tree.text, tree.words) for tree in trees])
     skipped = 0
@@ -264,5 +264,7 @@ def _plot_heads(attention_LHWW: np.ndarray) -> 'dict[str, Figure]':
             axes.set_title(f'head {place.colspan.start + 1}', fontsize=8)
         if place.is_first_col():
             axes.set_ylabel(f'layer {place.rowspan.start + 1}', fontsize=8)
-    figure.suptitle('Attention between words: a row attends to the columns', fontsize=10)
+    figure.suptitle(
+        'Attention between words (row: attending word, column: attended word)', fontsize=10
+    )
     return {'heads_of_text': figure}

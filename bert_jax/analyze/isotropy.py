@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 
 _MAX_GROUPS = 500  # groups of texts that are resampled for the intervals
 _TOP = 3  # dimensions in the table
+_NOTES = (
+    'A mean cosine of 0 says that the states of two random tokens point in unrelated directions, 1 '
+    'that all states point in the same direction.',
+    'Each dimension of the states adds a part to the mean cosine, its share. If a few dimensions '
+    'have large shares, they alone make different tokens look alike.',
+    'Standardized: each dimension was shifted and scaled to mean 0 and standard deviation 1 over '
+    'all tokens (z-scores), so that no dimension dominates.',
+    'Dead dimensions have nearly the same value for all tokens and are not standardized.',
+)
 
 
 class Isotropy(Analysis):
@@ -58,6 +67,7 @@ class Isotropy(Analysis):
             values={'texts': len(texts), 'tokens': int(sums[0].counts_G.sum()), 'layers': layers},
             tables={'Mean cosine by layer': _table(layers)},
             figures={'isotropy': _plot(layers)},
+            notes=_NOTES,
         )
 
 
@@ -68,7 +78,7 @@ def _measure(
 
     With `scales` of an earlier pass, the sums are of z-scored states.
     """
-    model.stage('states: ' if scales is None else 'z-scored states: ')
+    model.stage('states' if scales is None else 'standardized states')
     model.predictor.counts.clear()  # counts truncated texts once, not in both passes
     size, layers = model.pretrained.architecture.hidden_size, range(model.num_layers + 1)
     groups = min(_MAX_GROUPS, len(texts))
@@ -115,7 +125,14 @@ def _interval(sums: isotropy.UnitSums) -> tuple[float, float] | None:
 
 
 def _table(layers: list[dict[str, Any]]) -> Table:
-    columns = ('layer', 'mean cosine', 'interval', 'z-scored', 'top dimensions (share)', 'dead')
+    columns = (
+        'layer',
+        'mean cosine',
+        'interval',
+        'mean cosine, standardized',
+        'dimensions with the largest shares (share)',
+        'dead dimensions',
+    )
     rows = []
     for number, layer in enumerate(layers):
         top = ', '.join(f'{d} ({layer["shares"][d]:.2f})' for d in layer['top_dimensions'])
@@ -126,21 +143,29 @@ def _table(layers: list[dict[str, Any]]) -> Table:
 
 
 def _plot(layers: list[dict[str, Any]]) -> 'Figure':
-    """The mean cosine by layer: of all dimensions, without the top dimensions, and z-scored."""
-    figure = figures.new(6.5, 4)
+    """The mean cosine by layer: measured, without the largest shares, and standardized."""
+    figure = figures.new(6.5, 4.6)
     axes = figure.subplots()
     numbers = range(len(layers))
     cosines = [layer['mean_cosine'] for layer in layers]
     top = [layer['shares'][layer['top_dimensions']].sum() for layer in layers]
     rest = [cosine * (1 - share) for cosine, share in zip(cosines, top, strict=True)]
-    axes.plot(numbers, cosines, 'o-', label='all dimensions')
+    axes.plot(numbers, cosines, 'o-', label='mean cosine of the states as they are')
     if all(layer['interval'] for layer in layers):
         low, high = np.transpose([layer['interval'] for layer in layers])
         axes.fill_between(numbers, low, high, alpha=0.2)
-    axes.plot(numbers, rest, 's--', label=f'part of all but the top {_TOP} dimensions')
-    axes.plot(numbers, [layer['z_scored'] for layer in layers], '^:', label='z-scored')
-    axes.set(xlabel='layer (0: embeddings)', ylabel='mean cosine of two tokens', xticks=numbers)
+    axes.plot(
+        numbers,
+        rest,
+        's--',
+        label=f'what remains of it without the {_TOP} dimensions that add most',
+    )
+    standardized = [layer['z_scored'] for layer in layers]
+    label = 'mean cosine after scaling every dimension to mean 0 and standard deviation 1'
+    axes.plot(numbers, standardized, '^:', label=label)
+    axes.set(xlabel='layer (0: embeddings)', xticks=numbers)
+    axes.set_ylabel('mean cosine of two tokens\n(0: unrelated, 1: same direction)')
     axes.set_title('How similar the states of two random tokens are')
     axes.grid(alpha=0.3)
-    figure.legend(loc='outside lower center', ncols=3, fontsize=8)
+    figure.legend(loc='outside lower center', fontsize=8)
     return figure

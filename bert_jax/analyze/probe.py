@@ -85,16 +85,16 @@ class Probes(Analysis):
         values: dict[str, Any] = {}
         untrained = model.untrained(flags.untrained_seed)
         for kind, encoder in (('trained', model), ('untrained', untrained)):
-            model.stage(f'{kind}, states: ')
+            model.stage(f'{kind}, states')
             train_NLD, dev_NLD = (
                 encoder.word_states([(tree.text, tree.words) for tree in part], names, jnp.bfloat16)
                 for part in trees
             )
-            model.stage(f'{kind}, tag probes: ')
+            model.stage(f'{kind}, tag probes')
             tags = _probe_tags(flags, train, dev, train_NLD, dev_NLD, len(classes))
             values[kind] = {'tags': tags}
             if flags.rank:
-                model.stage(f'{kind}, structural probes: ')
+                model.stage(f'{kind}, structural probes')
                 values[kind]['trees'] = tree_probes.measure(flags, *trees, train_NLD, dev_NLD)
             del train_NLD, dev_NLD  # frees the memory before the next encoder
         majority = probes.majority_per_type(train.forms, train.labels_N, dev.forms)

@@ -62,7 +62,7 @@ class WordSenses(Analysis):
         train_states, test_states = (_encode(model, part, names) for part in parts)
         jax.clear_caches()  # frees about 7 MB for each compiled batch shape
         runtime.return_freed_memory()
-        model.stage('neighbors: ')
+        model.stage('neighbors')
         in_wordnet = None
         if flags.wordnet:  # read only now, because it takes 150 MB
             in_wordnet = WordNetSenses(wordnet.read(flags.wordnet), flags.sense_map, train, test)
@@ -143,7 +143,7 @@ def _encode(
     model: AnalyzedModel, sentences: Sequence[SenseSentence], names: tuple[Layer, ...]
 ) -> np.ndarray:
     """The states of the labeled words, float16 [N, K, D]."""
-    model.stage('states: ')
+    model.stage('states')
     located = [(s.text, tuple(target.span for target in s.targets)) for s in sentences]
     return model.word_states(located, names, np.float16)
 
