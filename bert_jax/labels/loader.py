@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from bert_jax.errors import UserError
-from bert_jax.labels import benchmarks
+from bert_jax.labels import benchmarks, exchanged_columns
 from bert_jax.labels.examples import Example
 from bert_jax.labels.labeled_files import Reader, read_files
 from bert_jax.labels.records import ReadingReport
@@ -178,6 +178,8 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
         )
     unsplit = splits['train']
     _check_spellings(unsplit)
+    if not data.dataset:
+        exchanged_columns.check(_examples(unsplit), data)
     for name in ('test',) if data.shots else ('test', 'dev'):
         if not splits[name] and data[f'{name}_fraction']:
             split = split_off(splits['train'], data[f'{name}_fraction'], data.split_seed)

@@ -8,7 +8,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax import problems, tokenizers
-from bert_jax.errors import UserError, join_first
+from bert_jax.errors import UserError, join_first, warn
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import texts_of
 from bert_jax.labels.loader import Splits
@@ -74,12 +74,17 @@ def make_tokenizer(
 
 
 def _check_classes(labels: Sequence[str], num_examples: int) -> None:
-    """Raise UserError if the classes of texts look like measured numbers."""
+    """Raise UserError for classes that look measured; warn if examples hardly share a class."""
     if len(labels) < _MANY_CLASSES or len(labels) <= num_examples / 2:
         return
     try:
         numbers = [float(label) for label in labels]
     except ValueError:
+        warn(
+            f'warning: nearly every example has its own class: {len(labels):,} classes in '
+            f'{num_examples:,} training examples, such as {labels[0]!r:.40}; check '
+            'data.columns.label, or list the classes in problem.labels'
+        )
         return
     if sorted(numbers) == list(range(len(numbers))):  # class ids
         return

@@ -183,6 +183,27 @@ def test_an_unknown_convention_for_offsets_is_refused(key, known, tmp_path):
         read('spans', {}, train=(f'{tmp_path}/a.jsonl',), format='jsonl', **{key: 'foo'})
 
 
+def test_exchanged_columns_of_texts_and_labels_are_named(tmp_path):
+    """The advice was to enlarge data.dev_fraction, because no two texts could be separated."""
+    rows = [f'This is review {n}.,{"good" if n % 2 else "bad"}' for n in range(40)]
+    path = write_lines(tmp_path / 'a.csv', 'review,stars', *rows)
+    wrong = {'text': 'stars', 'label': 'review'}
+    message = "40 classes, but 2 different texts.*text='review' and data.columns.label='stars'"
+    with pytest.raises(UserError, match=message):
+        read('classification', wrong, train=path)
+    read('classification', {'text': 'review', 'label': 'stars'}, train=path)
+
+
+def test_exchanged_columns_of_words_and_tags_are_named(tmp_path):
+    rows = [f'word{n} {"NOUN" if n % 2 else "VERB"}' for n in range(40)]
+    path = write_lines(tmp_path / 'a.conll', *rows)
+    settings = {'train': path, 'scheme': 'none', 'dev_fraction': 0.0}
+    message = "40 different tags, but 2 .*data.columns.word='1', data.columns.tag='0'"
+    with pytest.raises(UserError, match=message):
+        read('tagging', {'word': '1', 'tag': '0'}, **settings)
+    read('tagging', {'word': '0', 'tag': '1'}, **settings)
+
+
 @pytest.mark.parametrize(('one', 'other'), [('1', '1.0'), ('-1', '-1.00'), ('True', 'true')])
 def test_two_spellings_of_one_label_are_refused(tmp_path, one, other):
     path = write_lines(tmp_path / 'a.csv', 'text,label', f'a,{one}', f'b,{other}', 'c,x')

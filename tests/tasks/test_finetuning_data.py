@@ -105,6 +105,18 @@ def test_measured_numbers_are_not_taken_for_classes(labels):
     assert chosen == tuple(labels)
 
 
+def test_a_class_for_every_example_is_warned_about_unless_the_classes_are_given(capsys):
+    train = [TextExample(str(n), (f'text {n}',), f'title {n}') for n in range(30)]
+    settings = ConfigDict({'labels': ()})
+    finetuning_data.choose_labels(classification.Classification, train, settings, None)
+    warning = capsys.readouterr().err
+    assert '30 classes in 30' in warning
+    assert 'data.columns.label' in warning
+    settings.labels = tuple(sorted(one.label for one in train))
+    finetuning_data.choose_labels(classification.Classification, train, settings, None)
+    assert not capsys.readouterr().err
+
+
 def test_the_log_says_why_a_head_is_dropped(tmp_path):
     """Its labels have other names; or the problem has no such head."""
     names = dict(enumerate(['NEGATIVE', 'POSITIVE']))
