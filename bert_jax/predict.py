@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from bert_jax import errors, files, progress
 from bert_jax.flag_parser import FlagParser
-from bert_jax.inference import vector_file
+from bert_jax.inference import table_input, vector_file
 from bert_jax.inference.line_tasks import PRETRAINED, Record, Task, predict_finetuned
 from bert_jax.interop import MODEL_HELP
 from bert_jax.labels import word_spans
@@ -58,6 +58,9 @@ the run, without "gold"):
              pretrained model with a      {"FIELD": "...", ...} for the fields of the template
              masked-language-model head
 
+A .csv, .tsv, .parquet or .json file is a table: its rows are the examples, and its columns have
+the names of these fields or those of data.columns in training. For tasks of pretrained models, a
+.jsonl file is a table too, and the texts are in the column text (pairs: text and text2).
 A line that starts with { must be a JSON object, unless --input_format=text; its "id" is kept.
 Line N gets the id "input N" if it has none.
 Text for tag and spans is split into words like the training data; see --words.
@@ -103,6 +106,16 @@ def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
         yield line
     if not number:
         raise errors.UserError(f'{path} is empty')
+
+
+def _input_lines(flags: Namespace, predictor: Any) -> Iterator[str]:
+    """Yield the lines of the input, or those that stand for the rows of a table."""
+    fields = table_input.text_fields(flags.task, flags.unit)
+    file_format = table_input.format_of(flags.input, fields)
+    if not file_format or flags.input_format != 'auto':
+        return read_lines(flags.input, flags.encoding)
+    data = predictor.data_config({'encoding': flags.encoding})
+    return table_input.read_lines(flags.input, file_format, flags.task, fields, data)
 
 
 @contextlib.contextmanager
@@ -152,7 +165,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     models.add_argument('--model', help=MODEL_HELP)
     tasks = dict.fromkeys([*PRETRAINED, *(kind.predict_task for kind in PROBLEMS.values())])
     add('--task', required=True, choices=tasks, metavar='TASK', help='one of the tasks below')
-    add('--input', required=True, help='file with one text or example a line; - for stdin')
+    add('--input', required=True, help='file with one text or example a line or row; - for stdin')
     add('--output', required=True, help='file to write; - for stdout; .npz for embed')
     add('--overwrite', action='store_true', help=outputs.HELP)
     add('--top', type=int, help='fill_mask: number of tokens for each [MASK] (default 5)')
@@ -222,7 +235,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         '--input_format',
         choices=['auto', 'text', 'jsonl'],
         help='fine-tuned models, embed of words and spans: every line is text, or JSON; auto '
-        '(default): JSON after {',
+        '(default): JSON after {; tables by the name of the file',
     )
     add('--encoding', default='utf-8', help='encoding of the input (default utf-8)')
     add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
@@ -295,7 +308,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for predictor in predictors.values():
             predictor.require('pseudo_likelihood' if flags.task == 'pairs' else flags.task)
         task = PRETRAINED.get(flags.task, predict_finetuned)
-        lines = read_lines(flags.input, flags.encoding)
+        lines = _input_lines(flags, next(iter(predictors.values())))
         with _complete_file(flags.output) as file:
             if flags.tuned:
                 _write_records(file, _interleave_models(task, predictors, list(lines), flags))

@@ -113,6 +113,7 @@ class FineTuned:
 
     Attributes:
         task: the method of Predictor (and --task of predict.py) that queries the model.
+        data: the `data` settings of the training; {} for a published model.
         problem: the `Problem`; its `counts` say how many texts were truncated or split.
     """
 
@@ -144,7 +145,7 @@ class FineTuned:
         self.problem.kept = dict(model.metadata.get('kept', {}))
         self.problem.activation = model.activation if kind == 'regression' else 'identity'
         self._words = model.metadata.get('words', self.problem.splitter)
-        self._data = config.get('data', {})
+        self.data = config.get('data', {})
         self._num_texts = model.metadata.get('texts')
         self._encoder = build_encoder(architecture, compute)
         self._module_settings = (architecture, compute)
@@ -213,7 +214,7 @@ class FineTuned:
         advance: Callable[[int], object],
     ) -> 'Evaluation':
         """Score the model, loaded from the path `model`; see `Predictor.evaluate`."""
-        data = _data_config(self._data, changes)
+        data = data_config(self.data, changes)
         report, readers = ReadingReport(), PROBLEMS[self._kind].readers
         records = loader.read_files(tuple(gold), data, self._kind, readers, report)
         examples = [record.example for record in records]
@@ -303,7 +304,7 @@ def _with_ids(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     ]
 
 
-def _data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> ConfigDict:
+def data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> ConfigDict:
     """The `data` config of the training, with changes by dotted key, to read other files."""
     data = ConfigDict(copy.deepcopy(loader.DEFAULTS))
     known = data.to_dict()

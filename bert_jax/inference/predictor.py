@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
 from bert_jax.inference import finetuned
@@ -224,6 +225,11 @@ class Predictor(PretrainedPredictor):
         return self._finetuned.predict(
             self._params, inputs, self._advance, options or PredictionOptions()
         )
+
+    def data_config(self, changes: Mapping[str, Any]) -> ConfigDict:
+        """Return how to read files: the `data` settings of the fine-tuning, with changes."""
+        trained = self._finetuned.data if self._finetuned else {}
+        return finetuned.data_config(trained, changes)
 
     def evaluate(
         self, gold: Sequence[str], changes: Mapping[str, Any] | None = None

@@ -1,14 +1,18 @@
 """bert_jax.predict: the command line on a model trained for seconds and on a published folder."""
 
 import argparse
+import csv
+import io
 import json
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 import bert_jax
 from bert_jax import main, predict
-from bert_jax.inference import line_tasks
+from bert_jax.inference import finetuned, line_tasks, table_input
 from tests.end_to_end import commands, small
 from tests.interop import published
 
@@ -132,6 +136,85 @@ def test_a_line_is_a_text_a_pair_or_a_json_object(tmp_path):
     for record, own in zip(records, [*expected, expected[1]], strict=True):
         assert record['predicted'] == own['predicted']
         assert record['probability'] == pytest.approx(own['probability'], abs=1e-6)
+
+
+ROWS = [('the ship, "far"', 'good'), ('the moon', 'bad')]
+TABLES = {
+    'csv': lambda names: csv_text([names, *ROWS], ','),
+    'tsv': lambda names: csv_text([names, *ROWS], '\t'),
+    'jsonl': lambda names: '\n'.join(
+        json.dumps(dict(zip(names, row, strict=True))) for row in ROWS
+    ).encode(),
+    'json': lambda names: json.dumps([dict(zip(names, row, strict=True)) for row in ROWS]).encode(),
+    'parquet': lambda names: parquet_bytes(dict(zip(names, zip(*ROWS, strict=True), strict=True))),
+}
+
+
+def csv_text(rows, separator):
+    text = io.StringIO()
+    if separator == ',':
+        csv.writer(text).writerows(rows)
+    else:
+        text.writelines('\t'.join(row) + '\n' for row in rows)
+    return text.getvalue().encode()
+
+
+def parquet_bytes(columns):
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.table({name: list(own) for name, own in columns.items()}), file)
+    return file.getvalue()
+
+
+def lines_of(path, task, columns=(), unit='text'):
+    data = finetuned.data_config({}, {f'columns.{key}': name for key, name in columns})
+    fields = table_input.text_fields(task, unit)
+    file_format = table_input.format_of(str(path), fields)
+    return list(table_input.read_lines(str(path), file_format, task, fields, data))
+
+
+@pytest.mark.parametrize('suffix', TABLES)
+def test_the_rows_of_a_table_are_the_input(suffix, tmp_path):
+    """The header and whole rows were classified as texts."""
+    path = tmp_path / f'a.{suffix}'
+    path.write_bytes(TABLES[suffix](['text', 'label']))
+    assert lines_of(path, 'pseudo_likelihood') == [text for text, _ in ROWS]
+    path.write_bytes(TABLES[suffix](['review', 'text2']))
+    assert lines_of(path, 'pairs', [('text', 'review')]) == ['\t'.join(row) for row in ROWS]
+    if suffix == 'jsonl':  # the lines are the input
+        assert not table_input.format_of(str(path), table_input.text_fields('classify', 'text'))
+        return
+    records = [parse(line, 'classify') for line in lines_of(path, 'classify', [('text', 'review')])]
+    assert [record['text'] for record in records] == [text for text, _ in ROWS]
+    assert all(str(record['id']).startswith(f'a.{suffix}:') for record in records)
+    message = rf"a.{suffix} has no column 'text', but the columns 'review', 'text2'"
+    for task in ('classify', 'embed'):
+        with pytest.raises(predict.errors.UserError, match=message):
+            lines_of(path, task)
+
+
+def test_a_table_is_classified_row_by_row(tmp_path):
+    path = published.folder(tmp_path / 'bert', 'BertForSequenceClassification', num_labels=3)
+    (tmp_path / 'a.csv').write_bytes(TABLES['csv'](['text', 'label']))
+    flags = [f'--model={path}', '--task=classify', f'--input={tmp_path}/a.csv']
+    predict.main([*flags, f'--output={tmp_path}/out.jsonl'])
+    records = [json.loads(line) for line in (tmp_path / 'out.jsonl').read_text().splitlines()]
+    expected = bert_jax.load(path).classify([text for text, _ in ROWS])
+    assert [one['texts'] for one in records] == [[text] for text, _ in ROWS]
+    assert [one['predicted'] for one in records] == [one['predicted'] for one in expected]
+    predict.main([*flags, f'--output={tmp_path}/lines.jsonl', '--input_format=text'])
+    assert len((tmp_path / 'lines.jsonl').read_text().splitlines()) == 3
+
+
+def test_an_unreadable_row_of_a_table_is_refused_and_empty_rows_are_counted(tmp_path, capsys):
+    (tmp_path / 'a.csv').write_text('text,label\nthe ship,1\n,\nthe moon\n')
+    with pytest.raises(predict.errors.UserError, match='a.csv:4: 1 columns instead of 2'):
+        lines_of(tmp_path / 'a.csv', 'classify')
+    (tmp_path / 'a.csv').write_text('text,label\nthe ship,1\n,\n')
+    assert len(lines_of(tmp_path / 'a.csv', 'embed')) == 1
+    assert 'empty rows' in capsys.readouterr().err.replace('_', ' ')
+    (tmp_path / 'a.csv').write_text('text,label\n')
+    with pytest.raises(predict.errors.UserError, match='a.csv has no rows'):
+        lines_of(tmp_path / 'a.csv', 'classify')
 
 
 def test_help_describes_every_task_and_option(capsys):

@@ -1,0 +1,97 @@
+"""Reads tables as input of predict.py: the rows become lines of its tasks."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.errors import UserError, warn
+from bert_jax.labels.formats import FORMATS
+from bert_jax.labels.records import InvalidRecord, ReadingReport, Record, Remark, Row
+from bert_jax.text import text_files
+
+_FORMATS = ('csv', 'tsv', 'jsonl', 'json', 'parquet')
+# Tasks whose lines are texts, never JSON → the fields that a line has, separated by tabs.
+_TEXT_TASKS = {
+    'fill_mask': ('text',),
+    'pseudo_likelihood': ('text',),
+    'embed': ('text',),
+    'pairs': ('text', 'text2'),
+}
+_NEEDS_TEXT = ('classify', 'tag', 'spans')  # or words
+
+
+def text_fields(task: str, unit: str) -> Sequence[str]:
+    """Return the fields of a line of text; () for tasks whose lines may be JSON objects."""
+    return () if unit != 'text' else _TEXT_TASKS.get(task, ())
+
+
+def format_of(path: str, fields: Sequence[str]) -> str:
+    """Return the format of a table by the suffix of its name; '' if it is read line by line.
+
+    Tasks without `fields` read JSON lines themselves.
+    """
+    suffix = os.path.splitext(text_files.uncompressed_name(path))[1].lower()
+    names = [name for name in _FORMATS if suffix in FORMATS[name].suffixes]
+    return names[0] if names and (fields or names[0] != 'jsonl') else ''
+
+
+def read_lines(
+    path: str, file_format: str, task: str, fields: Sequence[str], data: ConfigDict
+) -> Iterator[str]:
+    """Yield the rows of a table as lines: texts with these fields, or JSON objects.
+
+    Args:
+        path: The table.
+        file_format: Its format, see `format_of`.
+        task: The task of predict.py.
+        fields: See `text_fields`.
+        data: The `data` settings of the training, whose `columns` name the fields.
+
+    Raises:
+        UserError: The table or a row cannot be read, or lacks a column of the task.
+    """
+    report = ReadingReport()
+    number = 0
+    for record in FORMATS[file_format].read(path, data):
+        row = record.content
+        if isinstance(row, Remark):
+            report.add(str(row), record.place)
+            continue
+        if isinstance(row, InvalidRecord):
+            raise UserError(f'{record.place}: {row}')
+        number += 1
+        _check_columns(path, row, fields or ('text',) * (task in _NEEDS_TEXT), data)
+        yield _text(record, fields, data) if fields else json.dumps(_object(record, data))
+    if not number:
+        raise UserError(f'{path} has no rows')
+    for line in report.lines():
+        warn(line)
+
+
+def _check_columns(path: str, row: Row, fields: Sequence[str], data: ConfigDict) -> None:
+    for field in fields:
+        column = data.columns[field] or field
+        if column not in row and not (field == 'text' and {'words', 'tokens'} & {*row.values}):
+            raise UserError(
+                f'{path} has no column {column!r}, but the columns '
+                f'{", ".join(map(repr, row.values))}: rename one, or write one text a line, '
+                'without a header, to a .txt file'
+            )
+
+
+def _text(record: Record, fields: Sequence[str], data: ConfigDict) -> str:
+    try:
+        return '\t'.join(record.content.text(data.columns[field] or field) for field in fields)
+    except InvalidRecord as error:
+        raise UserError(f'{record.place}: {error}') from None
+
+
+def _object(record: Record, data: ConfigDict) -> dict[str, Any]:
+    """The values of a row by column, by the field that a column has in training, and its id."""
+    row = record.content
+    columns = {field: name for field, name in data.columns.items() if isinstance(name, str)}
+    values = {field: row[name] for field, name in columns.items() if name and name in row}
+    return {'id': record.default_id} | row.values | values
