@@ -97,7 +97,10 @@ def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
         UserError: the file cannot be read, is empty, or has bytes that are not in the encoding.
     """
     text_files.check_encoding(encoding, '--encoding')
-    number, lines = 0, text_files.read_lines('/dev/stdin' if path == '-' else path, encoding)
+    number, lines = (
+        0,
+        text_files.read_lines('/dev/stdin' if path == '-' else path, encoding, option='--encoding'),
+    )
     for number, line in enumerate(lines, start=1):
         if text_files.has_surrogates(line):
             raise errors.UserError(

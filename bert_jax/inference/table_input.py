@@ -53,6 +53,9 @@ def read_lines(
     Raises:
         UserError: The table or a row cannot be read, or lacks a column of the task.
     """
+    if file_format != 'parquet':
+        with text_files.open_text(path, data.encoding, option='--encoding'):
+            pass  # the readers would name data.encoding, which predict.py does not have
     report = ReadingReport()
     number = 0
     for record in FORMATS[file_format].read(path, data):

@@ -40,7 +40,7 @@ def load_json(path: str, data: ConfigDict) -> Any:
         UserError: the file is not valid JSON.
     """
     try:
-        return _loads(text_files.read_text(path, data.encoding))
+        return _loads(text_files.read_text(path, data.encoding, option='data.encoding'))
     except (ValueError, RecursionError) as error:
         lines = (line for _, line in numbered_lines(path, data))
         values = [_parse(line) for line in lines if not is_blank(line)]

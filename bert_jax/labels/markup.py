@@ -36,7 +36,7 @@ def read_elements(path: str, data: ConfigDict) -> Iterator[Record]:
     Raises:
         UserError: the file has no markup or no such elements, or is nested too deeply.
     """
-    text = text_files.read_text(path, data.encoding)
+    text = text_files.read_text(path, data.encoding, option='data.encoding')
     try:
         check_text(text)
         root = _parse(text)

@@ -35,7 +35,7 @@ def read_brat(path: str, data: ConfigDict) -> Iterator[Record]:
     stem, suffix = os.path.splitext(path)
     if suffix != '.ann':
         raise UserError(f'{path} is not a file of annotations; set data.train to the .ann files')
-    text = text_files.read_text(f'{stem}.txt', data.encoding)
+    text = text_files.read_text(f'{stem}.txt', data.encoding, option='data.encoding')
     starts = [0]
     if not data.documents:
         starts += [match.end() for match in re.finditer('\n' if '\n' in text else '\r', text)]

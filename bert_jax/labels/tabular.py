@@ -145,7 +145,7 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
             'escapes, set one character each'
         )
     csv.field_size_limit(2**31 - 1)  # `_RewindableLines` enforces data.field_limit instead
-    with text_files.open_text(path, data.encoding, newline='') as file:
+    with text_files.open_text(path, data.encoding, newline='', option='data.encoding') as file:
         lines, width = _RewindableLines(file, data.field_limit), 0
         for _ in range(num_skipped):
             next(lines)

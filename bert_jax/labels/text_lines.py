@@ -21,7 +21,7 @@ LABEL_FROM = {
 
 def numbered_lines(path: str, data: ConfigDict) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file, numbered from 1; \\r ends lines if the file has no \\n."""
-    lines = text_files.read_lines(path, data.encoding)
+    lines = text_files.read_lines(path, data.encoding, option='data.encoding')
     first = next(lines, '')
     second = next(lines, None)
     rest = first.split('\r') if second is None else itertools.chain([first, second], lines)
@@ -43,7 +43,8 @@ def read_text_lines(path: str, data: ConfigDict) -> Iterator[Record]:
 
 def read_whole_text(path: str, data: ConfigDict) -> Iterator[Record]:
     """Yield a single text, the whole file."""
-    text, label = text_files.read_text(path, data.encoding), _label(path, data.label_from)
+    text = text_files.read_text(path, data.encoding, option='data.encoding')
+    label = _label(path, data.label_from)
     record = make_record(path, 1, Row({'text': text.strip(), 'label': label}), text=text)
     yield record._replace(default_id='/'.join(pathlib.Path(path).parts[-2:]))
 

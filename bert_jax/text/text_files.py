@@ -21,19 +21,10 @@ from bert_jax import limits
 from bert_jax.errors import UserError
 from bert_jax.storage import paths
 from bert_jax.storage.bucket import BucketError
+from bert_jax.text import file_types
 
 _SURROGATE = re.compile('[\ud800-\udfff]')
-_CONTROL = re.compile('[\0-\x06\x0e-\x19\x1c-\x1f]')  # characters that text does not have
 _HEAD_BYTES = 2**13  # checked to distinguish text from other files
-_MAX_CONTROLS, _MAX_UNDECODABLE = 0.02, 0.3  # share of the first characters of a text
-
-# First bytes of files that are not text, though parts of them may look like text.
-_SIGNATURES = {
-    b'PAR1\x15': 'a Parquet file',
-    b'%PDF-': 'a PDF file',
-    b'ARROW1': 'an Arrow file',
-    b'PK\x03\x04': 'a zip archive',
-}
 _COMPRESSED_SUFFIXES = ('.gz', '.bz2', '.xz', '.zst')
 _CUTTABLE = re.compile('utf-8|ascii|iso8859-.*|cp125.|koi8-.')  # codecs, see `can_cut`
 _PART_CHARACTERS = 2**20  # read at once where lines do not matter
@@ -178,13 +169,18 @@ def can_cut(path: str, encoding: str) -> bool:
 
 @contextlib.contextmanager
 def open_text(
-    path: str, encoding: str, newline: str | None = '\n', cut: Cut | None = None
+    path: str,
+    encoding: str,
+    newline: str | None = '\n',
+    cut: Cut | None = None,
+    option: str = '',
 ) -> Iterator[TextIO]:
     """Open a text file; gzip, bzip2, xz and zstd are recognized by the first bytes of a file.
 
     A byte order mark is skipped. Undecodable bytes become lone surrogates
     (`errors='surrogateescape'`); see `has_surrogates` and `replace_surrogates`. In a compressed
-    file, a `cut` that starts at 0 is the whole file, and any other cut is empty.
+    file, a `cut` that starts at 0 is the whole file, and any other cut is empty. `option` is the
+    user's setting of the encoding, for messages.
 
     Raises:
         UserError: The file cannot be read or does not contain text, or a read inside the `with`
@@ -194,7 +190,7 @@ def open_text(
         with paths.open_binary(path) as raw, _decompressed(raw) as file:
             head = file.peek(_HEAD_BYTES)
             head_encoding = _with_byte_order_mark(encoding, head)
-            _check_head(head, path, head_encoding)
+            file_types.check(head, path, head_encoding, option)
             may_end_lines = newline == '\n' and not (cut and cut.start)
             if may_end_lines and _ends_lines_with_returns(path, head, head_encoding):
                 newline = None  # universal newlines: each line end becomes '\n'
@@ -333,30 +329,15 @@ def _with_byte_order_mark(encoding: str, head: bytes) -> str:
     return encoding
 
 
-def _check_head(head: bytes, path: str, encoding: str) -> None:
-    """Raise UserError if a file does not begin like text in this encoding."""
-    for signature, file_type in _SIGNATURES.items():
-        if head.startswith(signature):
-            raise UserError(f'{path} is {file_type}, not text: convert it to text or leave it out')
-    text = codecs.getincrementaldecoder(encoding)('surrogateescape').decode(head)
-    controls, undecodable = len(_CONTROL.findall(text)), len(_SURROGATE.findall(text))
-    if undecodable > _MAX_UNDECODABLE * len(text) or controls > _MAX_CONTROLS * len(text):
-        raise UserError(
-            f'{path} is not {encoding.removesuffix("-sig")} text: of its first {len(text):,} '
-            f'characters, {undecodable / len(text):.0%} cannot be decoded and '
-            f'{controls / len(text):.0%} are control characters; set its encoding or leave it out'
-        )
-
-
-def read_text(path: str, encoding: str) -> str:
-    """Return the whole text of a file; UserError if it cannot be read."""
-    with open_text(path, encoding) as file:
+def read_text(path: str, encoding: str, option: str = '') -> str:
+    """Return the whole text of a file; UserError if it cannot be read. See `open_text`."""
+    with open_text(path, encoding, option=option) as file:
         return file.read()
 
 
-def read_lines(path: str, encoding: str, limit: int = -1) -> Iterator[str]:
-    """Stream the lines of a file, see `lines_of`; UserError if it cannot be read."""
-    with open_text(path, encoding) as file:
+def read_lines(path: str, encoding: str, limit: int = -1, option: str = '') -> Iterator[str]:
+    """Stream the lines of a file; UserError if it cannot be read. See `open_text`, `lines_of`."""
+    with open_text(path, encoding, option=option) as file:
         yield from lines_of(file, limit)
 
 

@@ -79,7 +79,7 @@ def test_empty_names_and_rows_of_spreadsheets_are_read(tmp_path):
 @pytest.mark.parametrize(
     ('encoded', 'message'),
     [
-        ('text\tlabel\n'.encode('utf-16'), 'a.tsv is not utf-8 text: .* set its encoding'),
+        ('text\tlabel\n'.encode('utf-16'), 'a.tsv is utf-16 text, .* set data.encoding=utf-16 '),
         ('Tëxt\tlabel\n'.encode('latin-1'), 'a.tsv:1: the text cannot be decoded'),
         (b'text\n', r'a.tsv \(format tsv, the first row is the header: text\); set data.format'),
         (b'', 'a.tsv: the file is empty'),

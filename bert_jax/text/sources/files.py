@@ -12,6 +12,7 @@ from bert_jax.text.sources.base import Document, Option, Piece
 from bert_jax.text.sources.file_source import FileSource
 
 MAX_DOCUMENT_CHARACTERS = 2**22  # bounds memory: longer documents of a text source are split
+_OPTION = ';encoding'  # of the spec
 MAX_LINE_CHARACTERS = 2**26  # of a line of JSON, which cannot be split
 
 
@@ -30,7 +31,7 @@ class EncodedFileSource(FileSource):
         text_files.check_encoding(self.encoding, f'encoding of source {spec!r}')
 
     def parts(self, path: str) -> Iterator[str]:
-        return text_files.read_lines(path, self.encoding, MAX_DOCUMENT_CHARACTERS)
+        return text_files.read_lines(path, self.encoding, MAX_DOCUMENT_CHARACTERS, _OPTION)
 
     def can_divide(self, path: str) -> bool:
         return text_files.can_cut(path, self.encoding) and super().can_divide(path)
@@ -40,7 +41,8 @@ class EncodedFileSource(FileSource):
         cut = None
         if not piece.is_whole:
             cut = text_files.Cut(piece.start, piece.stop, self.starts_document)
-        with text_files.open_text(piece.path, self.encoding, cut=cut) as self._file:
+        opened = text_files.open_text(piece.path, self.encoding, cut=cut, option=_OPTION)
+        with opened as self._file:
             yield from text_files.lines_of(self._file, limit)
 
     def position_in_file(self) -> int:

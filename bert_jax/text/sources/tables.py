@@ -58,7 +58,9 @@ class ParquetSource(FileSource):
         except BucketError:  # not the fault of the file
             raise
         except (OSError, pyarrow.ArrowException) as error:
-            raise errors.UserError(f'cannot read {piece.path}: {error}') from error
+            raise errors.UserError(
+                f'cannot read {piece.path} as Parquet or Arrow: {error}'
+            ) from error
 
 
 class HuggingFaceSource(ParquetSource):
