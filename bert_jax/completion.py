@@ -4,23 +4,24 @@ python -m bert_jax.completion > bert_jax_completion.sh && source bert_jax_comple
 """
 
 import contextlib
-import importlib
 import io
 import re
 from collections.abc import Callable, Iterable
 
-from bert_jax import analyze, recipes
+from bert_jax import lazy_table, recipes
 from bert_jax.config_values import flatten
 
-COMMANDS = {  # command → module with its `main`, and its name when installed
-    'main': ('main', 'bert-jax-train'),
-    'prepare': ('prepare', 'bert-jax-prepare'),
-    'predict': ('predict', 'bert-jax-predict'),
-    'evaluate': ('evaluate', 'bert-jax-evaluate'),
-    'export': ('export', 'bert-jax-export'),
-    'analyze': ('analyze.__main__', 'bert-jax-analyze'),
-    'page': ('page.__main__', 'bert-jax-page'),
+# Command → 'module:main', and its name when installed.
+COMMANDS = {
+    'main': ('bert_jax.main:main', 'bert-jax-train'),
+    'prepare': ('bert_jax.prepare:main', 'bert-jax-prepare'),
+    'predict': ('bert_jax.predict:main', 'bert-jax-predict'),
+    'evaluate': ('bert_jax.evaluate:main', 'bert-jax-evaluate'),
+    'export': ('bert_jax.export:main', 'bert-jax-export'),
+    'analyze': ('bert_jax.analyze.__main__:main', 'bert-jax-analyze'),
+    'page': ('bert_jax.page.__main__:main', 'bert-jax-page'),
 }
+_ANALYSES = 'bert_jax.analyze:ANALYSES'
 # After '=', and for other programs, bash completes names of files.
 SCRIPT = """\
 if [ -n "$ZSH_VERSION" ]; then autoload -U +X bashcompinit && bashcompinit; fi
@@ -39,8 +40,8 @@ complete -o bashdefault -o default -o nospace -F _bert_jax python python3 {comma
 def script() -> str:
     """Return the script; it has all words, so that completing runs no Python."""
     cases = []
-    for module, (path, command) in COMMANDS.items():
-        words = ' '.join(_words(module, importlib.import_module(f'bert_jax.{path}').main))
+    for module, (main, command) in COMMANDS.items():
+        words = ' '.join(_words(module, lazy_table.load(main)))
         cases.append(f'        python*" -m bert_jax.{module}" | {command}*) words="{words}" ;;')
     return SCRIPT.format(
         cases='\n'.join(cases),
@@ -55,8 +56,9 @@ def _words(module: str, main: Callable[[list[str]], None]) -> Iterable[str]:
         keys = {key for config in recipes.all_configs() for key, _ in flatten(config)}
         return _flags(main, 'main') + [f'--config.{key}=' for key in sorted(keys)]
     if module == 'analyze':
-        flags = {flag for name in analyze.ANALYSES for flag in _flags(main, name)}
-        return [*analyze.ANALYSES, *sorted(flags)]
+        analyses = lazy_table.load(_ANALYSES)
+        flags = {flag for name in analyses for flag in _flags(main, name)}
+        return [*analyses, *sorted(flags)]
     return _flags(main)
 
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, progress
+from bert_jax.cli import prompt_flags
 from bert_jax.flag_parser import FlagParser
-from bert_jax.problems.prompting import arguments as prompt_arguments
 from bert_jax.storage import outputs, paths
 
 _FIGURES = ('confusion.*', 'scatter.*', 'candidates.tsv')
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add('--overwrite', action='store_true', help=outputs.HELP)
     add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
-    prompt_arguments.add(parser)
+    prompt_flags.add(parser)
     flags = parser.parse(argv)
     changes, settings = parse_changes(flags.data), parse_changes(flags.problem, 'problem')
     outputs.check_folder(flags.output, flags.overwrite, ['predictions.jsonl'])
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         model = bert_jax.load(
             flags.model, dtype=flags.dtype, batch_tokens=flags.batch_tokens, advance=bar.update
         )
-        model = prompt_arguments.apply(model, flags)
+        model = prompt_flags.apply(model, flags)
         model = model.with_settings(**settings) if settings else model
         evaluation = model.evaluate(flags.gold, changes)
     records, scores, intervals = evaluation.records, evaluation.scores, evaluation.intervals

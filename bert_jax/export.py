@@ -11,12 +11,15 @@ discriminator is exported by default, the generator with --generator.
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax import errors, export_formats, progress
+from bert_jax import errors, lazy_table, progress
 from bert_jax.flag_parser import FlagParser
 from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import outputs, paths
 
-FORMATS = ('huggingface', 'peft', *export_formats.FORMATS)
+# What the formats are written by, imported when used.
+_WRITE_PUBLISHED = 'bert_jax.export_formats.huggingface:write'
+_WRITE_OTHER = 'bert_jax.export_formats.folder:write'
+_OTHER_FORMATS = 'bert_jax.export_formats:FORMATS'
 # Files that show that a folder is an earlier export.
 _MARKERS = {'huggingface': 'model.safetensors', 'peft': 'adapter_config.json'}
 _DESCRIPTION = """\
@@ -41,7 +44,8 @@ def export(
         output: folder to create.
         generator: export the generator of replaced-token detection instead of the discriminator.
         merge: merge the parameters of parameter-efficient tuning into the base model.
-        format: one of FORMATS; 'peft' exports only the added parameters and the head.
+        format: 'huggingface'; 'peft', which exports only the added parameters and the head; or a
+            key of `export_formats.FORMATS`.
         overwrite: replace the folder of an earlier export.
         options: options of the other formats; see `export_formats.folder.write`.
 
@@ -51,7 +55,7 @@ def export(
     from bert_jax.interop import loading, peft_export, tuned
 
     outputs.check_folder(output, overwrite, [_MARKERS.get(format, 'load.py')])
-    is_published = format not in export_formats.FORMATS
+    is_published = format in ('huggingface', 'peft')
     if is_published and options:
         raise errors.UserError(f'--{next(iter(options))} is not an option of --format={format}')
     if generator:
@@ -84,10 +88,9 @@ def _integers(text: str) -> tuple[int, ...]:
 
 def _export_published(loaded: Any, output: str, overwrite: bool) -> None:
     """Export to a folder for transformers and print a summary."""
-    from bert_jax.export_formats import huggingface
     from bert_jax.interop.huggingface import num_parameters
 
-    written = huggingface.write(loaded, paths.path(output), overwrite)
+    written = lazy_table.load(_WRITE_PUBLISHED)(loaded, paths.path(output), overwrite)
     parameters = f'{num_parameters(written.model):,} parameters'
     heads = ', '.join(written.model.heads) or 'no head'
     progress.say(f'{output}: {parameters}, {heads}; {written.report}')
@@ -106,10 +109,10 @@ def _export_other(
     loaded: Any, model: str, output: str, format: str, overwrite: bool, options: Any
 ) -> None:
     """Export to one of `export_formats.FORMATS` and print a summary."""
-    from bert_jax.export_formats import folder
-
     path = paths.path(output)
-    written = folder.write(loaded, model, path, format, overwrite=overwrite, **options)
+    written = lazy_table.load(_WRITE_OTHER)(
+        loaded, model, path, format, overwrite=overwrite, **options
+    )
     size = paths.total_bytes(path)
     progress.say(f'{output}: {format}, task {written.task}, {size / 1e6:.1f} MB; {written.report}')
     for line in written.lines:
@@ -138,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     add(
         '--format',
-        choices=FORMATS,
+        choices=('huggingface', 'peft', *lazy_table.load(_OTHER_FORMATS)),
         default='huggingface',
         help='peft: only the head and the parameters added by transfer.method lora or ia3, for '
         'PeftModel.from_pretrained; others: docs/export.md (default: %(default)s)',

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from bert_jax import errors, files, progress
+from bert_jax.cli import prompt_flags
 from bert_jax.flag_parser import FlagParser
 from bert_jax.inference import table_input, vector_file
 from bert_jax.inference.line_tasks import PRETRAINED, Record, Task, predict_finetuned
@@ -24,7 +25,6 @@ from bert_jax.interop import MODEL_HELP
 from bert_jax.labels import word_spans
 from bert_jax.metrics.scored_rows import VARIANTS
 from bert_jax.problems import PROBLEMS
-from bert_jax.problems.prompting import arguments as prompt_arguments
 from bert_jax.storage import outputs, paths
 from bert_jax.text import text_files
 
@@ -82,7 +82,7 @@ _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'long_texts': (None, ['embed', 'pseudo_likelihood', 'classify']),
     'no_answer': (False, ['answer']),
     'probabilities': (False, ['classify', 'tag', 'prompt']),
-    **{name: (None, ['prompt']) for name in prompt_arguments.OPTIONS},
+    **{name: (None, ['prompt']) for name in prompt_flags.OPTIONS},
     'words': (None, ['tag', 'spans', 'embed']),
     'input_format': ('auto', ['embed', *(kind.predict_task for kind in PROBLEMS.values())]),
 }
@@ -227,7 +227,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         help='answer: leave a question unanswered if no answer is more probable, as published '
         'models of SQuAD 2.0 are used (default: as in training)',
     )
-    prompt_arguments.add(parser, 'prompt: ')
+    prompt_flags.add(parser, 'prompt: ')
     add(
         '--words',
         choices=word_spans.SPLITTERS,
@@ -304,7 +304,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             advance=bar.update,
         )
         predictors = {
-            name: prompt_arguments.apply(bert_jax.load(name, **options), flags) for name in names
+            name: prompt_flags.apply(bert_jax.load(name, **options), flags) for name in names
         }
         if flags.no_answer:
             predictors = {n: p.with_settings(no_answer=True) for n, p in predictors.items()}

@@ -1,17 +1,16 @@
 """Mistyped command lines of all commands: one line that names the mistake and what was meant."""
 
 import argparse
-import importlib
 
 import pytest
 
-from bert_jax import completion
+from bert_jax import completion, lazy_table
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import FlagParser
 
 MAINS = {
-    **{name: module for name, (module, _) in completion.COMMANDS.items()},
-    'ensemble': 'reports.ensemble',
+    **{name: main for name, (main, _) in completion.COMMANDS.items()},
+    'ensemble': 'bert_jax.reports.ensemble:main',
 }
 MODEL = '--model=runs/x'
 # Command line → what the error names.
@@ -71,7 +70,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize('command_line', REFUSED)
 def test_a_mistake_is_one_line_that_names_what_was_meant(command_line, folder, capsys):
     command, *arguments = command_line.split()
-    main = importlib.import_module(f'bert_jax.{MAINS[command]}').main
+    main = lazy_table.load(MAINS[command])
     with pytest.raises(SystemExit) as ended:
         main(['main', *arguments] if command == 'main' else arguments)
     assert ended.value.code == 2

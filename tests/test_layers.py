@@ -1,9 +1,13 @@
-"""Imports run one way: no module imports from a higher layer, and no modules import each other."""
+"""Imports run one way: no module imports from a higher layer, and no modules import each other.
+
+Imports for annotations count, and so do names 'module:name' that are imported when used.
+"""
 
 import ast
 import functools
 import graphlib
 import pathlib
+import re
 
 ROOT = pathlib.Path(__file__).parents[1]
 # From the lowest to the highest; a package may import itself and packages of lower layers.
@@ -24,37 +28,54 @@ LAYERS = (
     ('interop',),
     ('tasks',),
     ('inference',),
-    ('analyze', 'export_formats', 'page'),
     ('cli',),
     ('__init__', 'evaluate', 'export', 'main', 'predict', 'prepare'),
     ('completion',),
+    ('analyze', 'export_formats', 'page'),
 )
+LEAVES = LAYERS[-1]  # reached only by lazy names, 'module:name', of the modules below
+HOLDERS = {'bert_jax.completion', 'bert_jax.export', 'bert_jax.tasks.evaluators'}
+_LAZY_NAME = re.compile(r'(bert_jax(?:\.\w+)*):\w+')
+# Modules that still import each other; nothing may be added.
+OPEN_CIRCLE = {
+    f'bert_jax.objectives.{name}'
+    for name in (
+        'corruption',
+        'masking',
+        'masking_schemes',
+        'ngram_masking',
+        'span_masking',
+        'token_rows',
+    )
+}
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Each module of bert_jax → its syntax tree."""
+    paths = sorted((ROOT / 'bert_jax').rglob('*.py'))
+    return {name_of(path): ast.parse(path.read_text(encoding='utf-8')) for path in paths}
 
 
 @functools.cache
 def imports() -> dict[str, set[str]]:
-    """Each module of bert_jax → the modules of bert_jax that its code imports at any time.
+    """Each module of bert_jax → the modules of bert_jax that it imports at any time.
 
-    Imports for annotations alone do not count, nor does the package itself, which every import of a
-    module imports first.
+    Imports for annotations count. The package itself does not: every import of a module imports it.
     """
-    paths = {name_of(path): path for path in sorted((ROOT / 'bert_jax').rglob('*.py'))}
     found = {}
-    for module, path in paths.items():
-        tree = ast.parse(path.read_text(encoding='utf-8'))
-        names = [name for node in walk(tree) for name in imported_names(node)]
-        own = {longest_module(name, paths) for name in names if name.startswith('bert_jax.')}
+    for module, tree in trees().items():
+        names = [name for node in ast.walk(tree) for name in imported_names(node)]
+        own = {longest_module(name, trees()) for name in names if name.startswith('bert_jax.')}
         found[module] = own - {module, 'bert_jax'}
     return found
 
 
-def walk(node: ast.AST):
-    """The nodes of a tree outside `if TYPE_CHECKING`."""
-    if isinstance(node, ast.If) and 'TYPE_CHECKING' in ast.unparse(node.test):
-        return
-    yield node
-    for child in ast.iter_child_nodes(node):
-        yield from walk(child)
+def lazy_names(module: str) -> set[str]:
+    """The modules of the names 'module:name' in the code of a module."""
+    strings = (node.value for node in ast.walk(trees()[module]) if isinstance(node, ast.Constant))
+    matches = (_LAZY_NAME.fullmatch(text) for text in strings if isinstance(text, str))
+    return {match[1] for match in matches if match} - {module}
 
 
 def name_of(path: pathlib.Path) -> str:
@@ -85,16 +106,41 @@ def layer_of(module: str) -> int:
     return layers[0]
 
 
+def is_upward(module: str, other: str) -> bool:
+    """Whether `other` is in another package of the same or a higher layer."""
+    return package_of(module) != package_of(other) and layer_of(other) >= layer_of(module)
+
+
 def test_modules_import_from_lower_layers_and_their_own_package_only():
     assert len(imports()) > 100
     upward = [
         f'{module} imports {other}'
         for module, others in imports().items()
         for other in others
-        if package_of(module) != package_of(other) and layer_of(other) >= layer_of(module)
+        if is_upward(module, other)
     ]
     assert not upward
 
 
+def test_lazy_names_reach_lower_layers_and_from_few_tables_the_leaves():
+    upward = {
+        (module, package_of(other))
+        for module in trees()
+        for other in lazy_names(module)
+        if is_upward(module, other)
+    }
+    assert {module for module, _ in upward} == HOLDERS
+    assert {package for _, package in upward} == set(LEAVES)
+
+
+def test_lazy_names_exist():
+    for module in trees():
+        assert lazy_names(module) <= trees().keys()
+
+
 def test_no_modules_import_each_other():
-    graphlib.TopologicalSorter(imports()).prepare()  # raises CycleError
+    acyclic = {
+        module: others - OPEN_CIRCLE if module in OPEN_CIRCLE else others
+        for module, others in imports().items()
+    }
+    graphlib.TopologicalSorter(acyclic).prepare()  # raises CycleError

@@ -14,7 +14,8 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.word_states import Located, stream_words
+from bert_jax.inference.streams import stream_words
+from bert_jax.inference.word_states import Located
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.formats import expand_globs

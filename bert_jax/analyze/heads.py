@@ -15,7 +15,7 @@ from bert_jax.analyze.readers import treebank
 from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import positive
-from bert_jax.inference.word_states import stream_attention
+from bert_jax.inference.streams import stream_attention
 from bert_jax.labels import word_spans
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics import intervals

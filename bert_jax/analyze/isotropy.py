@@ -10,7 +10,7 @@ from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_texts
 from bert_jax.analyze.measures import isotropy
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import positive
-from bert_jax.inference.word_states import stream_tokens
+from bert_jax.inference.streams import stream_tokens
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
 

@@ -11,7 +11,7 @@ from bert_jax.analyze.layers import Layer
 from bert_jax.analyze.measures import isotropy
 from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.word_states import stream_words
+from bert_jax.inference.streams import stream_words
 from bert_jax.labels import word_spans
 
 _MARKED = re.compile(r'\[\[(.{1,200}?)\]\]')  # bounded, so that unclosed marks take linear time

@@ -15,7 +15,7 @@ from bert_jax.analyze.measures.word_senses import unit
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import positive
-from bert_jax.inference.word_states import stream_words
+from bert_jax.inference.streams import stream_words
 from bert_jax.labels import word_spans
 from bert_jax.metrics import intervals, metrics
 from bert_jax.metrics.scores import Table

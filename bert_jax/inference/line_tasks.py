@@ -54,7 +54,7 @@ def _embed_words(
     predictor: 'Predictor', lines: Iterator[str], flags: Namespace
 ) -> Iterator[Vectors]:
     """Yield the vectors of the words or spans of each line, with their character offsets."""
-    from bert_jax.inference import word_states
+    from bert_jax.inference import streams, word_states
 
     located: deque[word_states.Located] = deque()
 
@@ -65,7 +65,7 @@ def _embed_words(
             yield located[-1]
 
     pooling = flags.pooling or 'mean'
-    for vectors in word_states.stream_words(predictor, locate(), pooling, flags.layer):
+    for vectors in streams.stream_words(predictor, locate(), pooling, flags.layer):
         yield Vectors(vectors, np.array(located.popleft()[1], np.int64).reshape(-1, 2))
 
 

@@ -1,23 +1,16 @@
-"""States of words and tokens: aligning words to subwords, pooling, and streaming."""
+"""Words in texts: where they are, their subwords, and pooling of the states of subwords."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.inference.computation import Layers
 from bert_jax.labels import word_spans
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.tokenizers import Tokenizer, alignment
-from bert_jax.training import runtime
-
-if TYPE_CHECKING:
-    from bert_jax.inference.predictor import Predictor
 
 POOLINGS = ('mean', 'sum', 'first')
-_STATE_BYTES = 2**26  # approximate size of the states in memory at a time
-Item = TypeVar('Item')
 Located = tuple[str, WordOffsets]  # a text, and the characters of its words or spans
 
 
@@ -145,78 +138,3 @@ def pool_attention(weights_LHTT: np.ndarray, aligned: Aligned) -> np.ndarray:
     to_words_WTLH = pool(np.swapaxes(inner_TTLH, 0, 1), aligned.ranges, 'sum')
     between_WWLH = pool(np.swapaxes(to_words_WTLH, 0, 1), aligned.ranges, 'mean')
     return np.moveaxis(between_WWLH, (0, 1), (2, 3))
-
-
-def stream_attention(
-    predictor: 'Predictor', sentences: Iterable[Located]
-) -> Iterator[np.ndarray | None]:
-    """Yield the attention between the words of each sentence; see `attention_of_words`."""
-    architecture = predictor.architecture
-    limit = _STATE_BYTES // (4 * architecture.num_layers * architecture.num_heads)
-    # About 4 characters per token, plus special tokens.
-    for group in groups(sentences, lambda sentence: (len(sentence[0]) // 4 + 2) ** 2, limit):
-        texts, spans = zip(*group, strict=True)
-        yield from predictor.attention_of_words(texts, spans)
-
-
-def stream_words(
-    predictor: 'Predictor',
-    sentences: Iterable[Located],
-    pooling: str = 'mean',
-    layer: Layers = -1,
-) -> Iterator[np.ndarray]:
-    """Yield the vectors of the words of each sentence, float32 [W, …].
-
-    Args:
-        sentences: any number of texts with the characters of their words.
-        pooling, layer: as for `Predictor.embed_words`.
-    """
-    limit = _characters_in_memory(predictor, layer)
-    for group in groups(sentences, lambda sentence: len(sentence[0]), limit):
-        texts, spans = zip(*group, strict=True)
-        yield from predictor.embed_words(texts, spans, pooling=pooling, layer=layer)
-
-
-def stream_tokens(
-    predictor: 'Predictor',
-    texts: Iterable[str],
-    layer: Layers,
-    long_texts: str | None,
-) -> Iterator[np.ndarray]:
-    """Yield the states of the tokens of each text, without special tokens: float32 [T, …].
-
-    Args:
-        texts: any number of texts.
-        layer, long_texts: as for `Predictor.embed`.
-    """
-    for group in groups(texts, len, _characters_in_memory(predictor, layer)):
-        for states_TX in predictor.embed(group, 'tokens', layer, long_texts):
-            yield states_TX[1:-1]
-
-
-def groups(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
-    """Split items into lists of a total size of at most `limit`, or of a single item.
-
-    Between two lists, freed memory is returned to the system.
-    """
-    group: list[Item] = []
-    total = 0
-    for item in items:
-        if group and total + size(item) > limit:
-            yield group
-            runtime.return_freed_memory()
-            group, total = [], 0
-        group.append(item)
-        total += size(item)
-    if group:
-        yield group
-
-
-def _characters_in_memory(predictor: 'Predictor', layer: Layers) -> int:
-    """The number of characters of a group, at three characters per token."""
-    architecture = predictor.architecture
-    if isinstance(layer, tuple):
-        factor = len(layer)
-    else:
-        factor = {'all': architecture.num_layers + 1, 'concat_last_4': 4}.get(str(layer), 1)
-    return 3 * _STATE_BYTES // (4 * architecture.hidden_size * factor)

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from bert_jax.errors import UserError
-from bert_jax.inference import word_states
+from bert_jax.inference import streams, word_states
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface
 from bert_jax.tokenizers import alignment, train
@@ -116,8 +116,8 @@ def test_a_stream_holds_a_part_of_the_texts_at_a_time(models, monkeypatch):
     monkeypatch.setattr(
         Predictor, 'embed_words', lambda *a, **k: calls.append(len(a[1])) or embed(*a, **k)
     )
-    monkeypatch.setattr(word_states, '_STATE_BYTES', 4000)
-    streamed = list(word_states.stream_words(ours, sentences))
+    monkeypatch.setattr(streams, '_STATE_BYTES', 4000)
+    streamed = list(streams.stream_words(ours, sentences))
     assert calls == [5, 5, 5]
     assert sum(calls) == len(sentences)
     for own, whole in zip(streamed, embed(ours, SENTENCES * 3), strict=True):

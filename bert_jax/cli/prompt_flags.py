@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bert_jax.errors import UserError
 
 if TYPE_CHECKING:
-    from bert_jax.inference.predictor import Predictor
+    from bert_jax.inference.predictor import Predictor  # imports JAX
 
 # Option → the arguments of its `add_argument`.
 OPTIONS: Mapping[str, dict[str, Any]] = {
