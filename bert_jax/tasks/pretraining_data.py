@@ -1,14 +1,17 @@
 """The data of a pretraining run: the corpus, and the examples made from its documents."""
 
 import functools
+import hashlib
+import json
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from bert_jax import progress
 from bert_jax.corpus import source_files
 from bert_jax.corpus.corpus import Corpus, read_manifest
+from bert_jax.corpus.corpus import settings as corpus_settings
 from bert_jax.corpus.preparation import prepare
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError, nearest, unknown
 from bert_jax.examples import language_mixture
 from bert_jax.examples.example_source import ExampleSource
 from bert_jax.examples.full_sentences import FullSentences
@@ -71,21 +74,61 @@ CORPUS_KEYS = {
 
 
 def follow_corpus(data: Config, user_keys: Collection[str]) -> None:
-    """Adopt the settings of the corpus that the command line names, if the corpus exists.
+    """Make the settings of the text and the folder of the corpus fit each other.
+
+    If the command line names an existing corpus, its settings are adopted. If it changes the text
+    but names no corpus, the corpus gets a folder of its own beside the recipe's.
 
     Args:
         data: The config's `data`; updated.
         user_keys: Keys of `data` that the user set, which keep their values.
+
+    Raises:
+        UserError: The corpus has no text of the user's, and its name looks mistyped.
     """
-    folder = paths.path(data.corpus)
-    if 'corpus' not in user_keys or not (folder / 'manifest.json').exists():
+    changed = [key for key in CORPUS_KEYS.values() if key in user_keys]
+    if 'corpus' not in user_keys:
+        if changed:
+            _choose_folder(data, changed)
         return
-    made_from = read_manifest(folder)['made_from']
+    if is_missing(data):
+        if 'sources' not in user_keys:
+            _check_name(data)
+        return
+    made_from = read_manifest(paths.path(data.corpus))['made_from']
     for setting, key in CORPUS_KEYS.items():
         value = tuple(made_from[setting]) if key == 'sources' else made_from[setting]
         if key not in user_keys and data[key] != value:
             progress.say(f'data.{key} = {value!r}, as in {data.corpus}')
             data[key] = value
+
+
+def _choose_folder(data: Config, changed: Collection[str]) -> None:
+    """Name the corpus after its settings, unless the recipe's corpus was made with them."""
+    wanted = corpus_settings(**{setting: data[key] for setting, key in CORPUS_KEYS.items()})
+    if not is_missing(data) and read_manifest(paths.path(data.corpus))['made_from'] == wanted:
+        return
+    digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:8]
+    data.corpus = f'{data.corpus}_{digest}'
+    keys = ' and '.join(f'data.{key}' for key in changed)
+    progress.say(
+        f'data.corpus = {data.corpus!r}, because {keys} differs from the recipe; set '
+        '--config.data.corpus to give it another name'
+    )
+
+
+def _check_name(data: Config) -> None:
+    """Raise UserError if another corpus has nearly the name of a corpus that does not exist."""
+    folder = paths.path(data.corpus)
+    if paths.is_in_bucket(data.corpus) or not folder.parent.is_dir():
+        return
+    corpora = {path.parent.name: path.parent for path in folder.parent.glob('*/manifest.json')}
+    if close := nearest(folder.name, corpora):
+        raise UserError(
+            f'data.corpus is {data.corpus!r}, which does not exist; did you mean '
+            f'{str(corpora[close])!r}? To prepare the text of the recipe there, also set '
+            f'--config.data.sources={",".join(data.sources)!r}'
+        )
 
 
 def is_missing(data: Config) -> bool:
@@ -106,6 +149,7 @@ def open_corpus(data: Config) -> Corpus:
         if not is_missing(data):
             source_files.report_changes(folder)
             return False
+        progress.say(f'preparing {data.corpus} from {", ".join(data.sources)}')
         prepare(
             **settings,
             output=folder,

@@ -58,6 +58,50 @@ def test_an_existing_corpus_is_used_by_its_name(corpus, monkeypatch, capsys):
     assert data.tokenizer == 'train:wordpiece:80'
 
 
+def test_a_text_of_the_user_gets_a_folder_of_its_own(corpus, tmp_path, capsys):
+    """It was prepared in the folder of the recipe, or refused if the recipe's text was there."""
+    recipe = f'{tmp_path}/recipe'
+    shutil.copytree(corpus.directory, recipe)
+    made_from = corpus.manifest['made_from']
+
+    def folder(keys=('sources',), **changes):
+        data = base.get_config().data
+        data.corpus, data.held_out_fraction = recipe, 0.2
+        data.sources, data.tokenizer = tuple(made_from['sources']), made_from['tokenizer']
+        data.update(changes)
+        pretraining_data.follow_corpus(data, keys)
+        return data.corpus
+
+    assert folder() == folder(()) == recipe  # the same settings
+    own = folder(sources=('text:own.txt',))
+    assert re.fullmatch(f'{recipe}_[0-9a-f]{{8}}', own)
+    shown = capsys.readouterr().out
+    assert own in shown
+    assert '--config.data.corpus' in shown
+    assert folder(sources=('text:own.txt',)) == own  # to resume
+    assert len({own, folder(sources=('text:b.txt',)), folder(['lowercase'], lowercase=False)}) == 3
+    assert folder(['sources', 'corpus'], sources=('text:own.txt',)) == recipe
+
+
+def test_a_mistyped_corpus_is_refused_before_the_text_of_the_recipe_is_prepared(corpus):
+    data = base.get_config().data
+    data.corpus = f'{corpus.directory}s'
+    message = f"corpuss', which does not exist; did you mean '{re.escape(str(corpus.directory))}'"
+    with pytest.raises(UserError, match=message):
+        pretraining_data.follow_corpus(data, ['corpus'])
+    pretraining_data.follow_corpus(data, ['corpus', 'sources'])
+    data.corpus = f'{corpus.directory.parent}/another'
+    pretraining_data.follow_corpus(data, ['corpus'])
+
+
+def test_the_folder_and_the_text_are_said_before_the_work(monkeypatch, capsys):
+    data = base.get_config().data
+    data.corpus, data.sources = '/none/books', ('text:/none/a.txt',)
+    with pytest.raises(UserError, match='does not exist'):
+        pretraining_data.open_corpus(data)
+    assert '/none/books from text:/none/a.txt' in capsys.readouterr().out
+
+
 def test_changed_text_is_reported_when_its_corpus_is_used(corpus, capsys):
     data = base.get_config().data
     data.corpus = str(corpus.directory)
