@@ -19,7 +19,7 @@ from bert_jax.corpus.reading_bar import ReadingBar
 from bert_jax.corpus.unfinished import Unfinished
 from bert_jax.corpus.workers import BLOCK_CHARACTERS, DocumentBlock, TextBlock, Workers, read_blocks
 from bert_jax.storage import paths
-from bert_jax.text.held_out import HeldOutRule, choose_rule
+from bert_jax.text.held_out import DIVIDE, HeldOutRule, choose_rule
 from bert_jax.text.held_out_share import Candidates, corrected_rule
 from bert_jax.text.sources import Source
 from bert_jax.tokenizers import training_text
@@ -270,7 +270,8 @@ def check_split(split: str, has_documents: bool) -> None:
     """Raise UserError if a split has no documents."""
     if not has_documents:
         raise errors.UserError(
-            f'no document of the {split} split has tokens: add text, or change held_out_fraction'
+            f'no document of the {split} split has tokens: add text, {DIVIDE}, or change '
+            'held_out_fraction'
         )
 
 

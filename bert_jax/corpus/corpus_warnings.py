@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bert_jax.text.held_out import DIVIDE
 from bert_jax.text.held_out_share import FACTOR, largest_share
 from bert_jax.text.sources import Source
 
@@ -56,7 +57,7 @@ def _held_out(manifest: dict[str, Any], own: Sequence[int], place: str) -> Itera
         yield (
             f'{share:.2%} of the tokens{place} are held out instead of {fraction:.2%}: the '
             'documents (or files, with held_out_by=file) are too few, too unequal or too often '
-            'copied; separate the text into more documents (documents=…) or set held_out_fraction'
+            f'copied; {DIVIDE}, or set held_out_fraction'
         )
 
 

@@ -1,13 +1,24 @@
 """What to do with a finished run: commands that run as they are printed."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from bert_jax.tokenizers import Tokenizer
 
 
-def after_pretraining(workdir: str, tokenizer: Tokenizer, fills_masks: bool) -> list[str]:
-    """Return commands that query, fine-tune and export a pretrained model."""
+def after_pretraining(
+    workdir: str, tokenizer: Tokenizer, fills_masks: bool, languages: Collection[str]
+) -> list[str]:
+    """Return commands that query, fine-tune and export a pretrained model.
+
+    Args:
+        workdir: The folder of the run.
+        tokenizer: Its tokenizer.
+        fills_masks: Whether it can fill masks.
+        languages: The languages of its text; only English has examples.
+    """
+    if not {'en', 'und'} & set(languages):
+        return ['python -m bert_jax.predict --help', _export(workdir)]
     if fills_masks:
         text = f'She opened the {tokenizer.vocab[tokenizer.mask_id]} and went in.'
         query = _query(workdir, 'fill_mask', text)

@@ -325,7 +325,10 @@ class Pretraining:
     def next_commands(self) -> list[str]:
         fills_masks = self.model.mask_filler() is not None
         return next_commands.after_pretraining(
-            self.config.workdir, self.corpus.tokenizer, fills_masks
+            self.config.workdir,
+            self.corpus.tokenizer,
+            fills_masks,
+            self.corpus.split('train').languages,
         )
 
     def references(self) -> dict[str, float]:

@@ -10,6 +10,11 @@ import numpy as np
 from bert_jax.errors import UserError
 
 _HASHED_CHARACTERS = 2**20  # hashed at once, to save memory
+# What to do about too few documents.
+DIVIDE = (
+    'divide a text source into more documents by ending it in ;documents=blank_line (paragraphs), '
+    ';documents=line or ;documents=title:^CHAPTER (a regular expression), without held_out_by=file'
+)
 LEAST = 2  # documents of each language in each split: a random next sentence needs two
 
 
@@ -73,8 +78,8 @@ def choose_rule(hashes: Mapping[str, Iterable[int]], fraction: float) -> HeldOut
         group = extremes(itertools.chain(*groups), fraction)
         if len(group) < 2:
             raise UserError(
-                f'the sources have {len(group)} distinct document(s), but a held-out split '
-                'needs at least two: add text, or separate it into documents with documents=…'
+                f'the sources have {len(group)} distinct document(s), but at least two are needed '
+                f'to hold out a share of {fraction:g} (held_out_fraction): add text, or {DIVIDE}'
             )
         groups = [group]
     exceptions: dict[int, bool] = {}

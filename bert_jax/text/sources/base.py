@@ -131,7 +131,7 @@ class Source(abc.ABC):
         """Find the files of the source, if it has any; call before `units` and `documents`."""
 
     def size(self) -> int | None:
-        """Return how many bytes a pass reads; None if unknown."""
+        """Return how many bytes a pass reads, None if unknown; call before `position` is used."""
         return None
 
     def units(self, size: int) -> list[tuple[Piece, ...]]:

@@ -124,7 +124,7 @@ class FileSource(Source):
                     yield document
                 if piece.is_whole:
                     self.end_file(piece.path)
-            self.position = start + self._sizes.get(piece.path, 0)
+            self.position = max(self.position, start + self._sizes.get(piece.path, 0))
 
     @contextlib.contextmanager
     def _bad_file(self, path: str) -> Iterator[None]:
