@@ -41,9 +41,18 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-def warn(text: str) -> None:
+def report(text: str) -> None:
     """Print a line to stderr, escaping control characters."""
     print(printable(text), file=sys.stderr, flush=True)
+
+
+def warn(text: str) -> None:
+    """Print a warning to stderr, above progress bars if there are any."""
+    line = printable(f'warning: {text}')
+    if 'tqdm' in sys.modules:
+        sys.modules['tqdm'].tqdm.write(line, sys.stderr)
+    else:
+        print(line, file=sys.stderr, flush=True)
 
 
 def join_first(names: Collection[str]) -> str:
@@ -95,14 +104,14 @@ def exit_cleanly(main: Callable[..., None]) -> Callable[..., None]:
                 if sys.stdout:  # None if it was closed before, as by >&-
                     sys.stdout.flush()  # Python would report a failure after `main`
         except KeyboardInterrupt:
-            warn('interrupted')
+            report('interrupted')
             sys.exit(128 + signal.SIGINT)
         except (UserError, OSError) as error:
             if _has_no_reader(error):
                 sys.exit(128 + signal.SIGPIPE)
             if not isinstance(error, UserError):
                 raise
-            warn(f'error: {error}')
+            report(f'error: {error}')
             sys.exit(2)
 
     return wrapped

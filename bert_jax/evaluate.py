@@ -80,10 +80,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         title = f'{flags.model} on {", ".join(flags.gold)}'
         tables.save_scores(scores, folder, title, intervals, evaluation.warnings)
         paths.push(flags.output)
+    for line in evaluation.lines:
+        errors.report(line)
     counts = (f'{number:,} {what}' for what, number in model.counts.items() if number)
-    warnings = [f'warning: {warning}' for warning in evaluation.warnings]
-    for line in [*evaluation.lines, *counts, *warnings]:
-        errors.warn(line)
+    for warning in [*counts, *evaluation.warnings]:
+        errors.warn(warning)
     names = ', '.join(sorted(path.name for path in folder.iterdir()))
     progress.say(f'{len(records):,} examples\n')
     progress.say(tables.metrics_markdown(scores.metrics, intervals))

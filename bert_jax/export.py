@@ -95,14 +95,14 @@ def _export_published(loaded: Any, output: str, overwrite: bool) -> None:
     heads = ', '.join(written.model.heads) or 'no head'
     progress.say(f'{output}: {parameters}, {heads}; {written.report}')
     for name in loaded.newly_initialized:
-        progress.say(f'  {name} was in no file and is newly initialized')
+        errors.warn(f'{name} was in no file and is newly initialized')
     for line in written.lines:
         progress.say(f'  {line}')
     for name in loaded.other_parts:
         reason = 'Hugging Face has no class with such a part'
         if name == 'generator':
             reason = 'export it separately with --generator'
-        progress.say(f'  {name} is dropped: {reason}')
+        errors.warn(f'{name} is dropped: {reason}')
 
 
 def _export_other(

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bert_jax.errors import UserError, warn, writing
+from bert_jax.errors import UserError, report, writing
 from bert_jax.storage import leases, outputs, paths, temporary
 from bert_jax.storage.paths import BucketPath, open_binary, sync
 
@@ -194,7 +194,7 @@ def _wait_for_lock(file: int, path: pathlib.Path, progress: Callable[[], str]) -
     while not _try_lock(file):
         if time.monotonic() >= next_report:
             holder = os.pread(file, 1000, 0).decode(errors='replace')
-            warn(
+            report(
                 f'waiting for the lock {path} of {holder or "another process"}; {progress()}, '
                 f'waited {time.monotonic() - start:.0f} s'
             )

@@ -190,6 +190,6 @@ def _print_summary(
             f'{split["tokens"]:,} tokens, {split["unknown_tokens"] / split["tokens"]:.2%} unknown'
         )
     for line in corpus_warnings.find(manifest, sources):
-        progress.say(f'warning: {line}')
+        errors.warn(line)
     speed = '' if resumed else f', {tokens / seconds:,.0f} tokens/s'
     progress.say(f'vocabulary of {manifest["tokenizer"]["vocab_size"]:,}; {seconds:.1f} s{speed}')

@@ -66,6 +66,6 @@ def report_changes(folder: pathlib.Path) -> None:
     if differences := changes(folder):
         more = f' and {len(differences) - 3:,} more' if len(differences) > 3 else ''
         warn(
-            f'warning: {folder} was prepared before these changes: {"; ".join(differences[:3])}'
+            f'{folder} was prepared before these changes: {"; ".join(differences[:3])}'
             f'{more}. The corpus is used unchanged; prepare another corpus to include the changes'
         )

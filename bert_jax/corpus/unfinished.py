@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from bert_jax.corpus import source_files
-from bert_jax.errors import UserError, warn
+from bert_jax.errors import UserError, report
 from bert_jax.files import sync, write_json
 from bert_jax.storage import names, paths
 
@@ -129,7 +129,7 @@ class Unfinished:
             self._publish()
             paths.remove(self._output / PARTS)
         elif (self.folder / RECORD).exists():
-            warn(f'{self.shared} is kept: rerun the same command to resume')
+            report(f'{self.shared} is kept: rerun the same command to resume')
         else:
             self._discard()
 

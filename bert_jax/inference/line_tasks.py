@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import sys
 from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, warn
 from bert_jax.files import parse_json
 from bert_jax.inference.vector_file import Vectors
 from bert_jax.text import text_files
@@ -38,7 +37,7 @@ def _fill_mask(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -
             num_without_mask += not masks
             yield {'text': text, 'masks': [[guess._asdict() for guess in mask] for mask in masks]}
     if num_without_mask:
-        print(f'{num_without_mask:,} line(s) have no [MASK]', file=sys.stderr)
+        warn(f'{num_without_mask:,} line(s) have no [MASK]')
 
 
 def _embed(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Vectors]:

@@ -5,9 +5,8 @@ import pathlib
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from absl import logging
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, report, warn
 from bert_jax.interop import pretrained, state_dict_map, weights
 from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import HEADS
@@ -59,7 +58,7 @@ def from_state_dict(
     present = {_head(ours) for ours, place in all_places.items() if place.name in state}
     absent = [head for head in declared if head not in {*present, *heads}]
     if absent:
-        logging.warning('%s: no weights of %s, which config.json names', source, ', '.join(absent))
+        warn(f'{source}: no weights of {", ".join(absent)}, which config.json names')
     heads = _select_heads(all_places, state, {*heads, *declared} - {*absent})
     heads = _with_undeclared(family, architecture, all_places, state, heads, likely, source)
     places = {ours: place for ours, place in all_places.items() if _head(ours) in (*heads, None)}
@@ -105,7 +104,7 @@ def _without_extras(
     state = dict(state)
     skipped = [name for name in family.training_only if state.pop(name, None) is not None]
     if skipped:
-        logging.warning('%s: skipped training-only weights: %s', source, ', '.join(skipped))
+        warn(f'{source}: skipped training-only weights: {", ".join(skipped)}')
     positions = state.pop(family.position_ids, np.arange(1))
     if not (positions == np.arange(positions.shape[-1])).all():
         raise UserError(f'{source}: {family.position_ids} is not 0, 1, 2, …')
@@ -180,5 +179,5 @@ def _with_undeclared(
             f'right one as "architectures" in config.json: {classes}'
         )
     if found:
-        logging.info('%s: %s, which config.json does not name', source, found[0])
+        report(f'{source}: {found[0]}, which config.json does not name')
     return tuple(head for head in HEADS if head in {*heads, *found})

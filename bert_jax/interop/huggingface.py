@@ -9,10 +9,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from absl import logging
 
 from bert_jax import files, tokenizers, tree_paths
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, warn
 from bert_jax.interop import (
     conversion,
     families,
@@ -63,7 +62,7 @@ def load(
         raise UserError(f'{folder / "config.json"}: {error}') from None
     ignored = family.ignored_keys(config)
     if ignored:
-        logging.info('%s: ignored keys: %s', folder / 'config.json', ', '.join(ignored))
+        warn(f'{folder / "config.json"}: ignored keys: {", ".join(ignored)}')
     published = families.published_class(config) or ''
     state = weights.read(folder)
     if not architecture.pooler and conversion.has_weight(family, state, 'encoder/pooler'):
@@ -207,7 +206,7 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
         inputs.insert(1, 'token_type_ids')
     tokenizer.save(folder)
     if tokenizer.has_rules:
-        logging.warning(
+        warn(
             'transformers and the tokenizers library drop characters of decomposed text (NFD) with '
             'this SentencePiece vocabulary, bert_jax does not: give them text in NFC'
         )
@@ -274,11 +273,11 @@ def _read_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
         raise UserError(f'num_labels is {number}, must be between 1 and {_MAX_LABELS}')
     label2id = {label: str(index) for label, index in (config.get('label2id') or {}).items()}
     if by_id and label2id and label2id != {label: str(index) for index, label in by_id.items()}:
-        logging.warning('id2label and label2id disagree; using id2label')
+        warn('id2label and label2id disagree; using id2label')
     if number == len(by_id):
         return tuple(by_id[index] for index in range(number))
     if by_id:
-        logging.warning('num_labels is %d, but id2label has %d; not used', number, len(by_id))
+        warn(f'num_labels is {number}, but id2label has {len(by_id)}; not used')
     return tuple(f'LABEL_{index}' for index in range(number))
 
 

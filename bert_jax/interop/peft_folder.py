@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from absl import logging
 
 from bert_jax import files, tree_paths
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, warn
 from bert_jax.interop import (
     adapter_config,
     adapters,
@@ -96,7 +95,7 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
     config, metadata, base = _read_config(folder), usage.read(folder), tuned.merge(base)
     ignored = adapter_config.ignored_keys(files.read_json(folder / CONFIG))
     if ignored:
-        logging.warning('%s: ignored keys: %s', folder / CONFIG, ', '.join(ignored))
+        warn(f'{folder / CONFIG}: ignored keys: {", ".join(ignored)}')
     family = huggingface.family_of(base)
     path = folder / (WEIGHTS if (folder / WEIGHTS).is_file() else TORCH)
     arrays = _read_arrays(path)

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from absl import logging
 
 from bert_jax import files, tensorflow_import
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, report, warn
 from bert_jax.interop import conversion, families, huggingface
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.weights import Weights
@@ -63,10 +62,9 @@ def load(
     declared: tuple[str, ...] = ()
     if 'classifier.weight' in state and 'token_classification' not in heads:
         declared = ('sequence_classification',)
-        logging.warning(
-            '%s: output_weights is read as the head of a sequence classifier, as run_classifier.py '
-            'writes it; taggers derived from that code have the same variables',
-            path,
+        warn(
+            f'{path}: output_weights is read as the head of a sequence classifier, as '
+            'run_classifier.py writes it; taggers derived from that code have the same variables'
         )
     num_labels = len(state.get('classifier.weight', range(2)))
     params, new = conversion.from_state_dict(
@@ -100,7 +98,7 @@ def _find_checkpoint(folder: pathlib.Path) -> str:
         found = re.search(r'^model_checkpoint_path: "([^"]*)"', text, re.MULTILINE)
         newest = pathlib.PurePosixPath(found[1]).name if found else ''
         if newest in names:
-            logging.info('%s: reading %s, which the file `checkpoint` names', folder, newest)
+            report(f'{folder}: reading {newest}, which the file `checkpoint` names')
             return newest
     raise UserError(
         f'{folder} has the checkpoints {", ".join(names)}; choose one by its path, such as '
@@ -129,7 +127,7 @@ def _read(path: pathlib.Path) -> Weights:
     )
     if skipped:
         kinds = ', '.join(f'{number} {kind}' for kind, number in skipped.items())
-        logging.info('%s: skipped the state of the optimizer: %s', path, kinds)
+        report(f'{path}: skipped the state of the optimizer: {kinds}')
     return state
 
 

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bert_jax.errors import UserError, warn
+from bert_jax.errors import UserError, report
 from bert_jax.storage.bucket import BucketPath
 
 RENEW_SECONDS = 10.0
@@ -227,7 +227,7 @@ def _describe(owner: dict[str, Any]) -> str:
 
 
 def _report(path: Any, owner: dict[str, Any], progress: str, seconds: float) -> None:
-    warn(
+    report(
         f'waiting for the lock {path} of {_describe(owner)}'
         + (f'; {progress}' if progress else '')
         + f', waited {seconds:.0f} s'

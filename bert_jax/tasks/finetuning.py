@@ -191,7 +191,9 @@ class FineTuning:
                 f'sequences of {positions} tokens, because the model has no more positions '
                 f'(the recipe has {asked})'
             )
-        lines += [f'warning: {text}' for text in self._copies.values()]
+        if jax.process_index() == 0:
+            for text in self._copies.values():
+                warn(text)
         lines += self.splits.report.lines()
         counts = self.problem.counts.items()
         return lines + [f'{number:,} {name}' for name, number in counts if number]
@@ -349,7 +351,7 @@ class FineTuning:
         ]
         warnings += self._copies.values()
         for warning in warnings:
-            warn(f'warning: {warning}')
+            warn(warning)
         return warnings
 
     def _save(

@@ -8,8 +8,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from absl import logging
 from tokenizers import normalizers, pre_tokenizers
+
+from bert_jax import errors
 
 _MEASURED = 2**22  # characters of a long text that are measured
 _WARN_FROM = 0.005  # 0.02 % in English, 0.7 % in Estonian, 5 % in Latvian, 12 % in Gujarati
@@ -54,9 +55,9 @@ def warn(texts: Sequence[str]) -> None:
     """Warn if stripping the accents of a text makes many of its words equal."""
     merged = measure(texts)
     if merged.share >= _WARN_FROM:
-        logging.warning(
-            'lowercase=True strips accents and vowel signs, as in BERT; here this makes %.1f%% of '
-            'the distinct words equal to another word (%s); strip_accents=False keeps them',
-            100 * merged.share,
-            ', '.join(f'{first} = {second}' for first, second in merged.examples),
+        examples = ', '.join(f'{first} = {second}' for first, second in merged.examples)
+        errors.warn(
+            'lowercase=True strips accents and vowel signs, as in BERT; here this makes '
+            f'{merged.share:.1%} of the distinct words equal to another word ({examples}); '
+            'strip_accents=False keeps them'
         )

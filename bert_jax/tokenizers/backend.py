@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import tokenizers
-from absl import logging
 
 from bert_jax import errors
 from bert_jax.tokenizers import byte_bpe, charsmap
@@ -84,10 +83,9 @@ class Backend:
         ]
         if not (all(is_normalized) or self._has_warned):
             self._has_warned = True
-            logging.warning(
+            errors.warn(
                 'with this SentencePiece vocabulary transformers drops characters of decomposed '
-                'text, which are kept here: %r',
-                texts[is_normalized.index(False)][:60],
+                f'text, which are kept here: {texts[is_normalized.index(False)][:60]!r}'
             )
         is_same = [
             flag and not self._before.search(text)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tokenizers
-from absl import logging
 from tokenizers import normalizers, pre_tokenizers
 
 from bert_jax import errors
@@ -180,7 +179,7 @@ def _override_bert(settings: Settings, configuration: Configuration, lowercase: 
     vocab = settings['model']['vocab']
     cased = sum(token != token.lower() for token in vocab)
     if lowercase and 'do_lower_case' not in options and cased > _CASED_SHARE * len(vocab):
-        logging.warning(
+        errors.warn(
             'the vocabulary of the tokenizer has capital letters, but text is lowercased, as in '
             'transformers, because tokenizer_config.json has no do_lower_case; if the model is '
             'cased, set "do_lower_case": false there, or data.lowercase=False for a corpus'

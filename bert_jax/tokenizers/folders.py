@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tokenizers
-from absl import logging
 
 from bert_jax import errors
 from bert_jax.files import parse_json
@@ -124,11 +123,9 @@ def add_tokens(settings: dict[str, Any], configuration: Configuration) -> dict[s
     actual_ids = {token['content']: token['id'] for token in settings['added_tokens']}
     for content, index in configuration.added_ids.items():
         if actual_ids[content] != index:
-            logging.warning(
-                'the added token %r has id %d, but its folder has id %d for it',
-                content,
-                actual_ids[content],
-                index,
+            errors.warn(
+                f'the added token {content!r} has id {actual_ids[content]}, but its folder has id '
+                f'{index} for it'
             )
     return settings
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from bert_jax import errors, progress
+from bert_jax import errors
 from bert_jax.tokenizers import (
     accents,
     byte_bpe,
@@ -79,7 +79,7 @@ def train(
         cuts = long_runs.Cuts(words)
         paragraphs = [piece for paragraph in paragraphs for piece in cuts.cut(paragraph)]
         if cuts.number:
-            progress.say(f'warning: {cuts.describe()}')
+            errors.warn(cuts.describe())
     options = {'strip_accents': strip_accents} if kind in _STRIPS_ACCENTS else {}
     trained = Tokenizer(json.dumps(TRAINERS[kind](int(size), paragraphs, lowercase, **options)))
     if trained.strip_accents and strip_accents is None:

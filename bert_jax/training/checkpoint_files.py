@@ -81,7 +81,7 @@ def first_undamaged(
         if damage is None:
             return step
         damaged.add(step)
-        warn(f'warning: skipping damaged checkpoint {directory / str(step)}: {damage}')
+        warn(f'skipping damaged checkpoint {directory / str(step)}: {damage}')
     return None
 
 

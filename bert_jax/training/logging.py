@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from bert_jax import figures, progress
-from bert_jax.errors import printable, writing
+from bert_jax.errors import printable, warn, writing
 from bert_jax.storage import paths
 from bert_jax.training import curves, trackers
 from bert_jax.training.disk_checks import check_free_space
@@ -66,6 +66,11 @@ class Log:
         """Print a line above the progress bar."""
         if self._is_host0:
             self._bar.write(printable(text), file=sys.stderr)
+
+    def warn(self, text: str) -> None:
+        """Print a warning above the progress bar."""
+        if self._is_host0:
+            warn(text)
 
     def record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         """Append a line to metrics.jsonl and a point to each curve of the trackers.

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from bert_jax import tree_paths
+from bert_jax.errors import warn
 from bert_jax.models.tuning_method import ADDED
 from bert_jax.training import (
     batches,
@@ -194,7 +195,10 @@ def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
     evaluation = plan.task.compile_evaluation(plan.abstract.params, stage)
     multihost.barrier()  # compile times differ between hosts, and collectives time out
     estimate = memory.MemoryEstimate.of(compiled, plan.abstract, batch, evaluation)
-    return compiled, estimate.table() + estimate.warning(stage, plan.config.compute.remat)
+    warning = estimate.warning(stage, plan.config.compute.remat)
+    if warning and jax.process_index() == 0:
+        warn(warning)
+    return compiled, estimate.table()
 
 
 def _is_due(step: int, every: int) -> bool:
@@ -220,7 +224,7 @@ def _evaluate(run: Run, stage: Stage) -> None:
         if not {name, f'{name}_loss'} & run.held_out.keys()  # as pretraining or fine-tuning
     ]
     if missing:
-        run.log.info(f'no held-out row has a prediction for {", ".join(missing)}')
+        run.log.warn(f'no held-out row has a prediction for {", ".join(missing)}')
     run.log.record('held_out', run.step, run.held_out)
     shown = ', '.join(f'{name} {value:.4g}' for name, value in run.held_out.items())
     run.log.info(f'step {run.step} held-out: {shown}')
@@ -258,7 +262,7 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
     run.checkpoints.wait()
     skipped, best = int(run.state.skipped), run.early_stopping.best
     if skipped:
-        run.log.info(f'{skipped:,} of {run.step:,} steps were skipped and changed nothing')
+        run.log.warn(f'{skipped:,} of {run.step:,} steps were skipped and changed nothing')
     if best.step is not None and best.metrics is not None:
         if best.step != run.step:
             del run.state  # first, to make room

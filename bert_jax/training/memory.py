@@ -82,11 +82,11 @@ class MemoryEstimate(NamedTuple):
         lines[-1] += f'  of {_mib(limit)}' if limit else ''
         return ['memory of each device, MiB', *lines]
 
-    def warning(self, stage: Stage, remat: bool) -> list[str]:
-        """Return a log line with advice if the step does not fit into memory, else no line."""
+    def warning(self, stage: Stage, remat: bool) -> str | None:
+        """Return a warning with advice if the step does not fit into memory, else None."""
         limit = device_bytes()
         if limit is None or self.total <= limit:
-            return []
+            return None
         mesh = jax.sharding.get_mesh()
         shards = sharding.batch_shards(mesh)
         rows = stage.source.batch_size // (stage.accumulation * shards)
@@ -98,7 +98,7 @@ class MemoryEstimate(NamedTuple):
         if mesh.shape['data'] > 1:
             changes.append(f'--config.mesh.data=1 --config.mesh.fsdp={shards}')
         changes.append('a smaller batch, length or model')
-        return [f'warning: this will not fit into memory; try {", ".join(changes)}']
+        return f'this will not fit into memory; try {", ".join(changes)}'
 
 
 def local_bytes(tree: Any) -> int:

@@ -91,7 +91,7 @@ class MetricsWindow:
         seconds = self._seconds()
         means = averages.means_and_loss(self._terms, self._weights)
         if missing := [name for name in self._weights if name not in means]:
-            self._log.info(
+            self._log.warn(
                 f'no row of the last {self._steps} steps had a prediction for {", ".join(missing)}'
             )
         values = means | {
@@ -117,7 +117,7 @@ class MetricsWindow:
     def _report_skipped(self, step: int, metrics: Mapping[str, Any]) -> None:
         loss, norm, in_row = metrics['loss'], metrics['gradient_norm'], metrics['skipped_in_row']
         fault = 'is a spike' if math.isfinite(loss) and math.isfinite(norm) else 'is not finite'
-        self._log.info(
+        self._log.warn(
             f'step {step}: skipped; its loss {loss:.4g} or gradient norm {norm:.4g} {fault} '
             f'({metrics["skipped"]} skipped so far, {in_row} in a row)'
         )

@@ -26,7 +26,7 @@ from jax._src import distributed
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
-from bert_jax.errors import UserError, warn
+from bert_jax.errors import UserError, report
 from bert_jax.training import interruption, runtime
 from bert_jax.training.interruption import RESTART
 
@@ -237,7 +237,7 @@ def _watch_for_error(peers: '_Peers', run_ended: threading.Event) -> None:
     for number in itertools.count():
         if number % polls_per_sign == 0:
             for line in peers.exchange(str(number)):
-                warn(line)
+                report(line)
         if run_ended.wait(_POLL_INTERVAL):
             return
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # the key does not exist
@@ -299,7 +299,7 @@ def _end(status: int, message: str, is_own: bool = True) -> NoReturn:
 
 def _print_error(message: str) -> None:
     sys.stdout.flush()
-    warn(f'\nerror: {message}')
+    report(f'\nerror: {message}')
 
 
 def _leave(run_ended: threading.Event, watcher: threading.Thread) -> None:

@@ -12,7 +12,7 @@ import sys
 
 import jax
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, warn
 from bert_jax.models import partitioning
 
 CACHE = os.path.join(os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache')), 'bert_jax')
@@ -74,7 +74,7 @@ def find_devices() -> list[jax.Device]:
         devices = jax.devices()
         is_fallback = devices[0].platform == 'cpu' and not os.environ.get('JAX_PLATFORMS')
         if is_fallback and importlib.util.find_spec('libtpu'):
-            log.warning('libtpu is installed, but finds no TPU; continuing on the CPU')
+            warn('libtpu is installed, but finds no TPU; continuing on the CPU')
         return devices
     except (AssertionError, RuntimeError) as error:  # JAX asserts that some backend is left
         reason = f' ({_one_line(error)})' if str(error) else ''

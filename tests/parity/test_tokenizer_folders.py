@@ -106,21 +106,20 @@ def test_a_model_of_deberta_has_the_ids_of_sentencepiece(tmp_path):
     np.testing.assert_array_equal(split, np.concatenate(ours.encode_batch(['don', "'", 't']).ids))
 
 
-def test_a_cased_vocabulary_that_is_lowercased_is_reported(tmp_path, caplog):
+def test_a_cased_vocabulary_that_is_lowercased_is_reported(tmp_path, capsys):
     for files, is_reported in (
         (tokenizer_folders.bert(), True),
         (tokenizer_folders.bert(tokenizer_config={'do_lower_case': True}), False),
         (tokenizer_folders.bert(tokenizer_config={'do_lower_case': False}), False),
     ):
-        caplog.clear()
         tokenizers.load(str(tokenizer_folders.write(files, tmp_path)))
-        assert ('"do_lower_case": false there' in caplog.text) == is_reported
+        assert ('"do_lower_case": false there' in capsys.readouterr().err) == is_reported
 
 
-def test_an_added_token_with_another_id_is_reported(tmp_path, caplog):
+def test_an_added_token_with_another_id_is_reported(tmp_path, capsys):
     files = tokenizer_folders.bert(added_tokens={'<ent>': 9999})
     tokenizers.load(str(tokenizer_folders.write(files, tmp_path)))
-    assert 'but its folder has id 9999' in caplog.text
+    assert 'but its folder has id 9999' in capsys.readouterr().err
 
 
 def test_characters_after_mecab_need_no_dictionary(tmp_path):

@@ -172,7 +172,7 @@ def test_a_share_far_from_the_fraction_is_a_warning(tmp_path, capsys):
         assert 0.3 < share < 0.6
         assert f'{share:.2%} of all tokens are held out' in (output / 'DATASHEET.md').read_text()
         warning = f'warning: {share:.2%} of the tokens are held out instead of {fraction:.2%}'
-        assert (warning in capsys.readouterr().out) == (fraction == 0.005)
+        assert (warning in capsys.readouterr().err) == (fraction == 0.005)
 
 
 def test_in_a_bucket_nothing_is_left_of_the_first_attempt(

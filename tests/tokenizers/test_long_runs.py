@@ -34,7 +34,7 @@ def test_a_long_line_trains_a_vocabulary(kind, alphabet, size, pieces, capsys):
     assert (
         f'warning: 1 runs of text without a space, the longest of {size:,} characters, were cut '
         f'into pieces of {pieces:,}'
-    ) in capsys.readouterr().out
+    ) in capsys.readouterr().err
     ids, _ = made.encode_ids([line[:300]])
     assert made.decode(ids.tolist()).strip() == line[:300]
     assert len(made.vocab) > 300
@@ -75,7 +75,7 @@ def test_a_language_that_the_vocabulary_does_not_cover_is_a_warning(tmp_path, ca
     for tokenizer, warns in (('train:wordpiece:60', True), ('train:bytebpe:300', False)):
         output = tmp_path / str(warns)
         made = preparation.prepare(specs, tokenizer, output, workers=0, held_out_fraction=0.1)
-        lines = [line for line in capsys.readouterr().out.split('\n') if 'are unknown' in line]
+        lines = [line for line in capsys.readouterr().err.split('\n') if 'are unknown' in line]
         assert len(lines) == warns
         if warns:
             assert lines[0].startswith(

@@ -76,11 +76,11 @@ def test_a_plugin_without_a_device_is_one_line(caplog, monkeypatch):
 
 
 @pytest.mark.parametrize(('found', 'number'), [(None, 0), ('libtpu', 1)])
-def test_libtpu_without_a_tpu_is_one_line(found, number, caplog, monkeypatch):
+def test_libtpu_without_a_tpu_is_one_line(found, number, capsys, monkeypatch):
     monkeypatch.setattr(importlib.util, 'find_spec', lambda name: found)
     monkeypatch.delenv('JAX_PLATFORMS', raising=False)
     runtime.find_devices()
-    assert caplog.text.count('finds no TPU') == number
+    assert capsys.readouterr().err.count('finds no TPU') == number
 
 
 @pytest.mark.parametrize('error', [AssertionError(), RuntimeError('no\nTPU')])
