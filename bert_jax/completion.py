@@ -8,8 +8,12 @@ import io
 import re
 from collections.abc import Callable, Iterable
 
+from ml_collections import ConfigDict
+
 from bert_jax import lazy_table, recipes
 from bert_jax.config_values import flatten
+from bert_jax.labels import loader
+from bert_jax.problems import PROBLEMS
 
 # Command → 'module:main', and its name when installed.
 COMMANDS = {
@@ -59,7 +63,17 @@ def _words(module: str, main: Callable[[list[str]], None]) -> Iterable[str]:
         analyses = lazy_table.load(_ANALYSES)
         flags = {flag for name in analyses for flag in _flags(main, name)}
         return [*analyses, *sorted(flags)]
+    if module == 'evaluate':
+        return _flags(main) + _keys_of_evaluate()
     return _flags(main)
+
+
+def _keys_of_evaluate() -> list[str]:
+    """Return the flags that change how gold files are read, and how a trained model answers."""
+    data = {key for key, _ in flatten(ConfigDict(loader.DEFAULTS))}
+    settings = {key for kind in PROBLEMS.values() for key in kind.load().answer_settings}
+    flags = [f'--data.{key}=' for key in data] + [f'--problem.{key}=' for key in settings]
+    return sorted(flags)
 
 
 def _flags(main: Callable[[list[str]], None], *arguments: str) -> list[str]:

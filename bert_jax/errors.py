@@ -28,8 +28,17 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """Return the known name that a mistyped name is most like; '' if it is like none."""
-    return next(iter(difflib.get_close_matches(str(name), list(known), 1, 0.7)), '')
+    """Return the known name that a mistyped name is most like; '' if it is like none.
+
+    A name is also like a longer or shorter one, such as classify and classification.
+    """
+    name, by_name = str(name).lower(), {other.lower(): other for other in known}
+    close = difflib.get_close_matches(name, by_name, 1, 0.7)
+    if not close:
+        shared = {other: len(os.path.commonprefix([name, other])) for other in by_name}
+        longest = max(shared, key=lambda other: shared[other], default='')
+        close = [longest] * (shared.get(longest, 0) >= max(3, 0.75 * len(name)))
+    return by_name[close[0]] if close else ''
 
 
 # Control characters except tab and line feed, and marks that reorder the text around them.
@@ -103,8 +112,8 @@ def exit_cleanly(main: Callable[..., None]) -> Callable[..., None]:
             finally:
                 if sys.stdout:  # None if it was closed before, as by >&-
                     sys.stdout.flush()  # Python would report a failure after `main`
-        except KeyboardInterrupt:
-            report('interrupted')
+        except KeyboardInterrupt as interrupt:  # with a message if something remains
+            report(f'interrupted: {str(interrupt) or "rerun the same command to start again"}')
             sys.exit(128 + signal.SIGINT)
         except (UserError, OSError) as error:
             if _has_no_reader(error):

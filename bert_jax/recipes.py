@@ -4,6 +4,7 @@ import importlib.machinery
 import importlib.util
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Iterator
 
@@ -11,8 +12,12 @@ from ml_collections import ConfigDict
 
 from bert_jax.config_values import flatten
 from bert_jax.errors import UserError, nearest
+from bert_jax.storage import wrong_paths
 
 PACKAGE = pathlib.Path(__file__).parent
+# An error of ml_collections for a key that a locked config does not have.
+_LOCKED = re.compile('Key "([^"]*)" does not exist and cannot be added since the config is locked')
+_UNLOCK = 'write the line in a block `with config.unlocked():`'
 FOLDERS = (PACKAGE / 'configs', PACKAGE.parent / 'configs')  # of an installed wheel, of a checkout
 
 
@@ -52,8 +57,9 @@ def _config_of(file: str) -> ConfigDict:
     if not pathlib.Path(path).is_file():
         names = sorted(name.stem for name in folder().glob('*.py') if _is_recipe(name))
         close = nearest(pathlib.Path(path).stem, names)
-        advice = f'did you mean configs/{close}.py?' if close else f'known: {", ".join(names)}'
-        raise UserError(f'config file {path!r} does not exist; {advice}')
+        similar = wrong_paths.suggest(path) or f'; known: {", ".join(names)}'
+        advice = f'; did you mean configs/{close}.py?' if close else similar
+        raise UserError(f'config file {path!r} does not exist{advice}')
     spec = importlib.util.spec_from_loader(
         'bert_jax_config', importlib.machinery.SourceFileLoader('bert_jax_config', path)
     )
@@ -67,8 +73,20 @@ def _config_of(file: str) -> ConfigDict:
     except UserError:
         raise
     except Exception as error:  # code of the user: anything may go wrong
-        message = ' '.join(f'{type(error).__name__}: {error}'.split())
-        raise UserError(f'config file {file!r}: {message}') from error
+        raise UserError(f'config file {file!r}: {_describe(error)}') from error
+
+
+def _describe(error: Exception) -> str:
+    """Return the message of an error in a config file in one line."""
+    message = ' '.join(f'{type(error).__name__}: {error}'.split())
+    if match := _LOCKED.search(message):
+        keys = {key.rpartition('.')[2] for config in all_configs() for key, _ in flatten(config)}
+        close = nearest(match[1], keys)
+        advice = f'; did you mean {close}?' if close else ''
+        return f'the recipe has no key {match[1]!r}{advice} (to add a key, {_UNLOCK})'
+    if 'unlock it before' in message:
+        return f'to delete a key, {_UNLOCK}'
+    return message
 
 
 def all_configs() -> Iterator[ConfigDict]:

@@ -168,7 +168,8 @@ def get_config() -> ConfigDict:
     # Length of training: one value for each stage, or one for all stages.
     config.training = ConfigDict(
         dict(
-            steps=(900_000, 100_000),  # of each stage
+            # Of each stage. One value counts for each stage: 1000 is 2000 steps in two stages.
+            steps=(900_000, 100_000),
             sequence_length=(128, 512),  # tokens per sequence, special tokens included
             batch_size=(256, 256),  # sequences per step, over all devices and micro-batches
             accumulation=(1,),  # micro-batches per step: less memory, same result

@@ -61,7 +61,13 @@ def run(
         folder = output / step.name
         if flags.overwrite or not _is_done(folder, step.arguments):
             replaces = flags.overwrite and folder.exists()
-            run_analysis([*step.arguments, '--overwrite'] if replaces else step.arguments)
+            try:
+                run_analysis([*step.arguments, '--overwrite'] if replaces else step.arguments)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(
+                    f'{output} keeps the finished analyses; rerun the command without --overwrite '
+                    'to resume'
+                ) from None
     (output / _SUMMARY).write_text(_summary(flags.model, output, steps), encoding='utf-8')
     return output
 

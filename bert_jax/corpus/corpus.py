@@ -23,7 +23,7 @@ import numpy as np
 
 from bert_jax import errors, tokenizers
 from bert_jax.files import parse_json, sha256
-from bert_jax.storage import names, paths, trust
+from bert_jax.storage import names, paths, trust, wrong_paths
 from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
 from bert_jax.text.watched_file import WatchedFile
 
@@ -259,9 +259,10 @@ def read_manifest(directory: pathlib.Path) -> dict[str, Any]:
     try:
         manifest = parse_json(path.read_text(encoding='utf-8'))
     except OSError:
-        raise errors.UserError(
-            f'no corpus in {str(directory)!r}: make one with python -m bert_jax.prepare'
-        ) from None
+        kind = wrong_paths.describe(directory)
+        similar = f', which is {kind}' if kind else wrong_paths.suggest(directory, is_folder=True)
+        advice = similar or ': make one with python -m bert_jax.prepare'
+        raise errors.UserError(f'no corpus in {str(directory)!r}{advice}') from None
     except ValueError:
         manifest = None
     if not isinstance(manifest, dict):

@@ -129,7 +129,10 @@ class Unfinished:
             self._publish()
             paths.remove(self._output / PARTS)
         elif (self.folder / RECORD).exists():
-            report(f'{self.shared} is kept: rerun the same command to resume')
+            kept = f'{self.shared} is kept: rerun the same command to resume'
+            if error_type is KeyboardInterrupt:
+                raise KeyboardInterrupt(kept) from None
+            report(kept)
         else:
             self._discard()
 

@@ -25,9 +25,9 @@ from bert_jax.models import tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
 from bert_jax.objectives.generator import DELTAS, SHARING, GeneratorOptions, generator_architecture
-from bert_jax.storage import paths, trust
+from bert_jax.storage import paths, trust, wrong_paths
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.training import checkpoint_files, checkpoints
+from bert_jax.training import checkpoint_files, checkpoints, workdir
 from bert_jax.types import Params
 
 
@@ -52,11 +52,7 @@ def load_any(
     if tf1_folder.is_checkpoint(folder):
         parent = paths.fetch(folder.parent)
         return tf1_folder.load(parent, heads, allow_missing, folder.name)
-    if not folder.is_dir():
-        raise UserError(
-            f'no folder {str(path)!r}: models are read from folders. Download a published model, '
-            'for example with `hf download NAME --local-dir FOLDER`, and name that folder'
-        )
+    _check_exists(folder)
     # A run has both config.json and checkpoints; a Hugging Face folder has no checkpoints.
     has_checkpoints = (folder / 'checkpoints').is_dir()
     runs = sorted(checkpoint.parent.name for checkpoint in folder.glob('*/checkpoints'))
@@ -67,6 +63,8 @@ def load_any(
             raise _tuned_base(folder, base_of)
         base = load_any(peft_folder.base_path(folder), (), ('^encoder/pooler/',), folder)
         return peft_folder.read(folder, base)
+    if workdir.is_run(folder) and not has_checkpoints and not runs:
+        raise UserError(f'{folder} is a run without a checkpoint: rerun its command to train it')
     names = ('config.json', 'modules.json')
     if any((folder / name).is_file() for name in names) and not has_checkpoints:
         return huggingface.load(folder, heads, allow_missing)
@@ -79,8 +77,24 @@ def load_any(
     return load_checkpoint(folder, heads, allow_missing, base_of=base_of)
 
 
+def _check_exists(folder: pathlib.Path) -> None:
+    """Raise UserError unless a path is a folder."""
+    if folder.is_dir():
+        return
+    if folder.exists():
+        raise UserError(f'{folder} is a file: models are read from folders, so name its folder')
+    if similar := wrong_paths.suggest(folder, is_folder=True):
+        raise UserError(f'no folder {str(folder)!r}{similar}')
+    raise UserError(
+        f'no folder {str(folder)!r}: models are read from folders. Download a published model, '
+        'for example with `hf download NAME --local-dir FOLDER`, and name that folder'
+    )
+
+
 def _check_not_a_part(folder: pathlib.Path) -> None:
-    """Raise UserError for a folder with a part of a model, or with models in its folders."""
+    """Raise UserError for a folder of another kind, with a part of a model, or with models."""
+    if kind := wrong_paths.describe(folder):
+        raise UserError(f'{folder} is {kind}, which has no model; name a run or a model')
     found = [name for name in weights.FILES if (folder / name).is_file()]
     if found:
         raise UserError(f'{folder} has {found[0]}, but no config.json')
@@ -127,6 +141,7 @@ def load_checkpoint(
         heads, allow_missing, base_of: see `load_any`.
         generator: load the generator of replaced-token detection instead of the discriminator.
     """
+    _check_exists(paths.path(path))
     restored = checkpoints.load(path, 'params')
     metadata = restored.metadata
     fields = dict(metadata['architecture'])

@@ -20,7 +20,7 @@ from bert_jax.labels import (
     text_lines,
 )
 from bert_jax.labels.records import Record
-from bert_jax.text import text_files
+from bert_jax.text import missing_files, text_files
 
 SAMPLES = pathlib.Path(__file__).parent / 'samples'
 
@@ -65,7 +65,7 @@ def expand_globs(patterns: Sequence[str]) -> list[str]:
         sample = pattern.removeprefix('sample:')
         matches = text_files.matching_files(pattern if sample == pattern else str(SAMPLES / sample))
         if not matches:
-            raise UserError(text_files.explain_no_match(pattern))
+            raise UserError(missing_files.explain(pattern))
         paths += matches
     return paths
 

@@ -119,7 +119,7 @@ def _count_unusable(
             hint = f'; set data.separator={other!r}' if other and file_format in _TABLES else ''
             raise UserError(
                 f'{_config_key(error.name, data)} names column {error.name!r}, but {path} has '
-                f'columns {error.known} ({_describe_format(file_format, data)}){hint}'
+                f'columns {error.known} ({_describe_format(file_format, data)}){error.advice}{hint}'
             ) from None
         report.add_invalid(error, record.place)
     except records.InvalidRecord as error:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, nearest
 from bert_jax.text import text_files
 
 _MAX_PLACES = 3
@@ -41,11 +41,20 @@ class Remark(SkippedRecord):
 
 
 class MissingColumn(InvalidRecord):
-    """A record lacks the column `name`; `known` lists the columns it has."""
+    """A record lacks the column `name`.
+
+    Attributes:
+        name: the column.
+        known: the columns that the record has, for a message.
+        advice: the column that may be meant, for a message; '' if `name` is like none.
+    """
 
     def __init__(self, name: str, known: Iterable):
-        self.name, self.known = name, printable(', '.join(map(str, known)))
-        super().__init__(f'no column {name!r}; the columns are {self.known}')
+        names = list(map(str, known))
+        close = nearest(name, names)
+        self.name, self.known = name, printable(', '.join(names))
+        self.advice = f'; did you mean {printable(close)}?' if close else ''
+        super().__init__(f'no column {name!r}{self.advice}; the columns are {self.known}')
 
 
 class Record(NamedTuple):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from bert_jax.errors import UserError
-from bert_jax.storage import paths
+from bert_jax.storage import paths, wrong_paths
 
 HELP = 'replace an existing result'
 
@@ -31,7 +31,10 @@ def check_file(name: str | os.PathLike[str], overwrite: bool) -> None:
     if path.is_file() and not overwrite:
         raise UserError(f'--output={name} exists; add --overwrite to replace it')
     if not paths.is_in_bucket(path) and not path.parent.is_dir():
-        raise UserError(f'--output={name} cannot be written: there is no folder {path.parent}')
+        raise UserError(
+            f'--output={name} cannot be written: there is no folder '
+            f'{path.parent}{wrong_paths.suggest(path.parent, is_folder=True)}'
+        )
 
 
 def check_folder(name: str | os.PathLike[str], overwrite: bool, made: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TextIO
 
 from bert_jax import limits
 from bert_jax.errors import UserError
-from bert_jax.storage import paths
+from bert_jax.storage import paths, wrong_paths
 from bert_jax.storage.bucket import BucketError
 from bert_jax.text import file_types
 
@@ -58,19 +58,6 @@ def matching_files(pattern: str) -> list[str]:
             'question mark'
         )
     return matches or as_written
-
-
-def explain_no_match(pattern: str) -> str:
-    """Return what is wrong with a glob that matches no file, and what to do."""
-    path = os.path.expanduser(pattern)
-    if not paths.is_in_bucket(pattern) and os.path.isdir(path):
-        folder = pattern.rstrip('/')
-        return f'{pattern!r} is a folder: write {folder}/* for its files'
-    if not paths.is_in_bucket(pattern) and not glob.has_magic(pattern):
-        reason = 'is not a file; files are read more than once' if os.path.exists(path) else ''
-        return f'{pattern!r} {reason or "does not exist"}'
-    hint = '; in a glob, [ ] is a set of characters: write [[] for a bracket' * ('[' in pattern)
-    return f'no file matches {pattern!r}{hint}'
 
 
 def _files(pattern: str) -> list[str]:
@@ -204,7 +191,8 @@ def open_text(
     except BucketError:  # the storage failed; the file may be fine
         raise
     except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeError) as error:
-        raise UserError(f'cannot read {path}: {error}') from error
+        similar = wrong_paths.suggest(path) if isinstance(error, FileNotFoundError) else ''
+        raise UserError(f'cannot read {path}: {error}{similar}') from error
 
 
 def _ends_lines_with_returns(path: str, head: bytes, encoding: str) -> bool:

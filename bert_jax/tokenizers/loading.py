@@ -4,7 +4,7 @@ import json
 import pathlib
 
 from bert_jax import errors
-from bert_jax.storage import paths
+from bert_jax.storage import paths, wrong_paths
 from bert_jax.tokenizers import backend, classes, folders, sentence_piece, special_tokens
 from bert_jax.tokenizers.classes import CLASSES, Settings
 from bert_jax.tokenizers.folders import Configuration
@@ -83,7 +83,7 @@ def _find_file(path: pathlib.Path, tokenizer_class: str | None) -> pathlib.Path:
     if path.is_file():
         return path
     if not path.exists():
-        raise errors.UserError('no such file or folder')
+        raise errors.UserError(f'no such file or folder{wrong_paths.suggest(path)}')
     known = CLASSES.get(tokenizer_class or '')
     patterns = list(_PATTERNS)
     if known:

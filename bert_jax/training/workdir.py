@@ -178,7 +178,7 @@ def delete_run(path: str) -> None:
             'bucket, or choose another --config.workdir'
         )
     check_files(workdir)
-    if not _is_run(workdir) and not (workdir / _SWEEP).exists():
+    if not is_run(workdir) and not (workdir / _SWEEP).exists():
         raise UserError(
             f'--overwrite: {path} holds no run; choose another --config.workdir or remove it'
         )
@@ -195,7 +195,7 @@ def _has_content(path: pathlib.Path) -> bool:
 
 def check_files(workdir: pathlib.Path) -> None:
     """Raise UserError if a run or sweep would replace files in a folder that are not its own."""
-    if _is_run(workdir) or (workdir / _SWEEP).exists():
+    if is_run(workdir) or (workdir / _SWEEP).exists():
         return
     # An interruption right after the start leaves an empty folder.
     if taken := sorted(name for name in _WRITTEN if _has_content(workdir / name)):
@@ -205,7 +205,7 @@ def check_files(workdir: pathlib.Path) -> None:
         )
 
 
-def _is_run(workdir: pathlib.Path) -> bool:
+def is_run(workdir: pathlib.Path) -> bool:
     """Whether the folder has the config of a run."""
     path = workdir / 'config.json'
     try:

@@ -52,6 +52,7 @@ REFUSED = {
     'folder': (['--config=configs'], "config file 'configs' does not exist"),
     'not Python': (['--config=README.md'], "config file 'README.md': SyntaxError"),
     'unknown task': (['--config=configs/finetune.py:unknown_task'], 'unknown task .*; known: '),
+    'kind of problem': (['--config=configs/finetune.py:classify'], 'did you mean classification?'),
     'unknown size': (['--config=configs/electra.py:huge'], 'known: base, small'),
     'parameter': (['--config=configs/base.py:foo'], 'takes 0 positional arguments'),
 }
@@ -77,6 +78,39 @@ def test_an_error_in_a_config_file_of_the_user_is_one_line(tmp_path):
     with pytest.raises(UserError, match="own.py': TypeError: .*hidden_size") as caught:
         parse(f'--config={tmp_path}/own.py')
     assert '\n' not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ('line', 'words'),
+    [
+        ('config.own_thing = 3', ["no key 'own_thing'", 'config.unlocked()']),
+        ("config['own_thing'] = 3", ["no key 'own_thing'", 'config.unlocked()']),
+        ('config.model.hiden_size = 3', ["no key 'hiden_size'", 'hidden_size?', 'unlocked()']),
+        ('del config.seed', ['config.unlocked()']),
+    ],
+)
+def test_a_key_that_a_locked_recipe_lacks_is_named_with_the_remedy(line, words, tmp_path):
+    own = (
+        f'from configs import tiny\ndef get_config():\n    config = tiny.get_config()\n    {line}\n'
+    )
+    (tmp_path / 'own.py').write_text(f'{own}    return config\n')
+    with pytest.raises(UserError) as caught:
+        parse(f'--config={tmp_path}/own.py')
+    assert '\n' not in str(caught.value)
+    for word in ['own.py', *words]:
+        assert word in str(caught.value)
+
+
+def test_the_named_remedy_adds_a_key(tmp_path):
+    (tmp_path / 'own.py').write_text(
+        'from configs import tiny\n'
+        'def get_config():\n'
+        '    config = tiny.get_config()\n'
+        '    with config.unlocked():\n'
+        '        config.own_thing = 3\n'
+        '    return config\n'
+    )
+    assert parse(f'--config={tmp_path}/own.py', '--config.own_thing=4').config.own_thing == 4
 
 
 def test_a_refused_command_exits_with_status_2(capsys):
@@ -163,6 +197,9 @@ def test_every_key_of_every_recipe_has_a_meaning():
         ('bert-jax-train --dry', ['--dry_run']),
         ('/bin/bert-jax-predict --mod', ['--model=']),
         ('python -m bert_jax.analyze pro', ['probe']),
+        ('bert-jax-evaluate --data.columns.te', ['--data.columns.text=', '--data.columns.text2=']),
+        ('python -m bert_jax.evaluate --problem.no', ['--problem.no_answer=']),
+        ('python -m bert_jax.evaluate --problem.crf', []),
         ('python other.py --mod', []),
     ],
 )

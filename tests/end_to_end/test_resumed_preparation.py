@@ -122,7 +122,7 @@ def test_a_failure_at_the_end_costs_nothing(step, texts, tmp_path, interrupt, mo
     calls = interrupt(1000)
     with monkeypatch.context() as patch:
         if step == 'print':
-            patch.setattr(prepare, '_print_summary', fail)
+            patch.setattr(preparation, '_print_summary', fail)
         else:
             patch.setattr('bert_jax.corpus.datasheet.render', fail)
         with pytest.raises(Interruption):
@@ -226,3 +226,33 @@ def test_threads_hold_a_lock_one_after_the_other(tmp_path):
     for thread in threads:
         thread.join()
     assert most == [1] * 4
+
+
+@pytest.mark.parametrize('num_blocks', [0, 8])
+def test_control_c_says_what_remains_and_that_the_command_resumes(
+    num_blocks, texts, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(unfinished.Unfinished, '_save_seconds', 0.0)
+    original, calls = workers.tokenize_block, []
+
+    def tokenize(*arguments):
+        if len(calls) == num_blocks:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return original(*arguments)
+
+    output = tmp_path / 'out'
+    flags = [f'--source=text:{texts}/*.txt', f'--tokenizer={TOKENIZER}', f'--output={output}']
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, 'tokenize_block', tokenize)
+        with pytest.raises(SystemExit) as ended:
+            prepare.main([*flags, '--workers=0'])
+    assert ended.value.code == 128 + signal.SIGINT
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith('interrupted: ')
+    kept = tmp_path / 'out.partial'
+    assert kept.exists() == bool(num_blocks)
+    expected = [str(kept), 'to resume'] if num_blocks else ['to start again']
+    assert all(word in line for word in [*expected, 'rerun the same command'])
+    prepare.main([*flags, '--workers=0'])
+    corpus.Corpus.open(output).verify()

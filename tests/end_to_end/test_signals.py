@@ -91,11 +91,12 @@ def test_control_c_is_one_line(module, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command.argparse, 'ArgumentParser', interrupt)
+    monkeypatch.setattr(command, 'FlagParser', interrupt)
     with pytest.raises(SystemExit) as ended:
-        command.main([])
+        command.main(['isotropy'])
     assert ended.value.code == 130
-    assert capsys.readouterr().err == 'interrupted\n'
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith('interrupted: rerun the same command')
 
 
 def test_other_broken_pipes_are_errors():

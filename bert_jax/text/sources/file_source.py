@@ -8,7 +8,7 @@ from typing import Any
 from bert_jax import errors
 from bert_jax.storage import paths
 from bert_jax.storage.bucket import BucketError
-from bert_jax.text import held_out, text_files
+from bert_jax.text import held_out, missing_files, text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece, Source
 
 
@@ -43,7 +43,7 @@ class FileSource(Source):
     def list_files(self) -> None:
         matches = self.find_files()
         if not matches:
-            reason = text_files.explain_no_match(self.where)
+            reason = missing_files.explain(self.where)
             raise errors.UserError(f'source {self.spec!r}: {reason}')
         for path in matches:
             self.identities.setdefault(text_files.identify(path), path)
