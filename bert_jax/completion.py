@@ -72,8 +72,8 @@ def _keys_of_evaluate() -> list[str]:
     """Return the flags that change how gold files are read, and how a trained model answers."""
     data = {key for key, _ in flatten(ConfigDict(loader.DEFAULTS))}
     settings = {key for kind in PROBLEMS.values() for key in kind.load().answer_settings}
-    flags = [f'--data.{key}=' for key in data] + [f'--problem.{key}=' for key in settings]
-    return sorted(flags)
+    keys = [f'data.{key}' for key in data] + [f'problem.{key}' for key in settings]
+    return [f'--{key}=' for key in sorted(keys)]
 
 
 def _flags(main: Callable[[list[str]], None], *arguments: str) -> list[str]:
