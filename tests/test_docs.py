@@ -11,6 +11,7 @@ import pytest
 
 from bert_jax import config_values, predict
 from bert_jax.cli import command_line
+from bert_jax.objectives.base import EncodedBatch
 from bert_jax.problems import PROBLEMS
 from bert_jax.tasks import unused_keys
 from bert_jax.training import schedules
@@ -25,6 +26,12 @@ KEY = re.compile(r'--config\.([\w.]+)=')
 def test_the_page_of_config_keys_is_up_to_date():
     page = runpy.run_path(str(ROOT / 'docs/generate.py'))['page']
     assert (ROOT / 'docs/configs.md').read_text() == page(), 'run python docs/generate.py'
+
+
+def test_the_fields_that_an_objective_reads_are_documented():
+    table = (ROOT / 'docs/extending.md').read_text().partition('`encoded`, an')[2]
+    rows = re.findall(r'^\| `(\w+)` \|', table.partition('An objective returns')[0], re.MULTILINE)
+    assert tuple(rows) == EncodedBatch._fields
 
 
 def test_the_page_of_config_keys_has_every_key():

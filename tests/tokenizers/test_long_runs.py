@@ -45,7 +45,7 @@ def test_ordinary_text_trains_the_same_vocabulary(kind, monkeypatch, capsys):
     words = re.sub(r'\s', '', WORDS)
     texts = [WORDS * 20, '我们今天去看电影。' * 20 + ' end', words * 2, '-' * 300 + ' ' * 300]
     made = tokenizers.train(f'{kind}:300', texts)
-    assert 'cut' not in capsys.readouterr().out
+    assert 'cut' not in capsys.readouterr().err
     monkeypatch.setattr(Cuts, 'cut', lambda self, text: [text])
     assert tokenizers.train(f'{kind}:300', texts).fingerprint == made.fingerprint
 
