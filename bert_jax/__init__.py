@@ -12,8 +12,12 @@ Importing the package is cheap: JAX is imported by `load`.
 """
 
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+if sys.path[:1] == [os.path.dirname(os.path.abspath(__file__))]:  # shadows other packages
+    sys.exit('error: run python -m bert_jax.NAME instead of a file of the package')
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor

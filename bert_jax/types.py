@@ -1,5 +1,8 @@
 """Type aliases shared by all packages."""
 
+if __name__ == 'types':  # a file of this folder was run and found this module as Python's own
+    raise SystemExit('error: run python -m bert_jax.NAME instead of a file of the package')
+
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 

@@ -1,8 +1,11 @@
 """What a run imports when it starts, and what the benchmarks do without."""
 
+import os
 import pathlib
 import subprocess
 import sys
+
+import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 BLOCK = """
@@ -69,3 +72,13 @@ def test_the_benchmark_steps_without_tensorflow_and_ml_collections():
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout) > 0
+
+
+@pytest.mark.parametrize('options', [[], ['-S']])  # without site, Python has not read `types`
+def test_a_file_that_is_run_as_a_script_says_how_to_run_it(options):
+    command = [sys.executable, *options, ROOT / 'bert_jax/predict.py']
+    environment = os.environ | {'PYTHONPATH': str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert 'run python -m bert_jax.NAME' in line
