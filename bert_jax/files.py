@@ -117,13 +117,11 @@ def new_folder(
                 lock = path.with_name(f'.{path.name}.lock')
                 stack.enter_context(locked(lock, lambda: f'it writes {path}'))
             _check_is_new(path, overwrite)
-            if not overwrite or not path.exists():
-                paths.publish(partial, path, marker)
-            elif isinstance(path, BucketPath):  # buckets do not rename folders
-                paths.retract(path, marker)
-                paths.publish(partial, path, marker)
-            else:
+            if path.exists() and not isinstance(path, BucketPath):
                 _exchange(partial, path)
+            else:
+                paths.retract(path, marker)  # buckets do not rename folders
+                paths.publish(partial, path, marker)
 
 
 def _check_is_new(path: pathlib.Path, overwrite: bool) -> None:

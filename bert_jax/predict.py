@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from bert_jax import errors, files, progress
 from bert_jax.cli import prompt_flags
-from bert_jax.flag_parser import FlagParser
+from bert_jax.flag_parser import FlagParser, positive
 from bert_jax.inference import table_input, vector_file
 from bert_jax.inference.line_tasks import PRETRAINED, Record, Task, predict_finetuned
 from bert_jax.interop import MODEL_HELP
@@ -171,7 +171,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add('--input', required=True, help='file with one text or example a line or row; - for stdin')
     add('--output', required=True, help='file to write; - for stdout; .npz for embed')
     add('--overwrite', action='store_true', help=outputs.HELP)
-    add('--top', type=int, help='fill_mask: number of tokens for each [MASK] (default 5)')
+    add('--top', type=positive, help='fill_mask: number of tokens for each [MASK] (default 5)')
     add(
         '--unit',
         choices=['text', 'word', 'span'],
@@ -241,7 +241,12 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         '(default): JSON after {; tables by the name of the file',
     )
     add('--encoding', default='utf-8', help='encoding of the input (default utf-8)')
-    add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
+    add(
+        '--batch_tokens',
+        type=positive,
+        default=1024,
+        help='padded tokens of a batch (default 1024)',
+    )
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     flags = parser.parse(arguments)
     _check(flags)
@@ -261,10 +266,6 @@ def _check(flags: Namespace) -> None:
             )
     with contextlib.suppress(ValueError):
         flags.layer = int(flags.layer)
-    for name in ('top', 'batch_tokens'):
-        value = getattr(flags, name)
-        if value is not None and value < 1:
-            raise errors.UserError(f'--{name} is {value}, must be at least 1')
     if flags.task == 'classify' and flags.overlap != 0.25 and flags.long_texts != 'windows':
         raise errors.UserError('--overlap of classify needs --long_texts=windows')
     if flags.unit != 'text' and flags.long_texts:

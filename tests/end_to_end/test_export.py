@@ -128,7 +128,7 @@ def test_discriminator_and_generator_are_exported_separately(tmp_path, capsys):
     main.run(small.config(tmp_path, **SINGLE | changes))
     run = tmp_path / 'run'
     export(str(run), str(tmp_path / 'discriminator'))
-    assert 'generator is dropped: export it separately with --generator' in capsys.readouterr().out
+    assert 'generator is dropped: export it separately with --generator' in capsys.readouterr().err
     export(str(run), str(tmp_path / 'generator'), generator=True)
     folders = {name: huggingface.load(tmp_path / name) for name in ('discriminator', 'generator')}
     assert [model.heads for model in folders.values()] == [('rtd',), ('mlm',)]
@@ -200,7 +200,8 @@ def test_a_full_disk_is_one_line_and_leaves_no_files(workdir, tmp_path):
         done = commands.run('bert_jax.export', f'--model={workdir}', f'--output={disk}/model')
         assert done.returncode == 2
         assert done.stderr.splitlines()[-1] == (
-            f'error: {disk}/model cannot be written: No space left on device'
+            f'error: {disk}/model cannot be written: No space left on device; fix that and rerun '
+            'the same command'
         )
         assert 'Traceback' not in done.stderr
         assert list(disk.iterdir()) == []

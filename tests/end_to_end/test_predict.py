@@ -247,7 +247,7 @@ MISTAKES = {
     'long words': (['--unit=word', '--long_texts=truncate'], 'not an option of --unit=word'),
     'layer': (['--layer=7'], 'layer is 7; it must be from 0'),
     'too long': (['--max_length=20'], 'max_length is 20; it must be from 3 to 19'),
-    'top': (['--task=fill_mask', '--top=0'], '--top is 0, must be at least 1'),
+    'top': (['--task=fill_mask', '--top=0'], '--top: 0 is not a whole number of at least 1'),
     'not its option': (['--top=3'], '--top is an option of fill_mask, not of --task=embed'),
     'not its task': (['--task=classify'], 'has no head for classify; it can answer fill_mask'),
 }
