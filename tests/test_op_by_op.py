@@ -6,6 +6,7 @@ import numpy as np
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
+from bert_jax.models.rows import Rows
 from bert_jax.training import sharding
 from tests import op_by_op
 
@@ -16,7 +17,7 @@ def test_parameters_equal_those_of_a_compiled_initialization():
     ids = np.ones((1, 8), np.int32)
 
     def init(key):
-        return sharding.unbox(encoder.init(key, ids, ids))
+        return sharding.unbox(encoder.init(key, Rows(ids, ids)))
 
     key = jax.random.key(3)
     jax.tree.map(

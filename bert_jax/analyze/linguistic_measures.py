@@ -23,7 +23,7 @@ from bert_jax.examples.example_source import blank_rows
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.labels.loader import DEFAULTS
 from bert_jax.metrics.scored_rows import RowMaker, add_special, encode_rows
-from bert_jax.models.packed_rows import gather_positions
+from bert_jax.models.rows import gather_positions
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks.evaluators import EvaluatorInputs
 from bert_jax.training import batches

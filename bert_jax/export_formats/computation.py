@@ -15,6 +15,7 @@ from bert_jax.interop.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.encoders.base import EncoderOutput
+from bert_jax.models.rows import Rows
 from bert_jax.problems.base import HostOutputs, Problem
 from bert_jax.types import Params
 
@@ -122,10 +123,8 @@ def of_published_class(model: Pretrained) -> Computation:
     heads = model.heads
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
-        inputs = (batch['input_ids'], batch['attention_mask'], batch.get('token_type_ids'))
-        outputs = pretrained.outputs(
-            architecture, _COMPUTE, params, *inputs, is_causal=model.is_causal
-        )
+        rows = Rows.of(batch)
+        outputs = pretrained.outputs(architecture, _COMPUTE, params, rows, model.is_causal)
         if not heads:
             return {'last_hidden_state': outputs['all_hidden'][-1]}
         if heads == ('question_answering',):
@@ -159,7 +158,8 @@ def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool)
         first_B1 = jnp.zeros_like(batch['attention_mask'][:, :1])
         recorded = _Recorder(batch, read_fields)
         recorded |= {'segment_ids': batch['attention_mask'], 'first_positions': first_B1}
-        outputs = problem.apply_heads(heads, encode(params, batch, first_B1), recorded, None)
+        head_rows = Rows.of(batch).replace(first_positions_BS=first_B1, labels=recorded)
+        outputs = problem.apply_heads(heads, encode(params, batch, first_B1), head_rows, None)
         return problem.exported_outputs(outputs, recorded)
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
@@ -202,9 +202,8 @@ def _encoder(
         variables = {'params': params['encoder']}
         is_pooled = architecture.pooler and 'pooler' in params['encoder']
         encoder = build_encoder(dataclasses.replace(architecture, pooler=is_pooled), _COMPUTE)
-        ids = (batch['input_ids'], batch['attention_mask'], batch.get('token_type_ids'))
-        options: dict[str, Any] = {'causal': model.is_causal, 'first_positions_BS': first_B1}
-        output: Any = encoder.apply(variables, *ids, **options)
+        rows = Rows.of(batch).replace(first_positions_BS=first_B1)
+        output: Any = encoder.apply(variables, rows, causal=model.is_causal)
         return output
 
     return encode, dict.fromkeys(_input_names(architecture), ('t',))

@@ -11,6 +11,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows
 from bert_jax.problems.base import Problem
 from bert_jax.problems.finetuning_model import FineTuningModel, apply_model
 from bert_jax.tokenizers import Tokenizer
@@ -24,7 +25,7 @@ _TEXTS = (
 _SECOND = 'Who left the harbor?'
 
 
-class Rows(NamedTuple):
+class Samples(NamedTuple):
     """Three texts, or pairs of texts, as padded rows.
 
     Attributes:
@@ -36,7 +37,7 @@ class Rows(NamedTuple):
     batch: Mapping[str, np.ndarray]
 
 
-def rows_of_texts(layout: SpecialTokenLayout, suffix: str = '', prompt: str = '') -> Rows:
+def rows_of_texts(layout: SpecialTokenLayout, suffix: str = '', prompt: str = '') -> Samples:
     """The rows of single texts, each between a prompt and a suffix."""
     tokenizer, max_tokens = layout.tokenizer, layout.max_text_tokens(1)
     affix_ids = tokenizer.encode_batch([prompt + suffix], special=True).ids[0]
@@ -44,10 +45,10 @@ def rows_of_texts(layout: SpecialTokenLayout, suffix: str = '', prompt: str = ''
     ids = tokenizer.encode_batch([prompt + text for text in texts], special=True).ids
     rows = [layout.lay_out(text_ids[:max_tokens]) for text_ids in ids]
     sequences = [TokenSequence(row.ids, row.token_type_ids, {}, {}) for row in rows]
-    return Rows(texts, _batch(sequences, tokenizer.pad_id))
+    return Samples(texts, _batch(sequences, tokenizer.pad_id))
 
 
-def rows_of_problem(problem: Problem, num_texts: int | None) -> Rows:
+def rows_of_problem(problem: Problem, num_texts: int | None) -> Samples:
     """The rows of examples of a fine-tuning problem.
 
     Args:
@@ -67,7 +68,7 @@ def rows_of_problem(problem: Problem, num_texts: int | None) -> Rows:
         plain_texts += _plain_texts(problem, sequence, (text, [text, _SECOND], [_SECOND, text]))
     if len(plain_texts) < len(texts):
         plain_texts = []
-    return Rows(plain_texts, _batch(sequences, problem.tokenizer.pad_id))
+    return Samples(plain_texts, _batch(sequences, problem.tokenizer.pad_id))
 
 
 def _plain_texts(problem: Problem, sequence: TokenSequence, candidates: Sequence[Any]) -> list[Any]:
@@ -81,24 +82,26 @@ def _plain_texts(problem: Problem, sequence: TokenSequence, candidates: Sequence
 
 
 def expected_of_task(
-    model: Pretrained, predictor: Predictor, task: str, rows: Rows
+    model: Pretrained, predictor: Predictor, task: str, samples: Samples
 ) -> dict[str, np.ndarray]:
     """The outputs of `predict` for the task 'embed' or 'fill_mask'."""
-    batch = rows.batch
+    batch = samples.batch
     if task == 'fill_mask':
-        inputs = (batch['input_ids'], batch['attention_mask'], batch['token_type_ids'])
-        outputs = pretrained.outputs(model.architecture, Compute(), model.params, *inputs)
+        rows = Rows.of(batch)
+        outputs = pretrained.outputs(model.architecture, Compute(), model.params, rows)
         return {'logits': at_tokens(np.asarray(outputs['mlm_logits']), batch)}
     prompt = model.sentence_modules.prompt if model.sentence_modules else ''
-    token_vectors = predictor.embed([prompt + text for text in rows.texts], 'tokens')
+    token_vectors = predictor.embed([prompt + text for text in samples.texts], 'tokens')
     states_BTD = np.zeros((*batch['input_ids'].shape, model.architecture.hidden_size), np.float32)
     for row_TD, text_TD in zip(states_BTD, token_vectors, strict=True):
         row_TD[: len(text_TD)] = text_TD
-    embedding = np.stack(predictor.embed(rows.texts))
+    embedding = np.stack(predictor.embed(samples.texts))
     return {'embedding': embedding, 'states': at_tokens(states_BTD, batch)}
 
 
-def expected_of_problem(model: Pretrained, problem: Problem, rows: Rows) -> dict[str, np.ndarray]:
+def expected_of_problem(
+    model: Pretrained, problem: Problem, samples: Samples
+) -> dict[str, np.ndarray]:
     """The outputs of `predict` for a fine-tuning problem, before decoding."""
     module = FineTuningModel(model.architecture, Compute(), problem)
 
@@ -107,8 +110,8 @@ def expected_of_problem(model: Pretrained, problem: Problem, rows: Rows) -> dict
         return problem.exported_outputs(apply_model(module, params, batch), batch)
 
     params = {**model.params, **model.other_parts}
-    outputs = jax.device_get(compute(params, dict(rows.batch)))
-    per_token = {name: at_tokens(array, rows.batch) for name, array in outputs.per_token.items()}
+    outputs = jax.device_get(compute(params, dict(samples.batch)))
+    per_token = {name: at_tokens(array, samples.batch) for name, array in outputs.per_token.items()}
     return {name: array[:, 0] for name, array in outputs.per_sequence.items()} | per_token
 
 

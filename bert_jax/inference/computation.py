@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from bert_jax.interop.pretrained import token_logits
 from bert_jax.models.encoders.base import Encoder
 from bert_jax.models.encoders.transformer import attention_probabilities
-from bert_jax.models.packed_rows import gather_positions
+from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.types import Batch, Params
 
@@ -25,8 +25,7 @@ COMBINATIONS = {
 
 
 def _apply(encoder: Encoder, params: Params, batch: Batch, **options: Any) -> Any:
-    ids = (batch['input_ids'], batch['attention_mask'], batch.get('token_type_ids'))
-    return encoder.apply({'params': params['encoder']}, *ids, **options)
+    return encoder.apply({'params': params['encoder']}, Rows.of(batch), **options)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))

@@ -25,6 +25,7 @@ from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import LABEL_HEADS, PRETRAINING_HEADS, Pretrained
 from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.rows import Rows
 from bert_jax.reports import model_card
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
@@ -359,12 +360,10 @@ def _compare(live: Pretrained, written: Pretrained) -> None:
     last_type = max(0, architecture.type_vocab_size - 1)
     types = (np.arange(length) >= length // 2) * np.full((3, 1), last_type)
     mask = np.arange(length) < np.array([[length], [max(1, length - 3)], [1]])
-    inputs = (ids, mask.astype(np.int32), types.astype(np.int32))
+    rows = Rows(ids, mask.astype(np.int32), types.astype(np.int32))
     ours, theirs = (
         jax.device_get(
-            pretrained.outputs(
-                model.architecture, Compute(), model.params, *inputs, is_causal=model.is_causal
-            )
+            pretrained.outputs(model.architecture, Compute(), model.params, rows, model.is_causal)
         )
         for model in (live, written)
     )

@@ -26,6 +26,7 @@ from bert_jax.models.heads import (
     SequenceClassificationHead,
     TokenClassificationHead,
 )
+from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Array, Key, Params
 
@@ -35,24 +36,24 @@ class HeadType(NamedTuple):
 
     Attributes:
         module: the module's class; takes architecture, compute and, with `has_labels`, num_labels.
-        inputs: selects the module's arguments from the encoder's output, the padding mask [B, T]
-            and the token embeddings [V, D].
+        inputs: selects the module's arguments from the encoder's output, the rows and the token
+            embeddings [V, D].
         has_labels: whether the user chooses the number of classes.
         needs_pooler: whether the head reads the pooled state.
     """
 
     module: Callable[..., nn.Module]
-    inputs: Callable[[EncoderOutput, Array, Array], tuple]
+    inputs: Callable[[EncoderOutput, Rows, Array], tuple]
     has_labels: bool = False
     needs_pooler: bool = False
 
 
-def _pooled(encoded: EncoderOutput, mask_BT: Array, table_VD: Array) -> tuple:
+def _pooled(encoded: EncoderOutput, rows: Rows, table_VD: Array) -> tuple:
     return (encoded.pooled_BD,)
 
 
-def _all_states(encoded: EncoderOutput, mask_BT: Array, table_VD: Array) -> tuple:
-    return encoded, mask_BT
+def _all_states(encoded: EncoderOutput, rows: Rows, table_VD: Array) -> tuple:
+    return encoded, rows
 
 
 HEADS = {
@@ -165,13 +166,13 @@ def init(
     """Parameters of an encoder with heads, boxed with their logical axis names."""
     keys = dict(zip(('encoder', *HEADS), jax.random.split(key, 1 + len(HEADS)), strict=True))
     encoder = build_encoder(architecture, Compute())
-    ids_BT = jnp.zeros((1, 1), jnp.int32)
-    encoded, variables = encoder.init_with_output(keys['encoder'], ids_BT, ids_BT + 1)
+    rows = Rows(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), jnp.int32))
+    encoded, variables = encoder.init_with_output(keys['encoder'], rows)
     params = {'encoder': variables['params']}
     table_VD: Any = encoder.apply(nn.unbox(variables), method='embedding_table')
     for name in heads:
         head = _make_head(name, architecture, Compute(), num_labels)
-        inputs = HEADS[name].inputs(encoded, ids_BT + 1, table_VD)
+        inputs = HEADS[name].inputs(encoded, rows, table_VD)
         params[name] = {'head': head.init(keys[name], *inputs)['params']}
     return params
 
@@ -245,9 +246,7 @@ def outputs(
     architecture: Architecture,
     compute: Compute,
     params: Params,
-    input_ids_BT: Array,
-    attention_mask_BT: Array,
-    token_type_ids_BT: Array | None = None,
+    rows: Rows,
     is_causal: bool = False,
 ) -> dict[str, jax.Array]:
     """Hidden states of every layer, and the logits of every head.
@@ -260,13 +259,12 @@ def outputs(
     """
     encoder = build_encoder(architecture, compute)
     variables = {'params': params['encoder']}
-    inputs = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
-    encoded: Any = encoder.apply(variables, *inputs, all_hidden=True, causal=is_causal)
+    encoded: Any = encoder.apply(variables, rows, all_hidden=True, causal=is_causal)
     table_VD: Any = encoder.apply(variables, method='embedding_table')
     computed: dict[str, Any] = {'all_hidden': encoded.all_hidden_LBTD}
     for name in (name for name in params if name in HEADS):
         head = _make_head(name, architecture, compute, num_labels(params))
-        states = HEADS[name].inputs(encoded, attention_mask_BT, table_VD)
+        states = HEADS[name].inputs(encoded, rows, table_VD)
         computed[f'{name}_logits'] = head.apply({'params': params[name]['head']}, *states)
     for name in {'mlm_logits', 'clm_logits'} & computed.keys():
         computed[name] = computed[name][..., : architecture.vocab_size]

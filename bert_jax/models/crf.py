@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.models.packed_rows import segment_starts
 from bert_jax.models.partitioning import param
+from bert_jax.models.rows import segment_starts
 from bert_jax.types import Array
 
 DISALLOWED = -1e9  # in fp32 exp(DISALLOWED) is 0, and a sum of thousands of these is finite

@@ -11,6 +11,8 @@ from bert_jax.models.linear import weight_init
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain, param
 from bert_jax.models.prompt_rows import PromptRows
+from bert_jax.models.rows import Rows
+from bert_jax.types import Array
 
 
 class Embeddings(Module):
@@ -46,54 +48,46 @@ class Embeddings(Module):
         self.tuning = self.make_tuning('embeddings')
 
     def __call__(
-        self,
-        input_ids_BT: jax.Array,
-        attention_mask_BT: jax.Array,
-        token_type_ids_BT: jax.Array | None,
-        seeds_B: jax.Array | None,
-        positions_BT: jax.Array | None = None,
-        prompts: PromptRows | None = None,
+        self, rows: Rows, seeds_B: jax.Array | None = None, prompts: PromptRows | None = None
     ) -> jax.Array:
         """Return [B, T, D] in the compute dtype; with prompts, [B, T + S · L, D].
 
         Args:
-            input_ids_BT: int32 token ids.
-            attention_mask_BT: 1 for tokens, 0 for padding.
-            token_type_ids_BT: int32; None: type 0.
+            rows: token ids.
             seeds_B: uint32 dropout seeds; None for evaluation.
-            positions_BT: int32, the index of each token in its sequence; None: one sequence a row.
             prompts: where the vectors of a tuned prompt are inserted; None: no prompts.
 
         Raises:
             UserError: a row of one sequence is longer than the architecture's max_length.
         """
-        architecture = self.architecture
-        length = input_ids_BT.shape[1]
+        architecture, positions_BT = self.architecture, rows.positions()
+        length = rows.input_ids_BT.shape[1]
         if positions_BT is None and length > architecture.max_length:
             raise UserError(
                 f'sequence length {length} exceeds the {architecture.max_length} '
                 'positions of the model (max_position_embeddings)'
             )
+        is_token_BT = rows.is_token_BT
         # Unshard embed first: gathering from a table sharded along embed would exchange vectors.
         token_VE = constrain(self.token_VE, ('vocab', None))
-        x_BTE = constrain(token_VE[input_ids_BT], ('batch', 'length', 'embed'))
+        x_BTE = constrain(token_VE[rows.input_ids_BT], ('batch', 'length', 'embed'))
         if architecture.positions == 'learned':
             x_BTE = x_BTE + self.position_vectors(length, positions_BT)
         elif architecture.positions == 'offset_by_padding':
-            rows_BT = self._offset_by_padding(attention_mask_BT, positions_BT)
+            rows_BT = self._offset_by_padding(is_token_BT, positions_BT)
             x_BTE = x_BTE + self.position_vectors(length, rows_BT)
         if architecture.type_vocab_size:
-            x_BTE = x_BTE + self._type_vectors(token_type_ids_BT)
+            x_BTE = x_BTE + self._type_vectors(rows.token_type_ids_BT)
         if prompts is not None:
             vectors_LE = self.tuning(self.token_VE)
             shape = (*prompts.first_BS.shape, *vectors_LE.shape)
             x_BTE = prompts.insert(x_BTE, jnp.broadcast_to(vectors_LE, shape))
-            attention_mask_BT = prompts.insert_first_values(attention_mask_BT, absent=0)
+            is_token_BT = prompts.insert_first_values(is_token_BT, absent=False)
         x_BTE = x_BTE.astype(self.compute.activation_dtype)
         if architecture.embedding_norm:
             x_BTE = self.norm(x_BTE)
         if architecture.embedding_mask:
-            x_BTE = x_BTE * (attention_mask_BT > 0)[..., None]
+            x_BTE = x_BTE * is_token_BT[..., None]
         x_BTE = dropout(x_BTE, architecture.hidden_dropout, seeds_B)
         x_BTD = x_BTE if architecture.embedding_size is None else self.projection(x_BTE)
         return constrain(x_BTD, ('batch', 'length', 'embed'))
@@ -106,15 +100,15 @@ class Embeddings(Module):
         return constrain(position_TE[rows_BT], ('batch', 'length', 'embed'))
 
     def _offset_by_padding(
-        self, attention_mask_BT: jax.Array, positions_BT: jax.Array | None
+        self, is_token_BT: jax.Array, positions_BT: jax.Array | None
     ) -> jax.Array:
         """int32 [B, T] rows of the position table."""
-        is_token_BT = (attention_mask_BT > 0).astype(jnp.int32)
+        is_token_BT = is_token_BT.astype(jnp.int32)
         count_BT = jnp.cumsum(is_token_BT, axis=1) if positions_BT is None else positions_BT + 1
         rows_BT = count_BT * is_token_BT + self.architecture.first_position - 1
         return jnp.maximum(rows_BT, 0)
 
-    def _type_vectors(self, token_type_ids_BT: jax.Array | None) -> jax.Array:
+    def _type_vectors(self, token_type_ids_BT: Array | None) -> jax.Array:
         count = self.architecture.type_vocab_size
         if token_type_ids_BT is None or count == 1:
             return self.type_YE[0]

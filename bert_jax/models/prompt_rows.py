@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.errors import UserError
-from bert_jax.models.packed_rows import gather_positions
+from bert_jax.models.rows import Rows, gather_positions
+from bert_jax.types import Array
 
 
 class PromptRows(NamedTuple):
@@ -25,7 +26,7 @@ class PromptRows(NamedTuple):
     first_BS: jax.Array
     length: int
 
-    def insert(self, text_BTX: jax.Array, prompt_BSX: jax.Array) -> jax.Array:
+    def insert(self, text_BTX: Array, prompt_BSX: jax.Array) -> jax.Array:
         """Merge the values of tokens and of each sequence's prompt vectors, [B, X, …].
 
         Args:
@@ -37,7 +38,7 @@ class PromptRows(NamedTuple):
         order = self.order_BX.reshape(*self.order_BX.shape, *[1] * (both_BX.ndim - 2))
         return jnp.take_along_axis(both_BX, order, axis=1)
 
-    def insert_first_values(self, text_BT: jax.Array, absent: int) -> jax.Array:
+    def insert_first_values(self, text_BT: Array, absent: int) -> jax.Array:
         """`insert` for values that a prompt shares with the first token of its sequence.
 
         absent: the value for prompts of absent sequences.
@@ -52,27 +53,22 @@ class PromptRows(NamedTuple):
         return gather_positions(x_BXD, self.place_BT)
 
 
-def prompt_rows(
-    attention_mask_BT: jax.Array,
-    segment_ids_BT: jax.Array | None,
-    first_positions_BS: jax.Array | None,
-    length: int,
-) -> PromptRows:
+def prompt_rows(rows: Rows, length: int) -> PromptRows:
     """Place prompts of this length in rows of one sequence or, with segment ids, of several.
 
     Raises:
         UserError: packed rows without first positions, so the number of sequences is unknown.
     """
-    num_tokens = attention_mask_BT.shape[1]
-    is_token_BT = attention_mask_BT > 0
+    is_token_BT, segment_ids_BT = rows.is_token_BT, rows.segment_ids_BT
+    num_tokens = is_token_BT.shape[1]
     if segment_ids_BT is None:
         is_first_BT, num_sequences = is_token_BT & (jnp.cumsum(is_token_BT, axis=1) == 1), 1
     else:
-        if first_positions_BS is None:
+        if rows.first_positions_BS is None:
             raise UserError('a tuned prompt in packed rows needs first_positions_BS')
         before_BT = jnp.pad(segment_ids_BT[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
         is_first_BT = is_token_BT & (segment_ids_BT != before_BT)
-        num_sequences = first_positions_BS.shape[1]
+        num_sequences = rows.first_positions_BS.shape[1]
     t_T = jnp.arange(num_tokens)
     num_before_BT = jnp.cumsum(is_first_BT, axis=1) - is_first_BT
     place_BT = t_T + length * num_before_BT

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from bert_jax.averages import Terms
 from bert_jax.models.heads import MaskedLanguageModelHead
-from bert_jax.models.packed_rows import gather_positions
+from bert_jax.models.rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.masking import Masked, Masking, is_special

@@ -14,29 +14,20 @@ import abc
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import jax
-
+from bert_jax.models.rows import Rows
 from bert_jax.types import Batch, Key
 
 if TYPE_CHECKING:
     from bert_jax.objectives.masking import Masking
 
 
-class EncoderInputs(NamedTuple):
-    """The arrays that the encoder reads, int32 [B, T] each."""
-
-    input_ids: jax.Array
-    attention_mask: jax.Array
-    token_type_ids: jax.Array
-
-
 class Corrupted(Protocol):
     """A corrupted batch: a pytree of arrays, such as a NamedTuple, with these methods."""
 
-    def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Return the arrays that the encoder reads instead of the clean `batch`."""
+    def seen_rows(self, rows: Rows) -> Rows:
+        """Return the rows that the encoder reads instead of the clean `rows`."""
         ...
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from bert_jax.models.packed_rows import gather_positions
+from bert_jax.models.rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.edits import EditedText
 from bert_jax.objectives.mlm import prediction_terms

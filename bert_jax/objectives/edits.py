@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from bert_jax.objectives.corruption import Corruption, EncoderInputs
+from bert_jax.models.rows import Rows
+from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.masking import is_special, random_ids
 from bert_jax.types import Batch, Key
 
@@ -34,9 +35,9 @@ class Edited(NamedTuple):
     token_type_ids: jax.Array
     labels: dict[str, jax.Array]
 
-    def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Return the edited arrays."""
-        return EncoderInputs(self.input_ids, self.attention_mask, self.token_type_ids)
+    def seen_rows(self, rows: Rows) -> Rows:
+        """Return the edited rows."""
+        return Rows(self.input_ids, self.attention_mask, self.token_type_ids)
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
         """Return the labels of each edit at the tokens that are not padding, None if unlabeled.

@@ -18,9 +18,9 @@ from bert_jax.models.dropout import fold_in, random_bits
 from bert_jax.models.encoders import Encoder, build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.module import Module
-from bert_jax.models.packed_rows import encoder_arguments, gather_positions
 from bert_jax.models.partitioning import param
-from bert_jax.objectives.corruption import Corruption, EncoderInputs
+from bert_jax.models.rows import Rows, gather_positions
+from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.masking import Masked, mask_batch
 from bert_jax.types import Batch, Key
 
@@ -61,9 +61,9 @@ class Drafted(NamedTuple):
     masked: Masked
     seeds: jax.Array
 
-    def encoder_inputs(self, batch: Batch) -> EncoderInputs:
+    def seen_rows(self, rows: Rows) -> Rows:
         """Return the masked text, which the generator reads."""
-        return self.masked.encoder_inputs(batch)
+        return self.masked.seen_rows(rows)
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
         """Return the generator's prediction targets."""
@@ -85,9 +85,9 @@ class Replaced(NamedTuple):
     masked: Masked
     generator_logits: jax.Array
 
-    def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Return the batch with the sampled ids."""
-        return EncoderInputs(self.input_ids, batch['attention_mask'], batch['token_type_ids'])
+    def seen_rows(self, rows: Rows) -> Rows:
+        """Return the rows with the sampled ids."""
+        return rows.replace(input_ids_BT=self.input_ids)
 
 
 class ReplacedText(Corruption):
@@ -231,7 +231,7 @@ class Generator(Module):
 
     def _init_encoder(self, key: Key) -> dict[str, Any]:
         ids = jnp.zeros((1, 1), jnp.int32)
-        params = self._unbound_encoder().init(key, ids, ids + 1)['params']
+        params = self._unbound_encoder().init(key, Rows(ids, ids + 1))['params']
         shared = self.sharing.shared
         unshared = {name: p for name, p in params['embeddings'].items() if name not in shared}
         return params | {'embeddings': unshared}
@@ -247,9 +247,8 @@ class Generator(Module):
         shared = {name: p for name, p in embeddings.items() if name in self.sharing.shared}
         params = unfreeze(self.encoder)
         params = params | {'embeddings': params['embeddings'] | shared}
-        inputs = (*masked.encoder_inputs(batch), fold_in(dropout_seeds_B, _DROPOUT))
-        encoder = self._unbound_encoder()
-        output: Any = encoder.apply({'params': params}, *inputs, **encoder_arguments(batch))
+        rows, seeds_B = masked.seen_rows(Rows.of(batch)), fold_in(dropout_seeds_B, _DROPOUT)
+        output: Any = self._unbound_encoder().apply({'params': params}, rows, seeds_B)
         decoded_BPD = gather_positions(output.decoded_BTD, masked.positions)
         return self.head(decoded_BPD, embeddings['token'])
 

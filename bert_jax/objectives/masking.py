@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.objectives.corruption import Corruption, EncoderInputs
+from bert_jax.models.rows import Rows
+from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.objectives.token_rows import TokenRow
 from bert_jax.types import Batch, Key
@@ -37,9 +38,9 @@ class Masked(NamedTuple):
     labels: jax.Array
     weights: jax.Array
 
-    def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Return the batch with the masked ids."""
-        return EncoderInputs(self.input_ids, batch['attention_mask'], batch['token_type_ids'])
+    def seen_rows(self, rows: Rows) -> Rows:
+        """Return the rows with the masked ids."""
+        return rows.replace(input_ids_BT=self.input_ids)
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
         """Return the predicted positions from left to right, and the tokens to predict."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from bert_jax.averages import Term, Terms, weighted_sum
 from bert_jax.models.heads import MaskedLanguageModelHead
-from bert_jax.models.packed_rows import gather_positions
+from bert_jax.models.rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.generator import ReplacedText
 from bert_jax.objectives.masking import Masked, MaskedText

@@ -14,7 +14,7 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.models.module import Module
-from bert_jax.models.packed_rows import encoder_arguments
+from bert_jax.models.rows import Rows
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.base import EncodedBatch
 from bert_jax.objectives.corruption import Corrupted
@@ -105,12 +105,8 @@ class PretrainingModel(Module):
         encoder: Callable[..., Any] = self.encoder
         if self._find_generator():
             corrupted, encoder = self._generate(batch, corrupted, dropout_seeds_B)
-        output = encoder(
-            *corrupted.encoder_inputs(batch),
-            dropout_seeds_B,
-            causal=self.is_causal(),
-            **encoder_arguments(batch),
-        )
+        rows = corrupted.seen_rows(Rows.of(batch))
+        output = encoder(rows, dropout_seeds_B, causal=self.is_causal())
         states = (output.hidden_BTD, output.decoded_BTD, output.pooled_BD)
         return EncodedBatch(batch, corrupted, *states, self.encoder.embedding_table())
 
@@ -119,7 +115,7 @@ class PretrainingModel(Module):
     ) -> tuple[Replaced, Callable[..., Any]]:
         """Return the text with the generator's samples, and the encoder that reads it."""
         if self.is_initializing():  # create the embeddings, which the generator shares
-            self.encoder(*drafted.encoder_inputs(batch))
+            self.encoder(drafted.seen_rows(Rows.of(batch)))
         params = unfreeze(nn.unbox(self.encoder.variables))['params']
         replaced, embeddings = self.generator(batch, drafted, params['embeddings'], dropout_seeds_B)
         variables = {'params': params | {'embeddings': embeddings}}
@@ -144,9 +140,8 @@ class PretrainingModel(Module):
 
     def states(self, batch: Batch) -> jax.Array:
         """Return the embeddings and the states of every layer for clean text, [L + 1, B, T, D]."""
-        inputs = batch['input_ids'], batch['attention_mask'], batch['token_type_ids']
-        options = {'causal': self.is_causal(), **encoder_arguments(batch)}
-        states_LBTD: Any = self.encoder(*inputs, all_hidden=True, **options).all_hidden_LBTD
+        encoded = self.encoder(Rows.of(batch), all_hidden=True, causal=self.is_causal())
+        states_LBTD: Any = encoded.all_hidden_LBTD
         return states_LBTD
 
     @nn.nowrap

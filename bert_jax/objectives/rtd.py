@@ -8,7 +8,7 @@ from typing import Any
 from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads import ReplacedTokenHead
-from bert_jax.models.packed_rows import segment_starts
+from bert_jax.models.rows import segment_starts
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.edit_detection import detection_flops, detection_terms
 from bert_jax.objectives.generator import Generator, GeneratorOptions, ReplacedText

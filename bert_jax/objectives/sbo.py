@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads.span_boundary import SpanBoundaryHead
-from bert_jax.models.packed_rows import gather_positions
+from bert_jax.models.rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.masking import Masked, MaskedText, chosen_tokens, outer_neighbors
 from bert_jax.objectives.mlm import empty_rows, prediction_terms

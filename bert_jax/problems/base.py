@@ -29,7 +29,7 @@ from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
-from bert_jax.models.packed_rows import encoder_arguments
+from bert_jax.models.rows import Rows
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Array, Batch
 
@@ -87,7 +87,6 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         required_heads: the pretrained heads that a run cannot train from scratch.
         reads_embeddings: whether heads are called with `embedding_VE`, the token embeddings.
         min_labels: minimum number of classes.
-        head_field: field of a batch that the default `apply_heads` passes to the head.
         settings: the config's `problem`.
         layout: where special tokens go around one or two texts.
         labels: class names in the order of their numbers.
@@ -113,7 +112,6 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     required_heads: ClassVar[tuple[str, ...]] = ()
     reads_embeddings: ClassVar[bool] = False
     min_labels: ClassVar[int] = 0
-    head_field: ClassVar[str] = 'attention_mask'
     has_probabilities: ClassVar[bool] = False
     long_texts: ClassVar[tuple[str, ...]] = ('windows',)
     answer_settings: ClassVar[tuple[str, ...]] = ()
@@ -262,15 +260,14 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         """Return the heads by name; the parameters of a head are params[name]['head']."""
 
     def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Seeds
+        self, heads: Heads, encoded: EncoderOutput, rows: Rows, dropout_seeds_R: Seeds
     ) -> Outputs:
         """Apply the heads to encoded rows; the outputs go to `terms` and `host_outputs`.
 
         By default returns 'logits', the output of the only head for each sequence, fp32 [R, S, …].
         """
         (head,) = heads.values()
-        rows = encoder_arguments(batch)
-        return {'logits': head(encoded, batch[self.head_field], dropout_seeds_R, **rows)}
+        return {'logits': head(encoded, rows, dropout_seeds_R)}
 
     @abc.abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:

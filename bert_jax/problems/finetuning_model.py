@@ -20,7 +20,7 @@ from bert_jax.examples.finetune_batches import (
 )
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import build_encoder
-from bert_jax.models.packed_rows import encoder_arguments
+from bert_jax.models.rows import Rows
 from bert_jax.problems.base import ExampleOutputs, HostOutputs, Outputs, Problem
 from bert_jax.types import Batch, Params
 
@@ -45,9 +45,9 @@ class FineTuningModel(nn.Module):
             dropout_seeds_R: uint32, one for each row; None for evaluation.
         """
         batch = self.problem.corrupt(batch, dropout_seeds_R)
-        ids = (batch['input_ids'], batch['attention_mask'], batch['token_type_ids'])
         encoder = build_encoder(self.architecture, self.compute, name='encoder')
-        encoded = encoder(*ids, dropout_seeds_R, **encoder_arguments(batch))
+        rows = Rows.of(batch)
+        encoded = encoder(rows, dropout_seeds_R)
         constructors = self.problem.make_heads(self.architecture, self.compute)
         heads: dict[str, Callable[..., Any]] = {
             name: _NamedHead(make, name=name) for name, make in constructors.items()
@@ -55,7 +55,7 @@ class FineTuningModel(nn.Module):
         if self.problem.reads_embeddings:
             table_VE = encoder.embedding_table()
             heads = {name: partial(head, embedding_VE=table_VE) for name, head in heads.items()}
-        return self.problem.apply_heads(heads, encoded, batch, dropout_seeds_R)
+        return self.problem.apply_heads(heads, encoded, rows, dropout_seeds_R)
 
 
 def apply_model(

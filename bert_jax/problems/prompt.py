@@ -21,8 +21,7 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import MaskedLanguageModelHead
-from bert_jax.models.packed_rows import gather_positions
-from bert_jax.objectives.masking import Masked
+from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.problems import base
 from bert_jax.problems.classification import Probabilities, most_probable, scoring_arguments
@@ -253,7 +252,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         self,
         heads: base.Heads,
         encoded: EncoderOutput,
-        batch: Batch,
+        rows: Rows,
         dropout_seeds_R: base.Seeds,
     ) -> base.Outputs:
         """Return 'log_p' of the pieces of all answers, fp32 [R, S, A, K].
@@ -262,10 +261,10 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         where the sequence has no such mask or the answer no such piece. In training with
         `mlm_weight`, also returns 'masked': logits, labels and weights of masked tokens.
         """
-        slot_RT = jnp.asarray(batch['mask_slot'])
-        is_packed = 'segment_ids' in batch
-        segment_RT = jnp.asarray(batch['segment_ids']) if is_packed else jnp.ones_like(slot_RT)
-        sequences = batch['first_positions'].shape[1] if is_packed else 1
+        slot_RT, segment_RT = jnp.asarray(rows.labels['mask_slot']), rows.segment_ids_BT
+        segment_RT = jnp.ones_like(slot_RT) if segment_RT is None else jnp.asarray(segment_RT)
+        first_RS = rows.first_positions_BS
+        sequences = 1 if first_RS is None else first_RS.shape[1]
         longest = self.answers.lengths[-1]
         number = min(sequences * longest, slot_RT.shape[1])
         positions_RP = jnp.argsort(slot_RT == 0, axis=1, stable=True)[:, :number]
@@ -286,8 +285,8 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
             return values_PAK[index_SK, :, slot_K].swapaxes(-1, -2)
 
         outputs = {}
-        if 'masked' in batch:
-            masked: Masked = batch['masked']
+        if 'masked' in rows.labels:
+            masked: Any = rows.labels['masked']
             hidden_RMD = gather_positions(encoded.decoded_BTD, masked.positions)
             outputs['masked'] = heads['mlm'](hidden_RMD), masked.labels, masked.weights
         return outputs | {'log_p': jax.vmap(pick)(jax.nn.log_softmax(logits_RPV), index_RSK)}

@@ -30,8 +30,6 @@ class Relations(SingleLabelProblem[MarkedExample]):
     scored by the F1 of TRUE over all pairs: metrics=('f1',), positive='TRUE'.
     """
 
-    head_field = 'marks'
-
     def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         super().__init__(settings, layout, labels)
         if settings.exclusive and (len(self.labels) != 2 or settings.positive not in self.labels):

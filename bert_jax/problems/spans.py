@@ -22,7 +22,7 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificationHead
-from bert_jax.models.packed_rows import encoder_arguments
+from bert_jax.models.rows import Rows
 from bert_jax.problems import base
 from bert_jax.tokenizers.alignment import Alignment, align, join_words
 from bert_jax.tokenizers.sliding_windows import Window
@@ -188,13 +188,10 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         return {'spans': head}
 
     def apply_heads(
-        self, heads: base.Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: base.Seeds
+        self, heads: base.Heads, encoded: EncoderOutput, rows: Rows, dropout_seeds_R: base.Seeds
     ) -> base.Outputs:
         """Return 'logits' of no label and of each label, fp32 [R, T, L, 1 + C]."""
-        segments = encoder_arguments(batch)['segment_ids_BT']
-        sizes = batch['span_sizes']
-        logits = heads['spans'](encoded, sizes, dropout_seeds_R, segment_ids_BT=segments)
-        return {'logits': logits}
+        return {'logits': heads['spans'](encoded, rows, dropout_seeds_R)}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'spans', the weighted cross-entropy over spans; "no label" is a class."""

@@ -24,6 +24,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import TokenClassificationHead
 from bert_jax.models.linear import product
+from bert_jax.models.rows import Rows
 from bert_jax.problems import base
 from bert_jax.tokenizers.alignment import Alignment, align
 from bert_jax.tokenizers.sliding_windows import Window
@@ -165,11 +166,11 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         return heads
 
     def apply_heads(
-        self, heads: base.Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: base.Seeds
+        self, heads: base.Heads, encoded: EncoderOutput, rows: Rows, dropout_seeds_R: base.Seeds
     ) -> base.Outputs:
         """Return 'logits', fp32 [R, T, C], and with a CRF 'crf', its `crf.TransitionScores`."""
-        head, mask = heads['token_classification'], batch['attention_mask']
-        outputs = {'logits': head(encoded, mask, dropout_seeds_R)}
+        head = heads['token_classification']
+        outputs = {'logits': head(encoded, rows, dropout_seeds_R)}
         return outputs | ({'crf': heads['crf']()} if self.settings.crf else {})
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:

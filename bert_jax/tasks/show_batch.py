@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_jax.errors import UserError
+from bert_jax.models.rows import Rows
 from bert_jax.objectives.corruption import Corrupted
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.training.task import Stage, Task
@@ -54,9 +55,9 @@ def corrupted_row(
         where each example starts), the 'text' and 'tokens' of the clean row, 'shown', the tokens
         that the encoder sees, if they differ, and the prediction targets.
     """
-    vocab, shown = tokenizer.vocab, corrupted.encoder_inputs(batch)
+    vocab, shown = tokenizer.vocab, corrupted.seen_rows(Rows.of(batch))
     clean_ids = batch['input_ids'][row][batch['attention_mask'][row] > 0]
-    shown_ids = shown.input_ids[row][shown.attention_mask[row] > 0]
+    shown_ids = shown.input_ids_BT[row][shown.attention_mask_BT[row] > 0]
     described = {name: array[row].tolist() for name, array in batch.items() if array[row].ndim == 0}
     if 'first_positions' in batch:
         first_BS = batch['first_positions']

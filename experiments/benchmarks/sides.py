@@ -140,7 +140,7 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
     from bert_jax.models.architecture import Compute
     from bert_jax.models.encoders import build_encoder
     from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
-    from bert_jax.models.packed_rows import gather_positions
+    from bert_jax.models.rows import Rows, gather_positions
     from bert_jax.objectives.mlm import cross_entropy
     from bert_jax.training import optimizers
     from bert_jax.training.state import TrainState
@@ -157,9 +157,7 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
             self.nsp = NextSentenceHead(architecture, compute)
 
         def __call__(self, batch, seeds_B):
-            output = self.encoder(
-                batch['input_ids'], batch['attention_mask'], batch['token_type_ids'], seeds_B
-            )
+            output = self.encoder(Rows.of(batch), seeds_B)
             hidden_BPD = gather_positions(output.hidden_BTD, batch['positions'])
             losses = {
                 'mlm': (self.mlm(hidden_BPD, self.encoder.embedding_table()), batch['targets']),

@@ -14,6 +14,7 @@ from bert_jax.export import export
 from bert_jax.export import main as command_line
 from bert_jax.interop import huggingface, loading, pretrained
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows
 from bert_jax.training import checkpoints
 from tests import disks
 from tests.end_to_end import commands, small
@@ -61,7 +62,7 @@ def test_transformers_opens_a_run_and_computes_the_same(workdir, exported):
         model.architecture,
         Compute(),
         model.params,
-        *(batch[name].numpy() for name in ('input_ids', 'attention_mask', 'token_type_ids')),
+        Rows.of({name: array.numpy() for name, array in batch.items()}),
     )
     np.testing.assert_allclose(ours['mlm_logits'], output.prediction_logits, atol=1e-5)
     np.testing.assert_allclose(ours['nsp_logits'], output.seq_relationship_logits, atol=1e-5)
@@ -114,7 +115,7 @@ def test_position_ids_start_after_the_padding_of_the_tokenizer(tmp_path):
     with torch.no_grad():
         expected = theirs.eval()(**batch).logits
     arrays = (batch[name].numpy() for name in ('input_ids', 'attention_mask'))
-    ours = pretrained.outputs(model.architecture, Compute(), model.params, *arrays)
+    ours = pretrained.outputs(model.architecture, Compute(), model.params, Rows(*arrays))
     np.testing.assert_allclose(ours['mlm_logits'], expected, atol=1e-5)
 
 

@@ -16,6 +16,7 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.encoders.transformer import attention_probabilities
 from bert_jax.models.parameters import stack_layers
+from bert_jax.models.rows import Rows
 from bert_jax.training.checkpoints import Checkpoints
 from tests.interop import published
 from tests.parity.agreement import agree
@@ -67,7 +68,7 @@ def test_attention_of_a_run_with_scan_layers_equals_that_without(tmp_path):
     encoder = build_encoder(model.architecture, Compute(scan_layers=True))
     ids = np.array([[model.tokenizer.vocab.index(token) for token in TOKENS]], np.int32)
     run = jax.jit(lambda params, *given: encoder.apply(params, *given, mutable='intermediates'))
-    _, variables = run({'params': stacked}, ids, np.ones_like(ids))
+    _, variables = run({'params': stacked}, Rows(ids, np.ones_like(ids)))
     weights_LBHTU = attention_probabilities(model.architecture, variables['intermediates'])
     agree(weights_LBHTU[:, 0], expected_LHTT)
 
@@ -76,9 +77,9 @@ def test_attention_costs_nothing_unless_it_is_asked_for():
     architecture = architectures.build('bert', vocab_size=9, hidden_size=8, num_layers=1)
     encoder = build_encoder(architecture, Compute())
     ids = np.ones((1, 4), np.int32)
-    variables = jax.eval_shape(encoder.init, jax.random.key(0), ids, ids)
+    variables = jax.eval_shape(encoder.init, jax.random.key(0), Rows(ids, ids))
     assert variables.keys() == {'params'}
-    output = jax.eval_shape(encoder.apply, variables, ids, ids)
+    output = jax.eval_shape(encoder.apply, variables, Rows(ids, ids))
     assert output.hidden_BTD.shape == (1, 4, 8)
 
 

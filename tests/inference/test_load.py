@@ -13,6 +13,7 @@ import bert_jax
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, pretrained
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows
 from bert_jax.problems import PROBLEMS
 from tests.inference.small_runs import KINDS, save_run
 from tests.interop import published
@@ -40,7 +41,7 @@ def logits(path, texts, head):
         ids += [*own, model.tokenizer.sep_id]
         types += [number] * (len(own) + 1)
     inputs = (np.array([own], np.int32) for own in (ids, np.ones(len(ids)), types))
-    computed = pretrained.outputs(model.architecture, Compute(), model.params, *inputs)
+    computed = pretrained.outputs(model.architecture, Compute(), model.params, Rows(*inputs))
     return np.asarray(computed[f'{head}_logits'][0], np.float64)
 
 

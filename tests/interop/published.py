@@ -17,6 +17,7 @@ from bert_jax.interop import pretrained
 from bert_jax.interop.families import FAMILIES
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows
 from tests.end_to_end import small
 
 SIZES = {
@@ -202,7 +203,7 @@ def ours(loaded: Pretrained) -> dict[str, np.ndarray]:
     """The outputs of our model for `batch_for`."""
     given = batch_for(loaded.architecture)
     settings = (loaded.architecture, Compute(), loaded.params)
-    computed = pretrained.outputs(*settings, *given, is_causal=loaded.is_causal)
+    computed = pretrained.outputs(*settings, Rows(*given), is_causal=loaded.is_causal)
     return _comparable(jax.device_get(computed), loaded.architecture, given)
 
 

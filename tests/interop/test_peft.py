@@ -25,6 +25,7 @@ from bert_jax.interop import (
 )
 from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows
 
 os.environ.setdefault('USE_TF', '0')
 torch = pytest.importorskip('torch')
@@ -125,7 +126,10 @@ def write_random(folder, family, settings, kind='SequenceClassification', **opti
 
 def logits_of(model, ids=IDS, name='sequence_classification_logits'):
     found = pretrained.outputs(
-        model.architecture, Compute(), model.params, ids.astype(np.int32), MASK.astype(np.int32)
+        model.architecture,
+        Compute(),
+        model.params,
+        Rows(ids.astype(np.int32), MASK.astype(np.int32)),
     )
     return found[name]
 

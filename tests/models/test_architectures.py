@@ -24,6 +24,7 @@ from bert_jax.models.heads import (
 )
 from bert_jax.models.normalization import NORMS
 from bert_jax.models.parameters import num_parameters, stack_layers
+from bert_jax.models.rows import Rows
 
 HERE = pathlib.Path(__file__).parent
 
@@ -35,7 +36,7 @@ def abstract_params(module, *inputs):
 
 def encoder_params(architecture, compute=None):
     ids = jnp.zeros((1, 2), jnp.int32)
-    return abstract_params(build_encoder(architecture, compute or Compute()), ids, ids)
+    return abstract_params(build_encoder(architecture, compute or Compute()), Rows(ids, ids))
 
 
 def described(params):
@@ -165,6 +166,7 @@ def test_model_code_does_not_mention_architectures_by_name():
 
 TOY = """
 from bert_jax.models.architectures.builder import Builder
+from bert_jax.models.rows import Rows
 
 BUILDERS = {
     'toy': Builder(
@@ -205,17 +207,17 @@ def test_a_new_architecture_is_one_file_and_one_line(monkeypatch, tmp_path):
     ids = np.arange(6)[None] + 3
     mask = np.ones_like(ids)
     encoder = build_encoder(architecture, Compute(scan_layers=True))
-    output, variables = jax.jit(encoder.init_with_output)(jax.random.key(0), ids, mask)
+    output, variables = jax.jit(encoder.init_with_output)(jax.random.key(0), Rows(ids, mask))
     params = nn.unbox(variables)['params']
     assert set(params['embeddings']) == {'token'}
     assert params['layers']['attention_norm'].keys() == {'scale'}
     assert output.pooled_BD is None
-    changed = encoder.apply({'params': params}, np.where(ids == 3, 9, ids), mask)
+    changed = encoder.apply({'params': params}, Rows(np.where(ids == 3, 9, ids), mask))
     difference = np.abs(changed.hidden_BTD - output.hidden_BTD).max(-1)[0]
     # Layers with windows 1 and 2 carry information over three positions.
     assert (difference > 1e-6).tolist() == [True] * 4 + [False] * 2
     head = SequenceClassificationHead(architecture, Compute(), 3)
-    logits, variables = head.init_with_output(jax.random.key(1), output, mask)
+    logits, variables = head.init_with_output(jax.random.key(1), output, Rows(ids, mask))
     assert logits.shape == (1, 3)
     assert set(variables['params']) == {'transform', 'output'}
     with pytest.raises(UserError, match="size of architecture toy 'norm'; known: .*vocab_size"):
@@ -227,7 +229,7 @@ def test_initial_values_are_truncated_and_padding_rows_are_zero():
     architecture = architectures.build('bert', num_layers=1, hidden_size=64, vocab_size=1000)
     ids = jnp.zeros((1, 2), jnp.int32)
     encoder = build_encoder(architecture, Compute())
-    params = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), ids, ids))['params']
+    params = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), Rows(ids, ids)))['params']
     token = params['embeddings']['token']
     assert token.shape == (1024, 64)
     assert not token[1000:].any()

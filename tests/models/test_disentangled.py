@@ -20,6 +20,7 @@ from bert_jax.models.disentangled import (
     log_buckets,
 )
 from bert_jax.models.encoders import build_encoder
+from bert_jax.models.rows import Rows
 from bert_jax.models.visibility import Visibility
 from tests import jaxprs
 from tests.random_parameters import random_parameters
@@ -47,14 +48,14 @@ def make(**sizes):
 def init(architecture):
     encoder = build_encoder(architecture, Compute())
     ids = jnp.ones((1, 1), jnp.int32)
-    return encoder, {'params': random_parameters(encoder, ids, ids)}
+    return encoder, {'params': random_parameters(encoder, Rows(ids, ids))}
 
 
 @pytest.fixture(scope='module')
 def model():
     """A compiled function (ids, mask, seeds) → output of an encoder with all components."""
     encoder, variables = init(make())
-    run = jax.jit(lambda *inputs: encoder.apply(variables, inputs[0], inputs[1], None, inputs[2]))
+    run = jax.jit(lambda ids, mask, seeds: encoder.apply(variables, Rows(ids, mask), seeds))
     return run
 
 
@@ -144,10 +145,10 @@ def test_no_array_has_a_vector_for_each_pair_of_positions():
     encoder = build_encoder(architecture, Compute())
     rows, length = 2, 400
     ids = jnp.ones((rows, length), jnp.int32)
-    params = nn.unbox(jax.eval_shape(encoder.init, jax.random.key(0), ids, ids))
+    params = nn.unbox(jax.eval_shape(encoder.init, jax.random.key(0), Rows(ids, ids)))
 
     def loss(params):
-        return encoder.apply(params, ids, ids).decoded_BTD.sum()
+        return encoder.apply(params, Rows(ids, ids)).decoded_BTD.sum()
 
     sizes = [
         math.prod(shape) for shape in jaxprs.shapes(jax.make_jaxpr(jax.grad(loss))(params).jaxpr)
@@ -193,13 +194,13 @@ def test_a_mesh_and_one_device_agree():
     seeds = np.arange(8, dtype=np.uint32)
 
     def loss(params, ids, mask, seeds):
-        hidden_BTD = encoder.apply(params, ids, mask, None, seeds).hidden_BTD
+        hidden_BTD = encoder.apply(params, Rows(ids, mask), seeds).hidden_BTD
         return (hidden_BTD**3 * mask[..., None]).sum()
 
     step = jax.value_and_grad(loss)
     expected = jax.jit(step)(params, ids, mask, seeds)
     mesh = jax.make_mesh((2, 2, 2), ('data', 'fsdp', 'tensor'), axis_types=(AxisType.Auto,) * 3)
-    boxed = jax.eval_shape(encoder.init, jax.random.key(0), ids, mask)
+    boxed = jax.eval_shape(encoder.init, jax.random.key(0), Rows(ids, mask))
     specs = nn.get_partition_spec(boxed)
     shardings = nn.logical_to_mesh_sharding(specs, mesh, RULES)
     relative = shardings['params']['relative_positions']['embedding'].spec

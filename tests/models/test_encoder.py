@@ -15,6 +15,7 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.parameters import stack_layers, unstack_layers
+from bert_jax.models.rows import Rows
 from tests.random_parameters import random_parameters
 
 ARCHITECTURE = architectures.build(
@@ -29,13 +30,14 @@ ARCHITECTURE = architectures.build(
 )
 IDS = np.random.default_rng(0).integers(0, 100, (3, 8)).astype(np.int32)
 MASK = (np.arange(8) < np.array([[8], [5], [1]])).astype(np.int32)
+ROWS = Rows(IDS, MASK)
 SEEDS = np.array([1, 2, 3], np.uint32)
 
 
 @functools.cache
 def make_params():
     encoder = build_encoder(ARCHITECTURE, Compute())
-    return random_parameters(encoder, IDS, MASK)
+    return random_parameters(encoder, ROWS)
 
 
 @functools.cache
@@ -44,8 +46,9 @@ def compiled(compute, **options):
     return jax.jit(functools.partial(encoder.apply, **options))
 
 
-def encode(params, *inputs, compute=None, **options):
-    return compiled(compute or Compute(), **options)({'params': params}, *inputs)
+def encode(params, ids, mask, types=None, seeds=None, compute=None, **options):
+    rows = Rows(ids, mask, types)
+    return compiled(compute or Compute(), **options)({'params': params}, rows, seeds)
 
 
 @functools.cache
@@ -56,7 +59,7 @@ def influence():
 
     def hidden_of(position_UD, ids_T, mask_T):
         moved = params | {'embeddings': params['embeddings'] | {'position': position_UD}}
-        return encoder.apply({'params': moved}, ids_T[None], mask_T[None]).hidden_BTD[0]
+        return encoder.apply({'params': moved}, Rows(ids_T[None], mask_T[None])).hidden_BTD[0]
 
     jacobian = jax.jit(jax.vmap(jax.jacrev(hidden_of), (None, 0, 0)))
     grads_BTDUE = jacobian(params['embeddings']['position'], IDS, MASK)
@@ -129,7 +132,7 @@ def test_scan_and_remat_change_nothing(dtype):
     def run(compute, params):
         def loss(params):
             output = build_encoder(ARCHITECTURE, compute).apply(
-                {'params': params}, IDS, MASK, IDS % 2, SEEDS
+                {'params': params}, Rows(IDS, MASK, IDS % 2), SEEDS
             )
             return jnp.sin(output.hidden_BTD.astype(jnp.float32)).sum(), output
 
@@ -154,8 +157,8 @@ def test_scan_and_remat_change_nothing(dtype):
 def test_equal_layers_are_traced_and_lowered_once():
     def num_products(num_layers):
         encoder = build_encoder(dataclasses.replace(ARCHITECTURE, num_layers=num_layers), Compute())
-        params = jax.eval_shape(encoder.init, jax.random.key(0), IDS, MASK)
-        return jax.jit(encoder.apply).lower(params, IDS, MASK).as_text().count('dot_general')
+        params = jax.eval_shape(encoder.init, jax.random.key(0), ROWS)
+        return jax.jit(encoder.apply).lower(params, ROWS).as_text().count('dot_general')
 
     assert num_products(2) == num_products(5) > 6
 
@@ -165,9 +168,7 @@ def test_attention_weights_are_dropped_out():
     architecture = dataclasses.replace(ARCHITECTURE, hidden_dropout=0.0, attention_dropout=0.5)
     encoder = build_encoder(architecture, Compute())
     apply = jax.jit(functools.partial(encoder.apply, {'params': make_params()}))
-    first, second, evaluated = (
-        apply(IDS, MASK, None, seeds).hidden_BTD for seeds in (SEEDS, SEEDS + 3, None)
-    )
+    first, second, evaluated = (apply(ROWS, seeds).hidden_BTD for seeds in (SEEDS, SEEDS + 3, None))
     assert (np.abs(first - second).max((1, 2))[:2] > 0.01).all()
     assert (np.abs(first - evaluated).max((1, 2))[:2] > 0.01).all()
 
@@ -196,8 +197,8 @@ def test_a_float32_residual_stream_is_closer_to_float32():
     )
     computes = [Compute(), Compute('bfloat16'), Compute('bfloat16', float32_residual=True)]
     encoders = [build_encoder(architecture, compute) for compute in computes]
-    params = random_parameters(encoders[0], IDS, MASK)
-    hidden = [jax.jit(e.apply)({'params': params}, IDS, MASK).hidden_BTD for e in encoders]
+    params = random_parameters(encoders[0], ROWS)
+    hidden = [jax.jit(e.apply)({'params': params}, ROWS).hidden_BTD for e in encoders]
     assert [array.dtype.name for array in hidden] == ['float32', 'bfloat16', 'float32']
     rounded, precise = (np.abs(hidden[0] - array.astype(np.float32)).mean() for array in hidden[1:])
     assert 0 < precise < 0.8 * rounded

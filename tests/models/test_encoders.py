@@ -13,6 +13,7 @@ from bert_jax.interop import pretrained
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import ENCODERS, Transformer, build_encoder
+from bert_jax.models.rows import Rows
 from bert_jax.objectives.masking import Masked
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks.initialization import initialize
@@ -54,7 +55,7 @@ def test_the_config_keys_of_the_docs_select_a_registered_encoder(architecture):
 def test_a_registered_encoder_encodes(architecture):
     params = nn.unbox(pretrained.init(architecture, ('mlm',), jax.random.key(0)))
     assert set(params['encoder']) == {'embeddings', 'dense'}
-    computed = pretrained.outputs(architecture, Compute(), params, IDS, MASK)
+    computed = pretrained.outputs(architecture, Compute(), params, Rows(IDS, MASK))
     assert computed['all_hidden'].shape == (2, 2, 6, 8)
     assert computed['mlm_logits'].shape == (2, 6, 20)
 

@@ -16,9 +16,11 @@ from bert_jax.models.heads import (
     SequenceClassificationHead,
     TokenClassificationHead,
 )
+from bert_jax.models.rows import Rows
 
 SIZES = dict(hidden_size=8, num_heads=2, num_layers=1, initializer_range=1.0)
 REAL = np.array([[1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, 0]])
+ROWS = Rows(REAL, REAL)
 
 
 def encoded(pooled=True):
@@ -27,8 +29,8 @@ def encoded(pooled=True):
 
 
 def run(head, inputs, seeds=None):
-    params = nn.unbox(head.init(jax.random.key(0), inputs, REAL))['params']
-    return head.apply({'params': params}, inputs, REAL, seeds), params
+    params = nn.unbox(head.init(jax.random.key(0), inputs, ROWS))['params']
+    return head.apply({'params': params}, inputs, ROWS, seeds), params
 
 
 @pytest.mark.parametrize('pooling', ['first', 'mean'])
@@ -43,7 +45,7 @@ def test_padding_has_no_effect_and_a_row_of_padding_gives_finite_logits(pooling)
     np.testing.assert_array_equal(after[:2], logits[:2])
     vector = np.asarray(inputs.hidden_BTD[1])[1:]
     vector = vector[0] if pooling == 'first' else vector.mean(0)
-    params = nn.unbox(head.init(jax.random.key(0), inputs, REAL))['params']['output']
+    params = nn.unbox(head.init(jax.random.key(0), inputs, ROWS))['params']['output']
     np.testing.assert_allclose(logits[1], vector @ params['kernel'], rtol=1e-5, atol=1e-6)
 
 
@@ -116,7 +118,9 @@ def test_initial_kernels_have_the_configured_standard_deviation(name):
     sizes = dict(hidden_size=256, num_heads=2, num_layers=1, initializer_range=0.02)
     head = SequenceClassificationHead(architectures.build(name, **sizes), Compute(), 256)
     state = EncoderOutput(jnp.zeros((1, 2, 256)), jnp.zeros((1, 256)))
-    params = nn.unbox(head.init(jax.random.key(0), state, np.ones((1, 2))))['params']
+    params = nn.unbox(head.init(jax.random.key(0), state, Rows(np.ones((1, 2)), np.ones((1, 2)))))[
+        'params'
+    ]
     kernels = [leaf for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
     assert kernels
     for kernel in kernels:

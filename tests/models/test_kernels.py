@@ -11,6 +11,7 @@ from bert_jax.errors import UserError
 from bert_jax.models import architectures, kernels, pallas_attention
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import Encoder, build_encoder
+from bert_jax.models.rows import Rows
 from bert_jax.models.visibility import Visibility, alibi_slopes
 from tests import jaxprs
 from tests.random_parameters import random_parameters
@@ -59,13 +60,13 @@ def make(name: str, kernel: str, dtype: str = 'float32', **compute):
     return build_encoder(architecture, Compute(dtype, attention_kernel=kernel, **compute))
 
 
-def states_and_gradients(encoder: Encoder, params, seen: dict):
+def states_and_gradients(encoder: Encoder, params, seen: dict, seeds=None):
     """The states of real positions, and the gradient of a sum of their cubes."""
     shape = seen['attention_mask_BT'].shape
     ids = np.random.default_rng(0).integers(0, 50, shape).astype(np.int32)
 
     def loss(params):
-        encoded = encoder.apply(params, ids, **seen)
+        encoded = encoder.apply(params, Rows(ids, **seen), seeds)
         hidden_BTD = (encoded.hidden_BTD + encoded.decoded_BTD).astype(jnp.float32)
         hidden_BTD *= seen['attention_mask_BT'][:, :, None]
         return jnp.mean(hidden_BTD**3), hidden_BTD
@@ -74,11 +75,11 @@ def states_and_gradients(encoder: Encoder, params, seen: dict):
     return jax.tree.leaves((hidden_BTD, gradients))
 
 
-def compare(name, kernel, seen, dtype='float32', tolerance=1e-5, **compute):
+def compare(name, kernel, seen, dtype='float32', tolerance=1e-5, seeds=None, **compute):
     ids, xla = jnp.zeros((1, LENGTH), jnp.int32), make(name, 'xla', dtype, **compute)
-    params = {'params': random_parameters(xla, ids, ids + 1, deviation=0.3)}
-    expected = states_and_gradients(xla, params, seen)
-    found = states_and_gradients(make(name, kernel, dtype, **compute), params, seen)
+    params = {'params': random_parameters(xla, Rows(ids, ids + 1), deviation=0.3)}
+    expected = states_and_gradients(xla, params, seen, seeds)
+    found = states_and_gradients(make(name, kernel, dtype, **compute), params, seen, seeds)
     for mine, theirs in zip(found, expected, strict=True):
         scale = np.abs(np.asarray(theirs, np.float32)).max()
         difference = np.abs(np.asarray(mine, np.float32) - np.asarray(theirs, np.float32)).max()
@@ -101,8 +102,8 @@ def test_encoders_give_flash_their_distance_vectors(on_this_cpu, monkeypatch, na
     for size in ('LANES', 'CHUNK', 'MAX_BLOCK'):  # interpreted shifts are many operations
         monkeypatch.setattr(pallas_attention, size, 16)
     seen = {key: mask_BT[:, 20:44] for key, mask_BT in MASKS['packed'].items()}
-    seen['dropout_seeds_B'] = np.arange(ROWS, dtype=np.uint32)
-    compare(name, 'flash', seen, tolerance=3e-5, scan_layers=True)
+    seeds = np.arange(ROWS, dtype=np.uint32)
+    compare(name, 'flash', seen, tolerance=3e-5, seeds=seeds, scan_layers=True)
 
 
 PADDED = (np.arange(LENGTH) < [[LENGTH], [50]]).astype(np.int32)
@@ -184,13 +185,13 @@ def test_cudnn_takes_lengths_for_padding_and_blocks_for_windows(on_this_cpu, mon
 def test_flash_does_not_materialize_scores(on_this_cpu, name):
     """Also not in packed rows, nor in the backward pass."""
     ids = jnp.zeros((ROWS, LENGTH), jnp.int32)
-    params = jax.eval_shape(make(name, 'xla').init, jax.random.key(0), ids, ids)
+    params = jax.eval_shape(make(name, 'xla').init, jax.random.key(0), Rows(ids, ids))
     shapes = {}
     for kernel in ('xla', 'flash'):
         encoder = make(name, kernel)
 
         def loss(params, encoder=encoder):
-            return encoder.apply(params, ids, **MASKS['packed']).hidden_BTD.sum()
+            return encoder.apply(params, Rows(ids, **MASKS['packed'])).hidden_BTD.sum()
 
         shapes[kernel] = set(jaxprs.shapes(jax.make_jaxpr(jax.grad(loss))(params).jaxpr))
     scores = (ROWS, 2, LENGTH, LENGTH)
@@ -284,7 +285,7 @@ def run(compute: dict, sizes: dict):
     name, length = sizes.pop('name', 'bert'), sizes.pop('length', LENGTH)
     encoder = build_encoder(architectures.build(name, **SIZES | sizes), Compute(**compute))
     ids = jnp.zeros((1, length), jnp.int32)
-    jax.eval_shape(encoder.init, jax.random.key(0), ids, ids, None, jnp.zeros(1, jnp.uint32))
+    jax.eval_shape(encoder.init, jax.random.key(0), Rows(ids, ids), jnp.zeros(1, jnp.uint32))
 
 
 @pytest.mark.parametrize(('name', 'most'), [('bert', 32768), ('deberta', 4096)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models.linear import add_bias, add_bias_of_heads, product
-from bert_jax.models.packed_rows import gather_positions
+from bert_jax.models.rows import gather_positions
 
 SPECS = {
     'BTD,DHK->BTHK': 'projection',

@@ -14,6 +14,7 @@ from bert_jax.models.encoders import build_encoder
 from bert_jax.models.encoders.layer_scan import scan_layers
 from bert_jax.models.encoders.transformer import attention_probabilities
 from bert_jax.models.parameters import stack_layers
+from bert_jax.models.rows import Rows
 from bert_jax.models.visibility import Visibility, alibi_slopes
 from tests import jaxprs
 from tests.random_parameters import random_parameters
@@ -87,7 +88,11 @@ def modernbert():
     architecture = dataclasses.replace(architecture, first_norm=True)  # layers can be stacked
     encoder = build_encoder(architecture, Compute())
     ids = np.random.default_rng(0).integers(0, 50, (ROWS, LENGTH)).astype(np.int32)
-    return architecture, ids, random_parameters(encoder, ids[:, :8], MASK[:, :8], deviation=0.3)
+    return (
+        architecture,
+        ids,
+        random_parameters(encoder, Rows(ids[:, :8], MASK[:, :8]), deviation=0.3),
+    )
 
 
 def states_and_gradients(architecture, compute, params, ids):
@@ -95,7 +100,7 @@ def states_and_gradients(architecture, compute, params, ids):
 
     def loss(params):
         seeds_B = jnp.array([7, 8], jnp.uint32)
-        hidden_BTD = encoder.apply({'params': params}, ids, MASK, None, seeds_B).hidden_BTD
+        hidden_BTD = encoder.apply({'params': params}, Rows(ids, MASK), seeds_B).hidden_BTD
         hidden_BTD *= MASK[:, :, None]
         return jnp.mean(hidden_BTD**3), hidden_BTD
 
@@ -119,7 +124,7 @@ def test_attention_probabilities_are_those_of_whole_rows(modernbert):
         encoder = build_encoder(architecture, Compute(scan_layers=scan))
         of_scan = {'params': stack_layers(params) if scan else params}
         apply = jax.jit(
-            lambda params, e=encoder: e.apply(params, ids, MASK, mutable='intermediates')
+            lambda params, e=encoder: e.apply(params, Rows(ids, MASK), mutable='intermediates')
         )
         _, variables = apply(of_scan)
         shown.append(attention_probabilities(architecture, variables['intermediates']))

@@ -13,7 +13,7 @@ from bert_jax.examples.packing import pack
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
-from bert_jax.models.packed_rows import encoder_arguments, segment_starts
+from bert_jax.models.rows import Rows, segment_starts
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.base import EncodedBatch
 from bert_jax.objectives.clm import next_tokens
@@ -124,14 +124,12 @@ def test_states_are_those_of_the_examples_alone_and_ignore_neighbors(name):
     architecture = make(name)
     encoder = build_encoder(architecture, Compute())
     alone, rows = examples(), packed()
-    names = ('input_ids', 'attention_mask', 'token_type_ids')
-    inputs, packed_inputs = ([batch[name] for name in names] for batch in (alone, rows))
-    params = random_parameters(encoder, *inputs)
+    params = random_parameters(encoder, Rows.of(alone))
     weights = np.random.default_rng(1).normal(size=(3, 2, LENGTH, 16))
 
     @jax.jit
     def encode(params):
-        return encoder.apply({'params': params}, *inputs)
+        return encoder.apply({'params': params}, Rows.of(alone))
 
     @jax.jit
     def encode_packed(params, is_selected_BT, is_selected_S):
@@ -139,11 +137,8 @@ def test_states_are_those_of_the_examples_alone_and_ignore_neighbors(name):
 
         def total(token_VD):
             embeddings = params['embeddings'] | {'token': token_VD}
-            output = encoder.apply(
-                {'params': params | {'embeddings': embeddings}},
-                *packed_inputs,
-                **encoder_arguments(rows),
-            )
+            variables = {'params': params | {'embeddings': embeddings}}
+            output = encoder.apply(variables, Rows.of(rows))
             hidden, decoded = output.hidden_BTD, output.decoded_BTD
             both = (hidden * weights[0] + decoded * weights[1]) * is_selected_BT[..., None]
             pooled_BSD = output.pooled_BD * weights[2][:, :4] * is_selected_S[..., None]

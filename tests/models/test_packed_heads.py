@@ -18,7 +18,7 @@ from bert_jax.models.heads import (
     SequenceClassificationHead,
     TokenClassificationHead,
 )
-from bert_jax.models.packed_rows import masked_mean, sequence_members
+from bert_jax.models.rows import Rows, masked_mean, sequence_members
 
 VOCAB, LENGTH = 64, 20
 LENGTHS, ROW, OFFSET = (5, 8, 4, 7, 9), (0, 0, 0, 1, 1), (0, 5, 13, 0, 7)
@@ -65,11 +65,12 @@ def test_each_sequence_has_the_logits_it_has_alone_and_ignores_its_neighbors(nam
         'question_answering': QuestionAnsweringHead(architecture, Compute()),
     }
     (ids, mask, _), (packed_ids, packed_mask, segments) = batches()
-    packed = dict(segment_ids_BT=segments, first_positions_BS=FIRST)
+    alone = Rows(ids, mask)
+    packed = Rows(packed_ids, packed_mask, None, segments, FIRST)
 
     def init(key):
-        encoded, params = encoder.init_with_output(key, ids, mask)
-        parts = {part: head.init(key, encoded, mask) for part, head in heads.items()}
+        encoded, params = encoder.init_with_output(key, alone)
+        parts = {part: head.init(key, encoded, alone) for part, head in heads.items()}
         return nn.unbox(params | {'heads': parts})
 
     rng = np.random.default_rng(1)
@@ -80,8 +81,8 @@ def test_each_sequence_has_the_logits_it_has_alone_and_ignores_its_neighbors(nam
 
     @jax.jit
     def logits_alone(params):
-        encoded = encoder.apply({'params': params['params']}, ids, mask)
-        return {n: head.apply(params['heads'][n], encoded, mask) for n, head in heads.items()}
+        encoded = encoder.apply({'params': params['params']}, alone)
+        return {n: head.apply(params['heads'][n], encoded, alone) for n, head in heads.items()}
 
     @jax.jit
     def logits_packed(params, is_selected_BS):
@@ -90,10 +91,9 @@ def test_each_sequence_has_the_logits_it_has_alone_and_ignores_its_neighbors(nam
         def total(token_VD):
             embeddings = params['params']['embeddings'] | {'token': token_VD}
             own = {'params': params['params'] | {'embeddings': embeddings}}
-            encoded = encoder.apply(own, packed_ids, packed_mask, **packed)
+            encoded = encoder.apply(own, packed)
             logits = {
-                n: head.apply(params['heads'][n], encoded, packed_mask, **packed)
-                for n, head in heads.items()
+                n: head.apply(params['heads'][n], encoded, packed) for n, head in heads.items()
             }
             asked = (
                 logits['sequence_classification'][..., 0] + logits['multiple_choice']
@@ -129,9 +129,9 @@ def test_dropout_differs_between_the_sequences_of_a_row():
     head = SequenceClassificationHead(architecture, Compute(), 3)
     encoded = EncoderOutput(jnp.zeros((2, LENGTH, 16)), jnp.ones((2, 4, 16)))
     mask, segments = np.ones((2, 2, LENGTH), np.int32)
-    rows = dict(segment_ids_BT=segments, first_positions_BS=FIRST)
-    params = head.init(jax.random.key(0), encoded, mask, **rows)
-    logits = head.apply(params, encoded, mask, jnp.arange(2, dtype=jnp.uint32), **rows)
+    rows = Rows(mask, mask, None, segments, FIRST)
+    params = head.init(jax.random.key(0), encoded, rows)
+    logits = head.apply(params, encoded, rows, jnp.arange(2, dtype=jnp.uint32))
     assert len(np.unique(np.asarray(logits[..., 0]))) == 8
 
 

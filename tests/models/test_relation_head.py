@@ -8,6 +8,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.relations import MarkedPairHead
+from bert_jax.models.rows import Rows
 
 # Two sequences in the first row, one in the second. Some spans overlap; the second span of the last
 # sequence is empty.
@@ -30,16 +31,14 @@ def test_pairs_depend_only_on_their_own_marked_positions():
     head = MarkedPairHead(architecture, Compute(), 3)
     rng = np.random.default_rng(0)
     hidden = rng.normal(size=(2, 8, 8)).astype(np.float32)
-    rows = dict(segment_ids_BT=SEGMENTS, first_positions_BS=FIRST)
-    shapes = jax.eval_shape(
-        lambda: head.init(jax.random.key(0), EncoderOutput(hidden, None), MARKS, **rows)
-    )
+    rows = Rows(SEGMENTS, SEGMENTS, None, SEGMENTS, FIRST, {'marks': MARKS})
+    shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), EncoderOutput(hidden, None), rows))
     params = jax.tree.map(
         lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), nn.unbox(shapes)
     )
 
     def logits(hidden, seeds=None):
-        return head.apply(params, EncoderOutput(hidden, None), MARKS, seeds, **rows)
+        return head.apply(params, EncoderOutput(hidden, None), rows, seeds)
 
     found = logits(hidden)
     assert found.shape == (2, 2, 3)

@@ -9,6 +9,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.spans import SpanClassificationHead
+from bert_jax.models.rows import Rows
 
 ARCHITECTURE = architectures.build('bert', hidden_size=8, num_heads=2, num_layers=1)
 LENGTH, WORDS, WIDTH, LABELS = 17, 3, 5, 4
@@ -39,12 +40,17 @@ def batches():
     return alone, rows, segments, places
 
 
+def rows_of(span_sizes, segments=None):
+    ids = span_sizes[..., 0]
+    return Rows(ids, np.ones_like(ids), None, segments, labels={'span_sizes': span_sizes})
+
+
 def make(summary, boundary):
     head = SpanClassificationHead(ARCHITECTURE, Compute(), LABELS, WIDTH, summary, boundary)
     rng = np.random.default_rng(0)
     hidden = EncoderOutput(np.zeros((2, LENGTH, 8), np.float32), None)
     sizes = np.zeros((2, LENGTH, WORDS), np.int32)
-    shapes = jax.eval_shape(lambda: nn.unbox(head.init(jax.random.key(0), hidden, sizes)))
+    shapes = jax.eval_shape(lambda: nn.unbox(head.init(jax.random.key(0), hidden, rows_of(sizes))))
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
     return head, params
 
@@ -82,8 +88,8 @@ def test_logits_agree_with_one_span_at_a_time(summary, boundary):
 
     @jax.jit
     def both(params):
-        packed = head.apply(params, EncoderOutput(hidden, None), rows, segment_ids_BT=segments)
-        return head.apply(params, EncoderOutput(apart, None), alone), packed
+        packed = head.apply(params, EncoderOutput(hidden, None), rows_of(rows, segments))
+        return head.apply(params, EncoderOutput(apart, None), rows_of(alone)), packed
 
     single, packed = both(params)
     p = jax.tree.map(lambda leaf: leaf.astype(np.float64), params['params'])
@@ -112,7 +118,7 @@ def test_a_span_depends_only_on_its_own_positions(summary):
     def gradient(hidden, t, n):
         def total(hidden):
             encoded = EncoderOutput(hidden, None)
-            logits = head.apply(params, encoded, rows, segment_ids_BT=segments)
+            logits = head.apply(params, encoded, rows_of(rows, segments))
             return logits[0, t, n].sum()
 
         return jax.grad(total)(hidden)
@@ -130,10 +136,9 @@ def test_dropout_changes_the_logits():
     head, params = make('mean', 'state')
     _, rows, segments, _ = batches()
     encoded = EncoderOutput(np.ones((2, LENGTH, 8), np.float32), None)
-    clean = head.apply(params, encoded, rows, segment_ids_BT=segments)
-    noisy = head.apply(
-        params, encoded, rows, np.arange(2, dtype=np.uint32), segment_ids_BT=segments
-    )
+    clean = head.apply(params, encoded, rows_of(rows, segments))
+    seeds = np.arange(2, dtype=np.uint32)
+    noisy = head.apply(params, encoded, rows_of(rows, segments), seeds)
     assert not np.allclose(clean, noisy)
 
 
@@ -143,7 +148,7 @@ def test_initial_kernels_have_the_standard_deviation_of_their_width():
     head = SpanClassificationHead(architecture, Compute(), 128, 128)
     hidden = EncoderOutput(np.zeros((1, 2, 256), np.float32), None)
     sizes = np.ones((1, 2, 1), np.int32)
-    params = nn.unbox(head.init(jax.random.key(0), hidden, sizes))['params']
+    params = nn.unbox(head.init(jax.random.key(0), hidden, rows_of(sizes)))['params']
     kernels = [leaf for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
     assert len(kernels) == 6
     for kernel in kernels:

@@ -11,6 +11,7 @@ import pytest
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
+from bert_jax.models.rows import Rows
 
 SIZES = dict(vocab_size=50, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=12)
 
@@ -20,7 +21,7 @@ def test_threads_that_trace_at_once_do_not_disturb_each_other(changes, monkeypat
     architecture = architectures.build('bert', **SIZES, max_position_embeddings=64)
     encoder = build_encoder(architecture, Compute(**changes))
     ids = np.ones((1, 4), np.int32)
-    params = jax.eval_shape(lambda: encoder.init(jax.random.key(0), ids, ids))
+    params = jax.eval_shape(lambda: encoder.init(jax.random.key(0), Rows(ids, ids)))
     create = dataclasses.dataclass
 
     def create_slowly(*args, **kwargs):  # flax changes base classes while it creates a class
@@ -31,7 +32,9 @@ def test_threads_that_trace_at_once_do_not_disturb_each_other(changes, monkeypat
 
     def trace(length):
         ids = np.ones((1, length), np.int32)
-        return jax.eval_shape(lambda own: encoder.apply(own, ids, ids).hidden_BTD, params).shape
+        return jax.eval_shape(
+            lambda own: encoder.apply(own, Rows(ids, ids)).hidden_BTD, params
+        ).shape
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         assert list(pool.map(trace, range(5, 13))) == [(1, length, 8) for length in range(5, 13)]

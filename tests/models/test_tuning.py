@@ -15,6 +15,7 @@ from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.parameters import stack_layers
+from bert_jax.models.rows import Rows
 from bert_jax.models.tuning_method import ADDED, Tuning
 from tests.random_parameters import random_parameters
 
@@ -77,21 +78,21 @@ def tuned(name, method, **values):
     return dataclasses.replace(architecture(name), tuning=small(method, **values))
 
 
-def encode(architecture, params, ids, mask, compute=COMPUTE, **options):
-    encoder = build_encoder(architecture, compute)
-    apply = lambda params: encoder.apply({'params': params}, ids, mask, **options)  # noqa: E731
+def encode(architecture, params, ids, mask, compute=COMPUTE, **packing):
+    encoder, rows = build_encoder(architecture, compute), Rows(ids, mask, **packing)
+    apply = lambda params: encoder.apply({'params': params}, rows)  # noqa: E731
     return jax.jit(apply, compiler_options=SAME_ROUNDING)(params)
 
 
 def random(architecture, **options):
     encoder = build_encoder(architecture, Compute())
-    return random_parameters(encoder, IDS, MASK, **options)
+    return random_parameters(encoder, Rows(IDS, MASK), **options)
 
 
 def with_initial_additions(architecture, base):
     """`base` with added parameters as they are initialized."""
     encoder = build_encoder(architecture, Compute())
-    params = nn.unbox(encoder.init(jax.random.key(1), IDS, MASK))['params']
+    params = nn.unbox(encoder.init(jax.random.key(1), Rows(IDS, MASK)))['params']
     base = tree_paths.flatten(base)
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: base.get(tree_paths.path_name(path), leaf), params
@@ -120,7 +121,7 @@ def test_every_added_parameter_changes_the_output(name, method):
 
     @jax.jit
     def loss(params, ids):
-        hidden_BTD = encoder.apply({'params': params}, ids, MASK).hidden_BTD
+        hidden_BTD = encoder.apply({'params': params}, Rows(ids, MASK)).hidden_BTD
         return jnp.sum(hidden_BTD * weights * MASK[:, :, None])
 
     gradients = tree_paths.flatten(jax.grad(loss)(params, jnp.asarray(IDS)))
@@ -152,7 +153,7 @@ def test_numbers_of_parameters_follow_the_formulas(method):
     base = architectures.build('bert_base')
     chosen = dataclasses.replace(base, tuning=tuning.build(method, values))
     encoder = build_encoder(chosen, Compute())
-    boxed = jax.eval_shape(lambda: encoder.init(jax.random.key(0), IDS, MASK))
+    boxed = jax.eval_shape(lambda: encoder.init(jax.random.key(0), Rows(IDS, MASK)))
     leaves = tree_paths.flatten(nn.unbox(boxed)['params'])
     added = {path: leaf for path, leaf in leaves.items() if ADDED in path.split('/')}
     assert sum(leaf.size for leaf in added.values()) == number

@@ -13,8 +13,8 @@ from bert_jax.models import architectures, kernels, pallas_attention
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
-from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain
+from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.training import sharding
 
 pytestmark = pytest.mark.usefixtures('eight_devices')
@@ -53,13 +53,13 @@ def test_loss_and_gradients_equal_those_on_one_device(scan_layers):
     head = MaskedLanguageModelHead(ARCHITECTURE, compute)
     hidden, table = jnp.zeros((1, 1, 32)), jnp.zeros((ARCHITECTURE.padded_vocab_size, 32))
     boxed = {
-        'encoder': encoder.init(jax.random.key(0), ids, mask)['params'],
+        'encoder': encoder.init(jax.random.key(0), Rows(ids, mask))['params'],
         'head': head.init(jax.random.key(1), hidden, table)['params'],
     }
     params = nn.unbox(boxed)
 
     def loss(params, ids, mask, positions, seeds):
-        output = encoder.apply({'params': params['encoder']}, ids, mask, None, seeds)
+        output = encoder.apply({'params': params['encoder']}, Rows(ids, mask), seeds)
         hidden_BPD = gather_positions(output.hidden_BTD, positions)
         logits_BPV = head.apply(
             {'params': params['head']}, hidden_BPD, params['encoder']['embeddings']['token']
@@ -104,12 +104,12 @@ def test_an_attention_kernel_runs_on_every_device_for_its_rows_and_heads(monkeyp
 
     def states(params, kernel):
         encoder = build_encoder(architecture, Compute(attention_kernel=kernel))
-        output = jax.jit(encoder.apply)(params, ids, mask, None, np.arange(4, dtype=np.uint32))
+        output = jax.jit(encoder.apply)(params, Rows(ids, mask), np.arange(4, dtype=np.uint32))
         return output.hidden_BTD * mask[:, :, None]
 
     with jax.set_mesh(make_mesh()), nn.logical_axis_rules(RULES):
         encoder = build_encoder(architecture, Compute(attention_kernel='flash'))
-        params = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), ids[:1], mask[:1]))
+        params = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), Rows(ids[:1], mask[:1])))
         ours = np.asarray(states(params, 'flash'))
     expected = np.asarray(states(jax.device_get(params), 'xla'))
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
@@ -121,7 +121,7 @@ def test_sharding_rules_may_name_every_axis_of_activations(scan_layers, monkeypa
     monkeypatch.setattr(nn, 'with_logical_constraint', lambda x, names: used.update(names) or x)
     ids = jnp.zeros((2, 8), jnp.int32)
     model = build_encoder(ARCHITECTURE, Compute(scan_layers=scan_layers))
-    jax.eval_shape(model.init, jax.random.key(0), ids, ids)
+    jax.eval_shape(model.init, jax.random.key(0), Rows(ids, ids))
     head = MaskedLanguageModelHead(ARCHITECTURE, Compute())
     hidden, table = jnp.zeros((2, 3, 32)), jnp.zeros((ARCHITECTURE.padded_vocab_size, 32))
     jax.eval_shape(head.init, jax.random.key(0), hidden, table)

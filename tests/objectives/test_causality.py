@@ -12,6 +12,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.rows import Rows
 from bert_jax.objectives.clm import next_tokens
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.mlm import cross_entropy
@@ -33,7 +34,7 @@ def test_losses_have_no_gradient_with_respect_to_later_tokens(name):
 
     @jax.jit
     def sensitivity(key):
-        params = nn.unbox(encoder.init(key, ids, mask)['params'])
+        params = nn.unbox(encoder.init(key, Rows(ids, mask))['params'])
         params = jax.tree.map(
             lambda p: 3 * p + 0.1 * jnp.cos(jnp.arange(p.size)).reshape(p.shape), params
         )
@@ -42,7 +43,7 @@ def test_losses_have_no_gradient_with_respect_to_later_tokens(name):
 
         def losses(token):
             given = params | {'embeddings': params['embeddings'] | {'token': token}}
-            hidden = encoder.apply({'params': given}, ids, mask, causal=True).hidden_BTD
+            hidden = encoder.apply({'params': given}, Rows(ids, mask), causal=True).hidden_BTD
             states = hidden[:, :-1]
             head_params = head.init(key, states, table)
             logits = head.apply(head_params, states, table)
@@ -70,7 +71,7 @@ def test_architectures_with_a_convolution_cannot_be_causal():
     architecture = architectures.build('deberta_v2', **SIZES, convolution_width=3)
     ids = np.ones((1, 4), np.int32)
     with pytest.raises(UserError, match='convolution'):
-        build_encoder(architecture, Compute()).init(jax.random.key(0), ids, ids, causal=True)
+        build_encoder(architecture, Compute()).init(jax.random.key(0), Rows(ids, ids), causal=True)
 
 
 def test_the_causal_objective_hides_later_tokens_from_the_encoder():

@@ -10,6 +10,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading, pretrained
 from bert_jax.models import tuning
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows
 from tests.page import pages
 from tests.page.pages import TEXT, needs_node
 
@@ -33,7 +34,9 @@ def row_of(model, text):
 
 def outputs(model, text):
     row = row_of(model, text)
-    return pretrained.outputs(model.architecture, Compute(), model.params, row, np.ones_like(row))
+    return pretrained.outputs(
+        model.architecture, Compute(), model.params, Rows(row, np.ones_like(row))
+    )
 
 
 @needs_node
@@ -127,7 +130,7 @@ def test_log_probability_of_a_filling_of_several_subwords(tmp_path):
         if masked is None:
             row[0, 2] = filling[0]
         logits = pretrained.outputs(
-            model.architecture, Compute(), model.params, row, np.ones_like(row)
+            model.architecture, Compute(), model.params, Rows(row, np.ones_like(row))
         )['mlm_logits']
         logits_V = np.array(logits)[0, 2 + number].astype(np.float64)
         expected += logits_V[filling[number]] - np.log(np.exp(logits_V).sum())

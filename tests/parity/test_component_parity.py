@@ -14,6 +14,7 @@ from flax import linen as nn
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
+from bert_jax.models.rows import Rows
 from tests.parity.agreement import agree
 
 SIZES = dict(
@@ -134,11 +135,11 @@ def test_states_agree_with_a_plain_encoder(name, length, changes):
     mask = np.ones_like(ids)
     mask[1, length - length // 3 :] = 0
     encoder = build_encoder(architecture, Compute())
-    variables = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), ids, mask))
+    variables = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), Rows(ids, mask)))
     leaves, structure = jax.tree.flatten(variables)
     leaves = [leaf + 0.2 * rng.standard_normal(leaf.shape, np.float32) for leaf in leaves]
     variables = jax.tree.unflatten(structure, leaves)
-    ours = jax.jit(lambda v: encoder.apply(v, ids, mask, types, all_hidden=True))(variables)
+    ours = jax.jit(lambda v: encoder.apply(v, Rows(ids, mask, types), all_hidden=True))(variables)
 
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), variables['params'])
     plain = PlainEncoder(name, architecture, params)

@@ -23,6 +23,7 @@ from bert_jax.models.disentangled import log_buckets
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import ReplacedTokenHead
 from bert_jax.models.parameters import num_parameters, stack_layers, unstack_layers
+from bert_jax.models.rows import Rows
 from tests.interop.published import randomize
 from tests.parity.agreement import TOLERANCE, agree, agree_trees
 from tests.parity.families import make_batch, untied
@@ -161,7 +162,7 @@ def test_the_mask_decoder_and_its_gradients_agree_with_transformers(case):
     compute = Compute(scan_layers=case == 'v3', remat=case == 'v3')
 
     def loss(params):
-        computed = pretrained.outputs(architecture, compute, params, *batch)
+        computed = pretrained.outputs(architecture, compute, params, Rows(*batch))
         return (computed['mlm_logits'] * weights).sum(), computed
 
     arranged = params
@@ -181,7 +182,7 @@ def test_bf16_is_close_to_transformers():
     batch = make_batch(architecture, CASES['v3'][1], 0)
     with torch.no_grad():
         their_hidden, their_logits = run_reference(model, batch)
-    computed = pretrained.outputs(architecture, Compute(dtype='bfloat16'), params, *batch)
+    computed = pretrained.outputs(architecture, Compute(dtype='bfloat16'), params, Rows(*batch))
     compare(computed, their_hidden, their_logits, batch[1] > 0, 0.02)
 
 
@@ -255,7 +256,7 @@ def test_published_parameter_counts(name):
     ids = jax.ShapeDtypeStruct((1, 2), np.int32)
     compute = Compute(scan_layers=architecture.equal_layers)
     encoder = build_encoder(architecture, compute)
-    params = jax.eval_shape(encoder.init, jax.random.key(0), ids, ids)['params']
+    params = jax.eval_shape(encoder.init, jax.random.key(0), Rows(ids, ids))['params']
     assert num_parameters(params, architecture) == theirs == count
     assert architecture.num_heads == config.num_attention_heads
 

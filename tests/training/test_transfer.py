@@ -15,6 +15,7 @@ from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
+from bert_jax.models.rows import Rows
 from bert_jax.training import optimizers, sharding, transfer
 from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.step import make_train_step
@@ -192,7 +193,9 @@ def test_every_parameter_of_every_architecture_has_a_distance(name):
     sizes = dict(hidden_size=64, num_heads=2, num_layers=2, intermediate_size=64, vocab_size=50)
     encoder = build_encoder(architectures.build(name, **sizes), Compute())
     ids = jnp.zeros((1, 4), jnp.int32)
-    params = sharding.unbox(jax.eval_shape(encoder.init, jax.random.key(0), ids, ids)['params'])
+    params = sharding.unbox(
+        jax.eval_shape(encoder.init, jax.random.key(0), Rows(ids, ids))['params']
+    )
     kept = tree_paths.flatten(Transfer('heads').select({'encoder': params}))
     assert all(found.startswith('encoder/pooler/') for found in kept)
 

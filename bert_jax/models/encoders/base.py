@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax
 
 from bert_jax.models.module import Module
+from bert_jax.models.rows import Rows
 
 
 class EncoderOutput(NamedTuple):
@@ -34,31 +35,20 @@ class Encoder(Module):
 
     def __call__(
         self,
-        input_ids_BT: jax.Array,
-        attention_mask_BT: jax.Array,
-        token_type_ids_BT: jax.Array | None = None,
+        rows: Rows,
         dropout_seeds_B: jax.Array | None = None,
         *,
         all_hidden: bool = False,
         causal: bool = False,
-        segment_ids_BT: jax.Array | None = None,
-        first_positions_BS: jax.Array | None = None,
     ) -> EncoderOutput:
-        """Encode a batch of token ids.
+        """Encode rows.
 
         Args:
-            input_ids_BT: int32.
-            attention_mask_BT: 1 for tokens, 0 for padding.
-            token_type_ids_BT: int32; None: type 0. No effect if the architecture has fewer than
-                two types.
-            dropout_seeds_B: uint32, one per example (dropout.py); None for evaluation.
+            rows: what the encoder reads of them: ids, padding, token types (no effect if the
+                architecture has fewer than two), and where packed sequences start.
+            dropout_seeds_B: uint32, one per row (dropout.py); None for evaluation.
             all_hidden: also return the states of every layer.
             causal: positions do not attend to later positions.
-            segment_ids_BT: int32, for rows that pack several sequences: each sequence, and padding,
-                is a run of one id. Positions do not attend to other segments, and position indices
-                restart with each segment.
-            first_positions_BS: int32, the positions whose states are pooled; pooled states of
-                negative positions are finite and meaningless.
 
         Raises:
             UserError: a sequence longer than architecture.max_length, or an option that this

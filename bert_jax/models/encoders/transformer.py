@@ -20,10 +20,11 @@ from bert_jax.models.dropout import fold_in
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoders.base import Encoder, EncoderOutput
 from bert_jax.models.encoders.layer_scan import scan_layers
-from bert_jax.models.packed_rows import gather_positions, segment_starts
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.prompt_rows import PromptRows, prompt_rows
+from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.models.visibility import Visibility
+from bert_jax.types import Array
 
 _CONVOLUTION, _DECODER = 2**29, 2**30  # dropout sites, beyond the numbers of layers
 _class_lock = threading.Lock()
@@ -112,35 +113,31 @@ class Transformer(Encoder):
 
     def __call__(
         self,
-        input_ids_BT: jax.Array,
-        attention_mask_BT: jax.Array,
-        token_type_ids_BT: jax.Array | None = None,
+        rows: Rows,
         dropout_seeds_B: jax.Array | None = None,
         *,
         all_hidden: bool = False,
         causal: bool = False,
-        segment_ids_BT: jax.Array | None = None,
-        first_positions_BS: jax.Array | None = None,
     ) -> EncoderOutput:
         architecture = self.architecture
         if causal and architecture.convolution_width is not None:
             raise UserError(
                 'causal attention: this architecture has a convolution, which sees later tokens'
             )
-        positions_BT = all_hidden_LBTD = None
+        all_hidden_LBTD, prompts = None, self._prompt_rows(rows)
+        embedded_BTD = self.embeddings(rows, fold_in(dropout_seeds_B, 0), prompts)
+        positions_BT, mask_BT = rows.positions(), jnp.asarray(rows.attention_mask_BT)
+        segment_ids_BT = rows.segment_ids_BT
         if segment_ids_BT is not None:
-            positions_BT = jnp.arange(input_ids_BT.shape[1]) - segment_starts(segment_ids_BT)
-        prompts = self._prompt_rows(attention_mask_BT, segment_ids_BT, first_positions_BS)
-        ids = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
-        embedded_BTD = self.embeddings(*ids, fold_in(dropout_seeds_B, 0), positions_BT, prompts)
+            segment_ids_BT = jnp.asarray(segment_ids_BT)
         if prompts is not None:  # from here until after the layers, rows are longer
             if positions_BT is None:
-                positions_BT = jnp.broadcast_to(jnp.arange(input_ids_BT.shape[1]), ids[0].shape)
+                positions_BT = jnp.broadcast_to(jnp.arange(mask_BT.shape[1]), mask_BT.shape)
             positions_BT = prompts.insert_first_values(positions_BT, absent=0)
-            attention_mask_BT = prompts.insert_first_values(attention_mask_BT, absent=0)
+            mask_BT = prompts.insert_first_values(mask_BT, absent=0)
             if segment_ids_BT is not None:
                 segment_ids_BT = prompts.insert_first_values(segment_ids_BT, absent=-1)
-        context = Context(Visibility(attention_mask_BT, segment_ids_BT, is_causal=causal))
+        context = Context(Visibility(mask_BT, segment_ids_BT, is_causal=causal))
         if architecture.attention == 'disentangled':
             relative_RD, rows_TU = self.relative_positions(embedded_BTD.shape[1])
             context = context._replace(relative_RD=relative_RD, rows_TU=jnp.asarray(rows_TU))
@@ -156,23 +153,16 @@ class Transformer(Encoder):
         if prompts is not None:
             x_BTD, decoded_BTD, embedded_BTD = map(prompts.text, (x_BTD, decoded_BTD, embedded_BTD))
             hidden_LBTD = jax.vmap(prompts.text)(hidden_LBTD)
-        pooled_BD = self._pool(x_BTD, first_positions_BS) if architecture.pooler else None
+        pooled_BD = self._pool(x_BTD, rows.first_positions_BS) if architecture.pooler else None
         if all_hidden:
             all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
         return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD, decoded_BTD)
 
-    def _prompt_rows(
-        self,
-        attention_mask_BT: jax.Array,
-        segment_ids_BT: jax.Array | None,
-        first_positions_BS: jax.Array | None,
-    ) -> PromptRows | None:
+    def _prompt_rows(self, rows: Rows) -> PromptRows | None:
         """Where tuned prompts are in the rows; None without prompts."""
         method = self.architecture.tuning
         length = 0 if method is None else method.prompt_length
-        if not length:
-            return None
-        return prompt_rows(attention_mask_BT, segment_ids_BT, first_positions_BS, length)
+        return prompt_rows(rows, length) if length else None
 
     def _run_layers(
         self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None
@@ -250,7 +240,7 @@ class Transformer(Encoder):
         last = jax.tree.map(lambda leaf_L: leaf_L[-1], stacked)
         return functools.partial(_Layer(self.architecture, self.compute, parent=None).apply, last)
 
-    def _pool(self, x_BTD: jax.Array, first_positions_BS: jax.Array | None) -> jax.Array:
+    def _pool(self, x_BTD: jax.Array, first_positions_BS: Array | None) -> jax.Array:
         if first_positions_BS is None:
             return jnp.tanh(self.pooler(constrain(x_BTD[:, 0], ('batch', 'embed'))))
         x_BSD = gather_positions(x_BTD, jnp.maximum(first_positions_BS, 0))

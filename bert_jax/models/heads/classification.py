@@ -12,7 +12,7 @@ dropout rate `classifier_dropout`:
     dense_norm: dense, activation, norm, dropout (ModernBERT); used for tokens, too.
 """
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,8 @@ from bert_jax.models.encoders.base import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
 from bert_jax.models.linear import TRUNCATED_STDDEV
 from bert_jax.models.module import Module
-from bert_jax.models.packed_rows import gather_positions, masked_mean, sequence_members
 from bert_jax.models.partitioning import constrain
+from bert_jax.models.rows import Rows, gather_positions, masked_mean
 
 CLASSIFIERS: dict[str, tuple[str, ...]] = {
     'linear': ('dropout',),
@@ -34,14 +34,6 @@ CLASSIFIERS: dict[str, tuple[str, ...]] = {
     'dropout_dense': ('dropout', 'dense', 'dropout'),
     'dense_norm': ('dense', 'norm', 'dropout'),
 }
-
-
-class RowLayout(NamedTuple):
-    """The tokens of a batch and, for rows that pack several sequences, their segments."""
-
-    is_token_BT: jax.Array
-    segment_ids_BT: jax.Array | None
-    first_positions_BS: jax.Array | None
 
 
 Inputs: TypeAlias = tuple[jax.Array, tuple[str, ...]]
@@ -59,28 +51,11 @@ class _Head(Module):
 
     @nn.compact
     def __call__(
-        self,
-        encoded: EncoderOutput,
-        attention_mask_BT: jax.Array,
-        dropout_seeds_B: jax.Array | None = None,
-        *,
-        segment_ids_BT: jax.Array | None = None,
-        first_positions_BS: jax.Array | None = None,
+        self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
     ) -> jax.Array:
-        """Return fp32 logits.
-
-        Args:
-            encoded: states of the batch.
-            attention_mask_BT: 1 for tokens, 0 for padding.
-            dropout_seeds_B: as for the encoder; None for evaluation.
-            segment_ids_BT: as for the encoder, for rows that pack several sequences.
-            first_positions_BS: as for the encoder, for rows that pack several sequences. Logits of
-                sequences then are [B, S, …]; logits of negative first positions are finite and
-                meaningless.
-        """
+        """Return fp32 logits; with first positions, those of sequences are [B, S, …]."""
         architecture, size = self.architecture, self.architecture.hidden_size
-        layout = RowLayout(attention_mask_BT > 0, segment_ids_BT, first_positions_BS)
-        x, layers = self.inputs(encoded, layout)
+        x, layers = self.inputs(encoded, rows)
         drop = head_dropout(architecture, dropout_seeds_B)
         init_range = architecture.initializer_range / TRUNCATED_STDDEV
         letters = 'BT'[: x.ndim - 1]
@@ -100,7 +75,7 @@ class _Head(Module):
         output = self.make_dense(spec, (size, self.num_labels), names, **options)
         return output(x).astype(jnp.float32)
 
-    def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
+    def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
         """Return states [B, D], [B, S, D] or [B, T, D] and the layers before the logits."""
         raise NotImplementedError
 
@@ -114,9 +89,9 @@ class _Head(Module):
 class SequenceClassificationHead(_Head):
     """logits_BC of each sequence's classes; logits_BSC in packed rows."""
 
-    def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
+    def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
         layers = CLASSIFIERS[self.architecture.classifier]
-        return _pool(self.architecture, encoded, layout), layers
+        return _pool(self.architecture, encoded, rows), layers
 
 
 class MultipleChoiceHead(SequenceClassificationHead):
@@ -128,9 +103,9 @@ class MultipleChoiceHead(SequenceClassificationHead):
 
     num_labels: int = 1
 
-    def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
+    def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
         if encoded.pooled_BD is None:
-            return super().inputs(encoded, layout)
+            return super().inputs(encoded, rows)
         return encoded.pooled_BD, CLASSIFIERS['linear']
 
     def __call__(self, *args: Any, **options: Any) -> jax.Array:
@@ -140,7 +115,7 @@ class MultipleChoiceHead(SequenceClassificationHead):
 class TokenClassificationHead(_Head):
     """logits_BTC of each position's classes."""
 
-    def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
+    def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
         return encoded.hidden_BTD, self.token_layers(CLASSIFIERS['linear'])
 
 
@@ -150,24 +125,20 @@ class QuestionAnsweringHead(_Head):
     No dropout, as in google-research/bert run_squad.py, except with classifier dense_norm.
     """
 
-    def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
+    def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
         return encoded.hidden_BTD, self.token_layers(())
 
 
-def _pool(architecture: Architecture, encoded: EncoderOutput, layout: RowLayout) -> jax.Array:
+def _pool(architecture: Architecture, encoded: EncoderOutput, rows: Rows) -> jax.Array:
     """Pool each sequence into one vector: [B, D], or [B, S, D] in packed rows."""
     if architecture.pooling == 'pooler':
         if encoded.pooled_BD is None:
             raise UserError('architecture: pooling pooler needs an encoder with a pooler')
         return encoded.pooled_BD
-    is_token_BT, segment_ids_BT, first_BS = layout
-    is_packed = first_BS is not None
-    if architecture.pooling == 'first':
-        first_BS = is_token_BT.argmax(1)[:, None] if first_BS is None else first_BS
-        vector_BSD = gather_positions(encoded.hidden_BTD, jnp.maximum(first_BS, 0))
+    first_BS = rows.first_positions_BS
+    if architecture.pooling == 'mean':
+        vector_BSD = masked_mean(encoded.hidden_BTD, rows.members())
     else:
-        member_BST = is_token_BT[:, None]
-        if first_BS is not None and segment_ids_BT is not None:
-            member_BST &= sequence_members(segment_ids_BT, first_BS)
-        vector_BSD = masked_mean(encoded.hidden_BTD, member_BST)
-    return vector_BSD if is_packed else vector_BSD[:, 0]
+        place_BS = rows.is_token_BT.argmax(1)[:, None] if first_BS is None else first_BS
+        vector_BSD = gather_positions(encoded.hidden_BTD, jnp.maximum(place_BS, 0))
+    return vector_BSD[:, 0] if first_BS is None else vector_BSD

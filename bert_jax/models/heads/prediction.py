@@ -8,8 +8,8 @@ from bert_jax.errors import UserError
 from bert_jax.models.feedforward import ACTIVATIONS
 from bert_jax.models.linear import add_bias, product, weight_init
 from bert_jax.models.module import Module
-from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain, param
+from bert_jax.models.rows import gather_positions
 
 PADDED_LOGIT = -1e9
 

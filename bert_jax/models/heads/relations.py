@@ -8,8 +8,8 @@ from bert_jax.models.dropout import head_dropout
 from bert_jax.models.encoders.base import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
 from bert_jax.models.module import Module
-from bert_jax.models.packed_rows import masked_mean, sequence_members
 from bert_jax.models.partitioning import constrain
+from bert_jax.models.rows import Rows, masked_mean
 
 FIRST, SECOND = 1, 2  # bits of a position's marks
 
@@ -25,26 +25,16 @@ class MarkedPairHead(Module):
 
     @nn.compact
     def __call__(
-        self,
-        encoded: EncoderOutput,
-        marks_BT: jax.Array,
-        dropout_seeds_B: jax.Array | None = None,
-        *,
-        segment_ids_BT: jax.Array,
-        first_positions_BS: jax.Array,
+        self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
     ) -> jax.Array:
         """Return fp32 logits [B, S, C].
 
-        Args:
-            encoded: states of the batch.
-            marks_BT: int32, FIRST at positions of the first span, SECOND at positions of the
-                second, their sum at positions of both. An empty span has a vector of zeros.
-            dropout_seeds_B: as for the encoder; None for evaluation.
-            segment_ids_BT: as for the encoder.
-            first_positions_BS: as for the encoder.
+        `rows.labels['marks']`, int32 [B, T], is FIRST at positions of the first span, SECOND at
+        positions of the second, their sum at positions of both. An empty span has a vector of
+        zeros.
         """
         size, drop = self.architecture.hidden_size, head_dropout(self.architecture, dropout_seeds_B)
-        member_BST = sequence_members(segment_ids_BT, first_positions_BS)
+        member_BST, marks_BT = rows.members(), rows.labels['marks']
         # Comparisons, because export formats may lack bitwise operators.
         is_second_BT = marks_BT >= SECOND
         is_first_BT = marks_BT - SECOND * is_second_BT == FIRST

@@ -9,8 +9,9 @@ from bert_jax.models.encoders.base import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
 from bert_jax.models.linear import TRUNCATED_STDDEV, add_bias, product
 from bert_jax.models.module import Module
-from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain, param
+from bert_jax.models.rows import Rows, gather_positions
+from bert_jax.types import Array
 
 SUMMARIES = ('mean', 'attention')
 BOUNDARIES = ('state', 'ffn')
@@ -40,28 +41,20 @@ class SpanClassificationHead(Module):
 
     @nn.compact
     def __call__(
-        self,
-        encoded: EncoderOutput,
-        span_sizes_BTL: jax.Array,
-        dropout_seeds_B: jax.Array | None = None,
-        *,
-        segment_ids_BT: jax.Array | None = None,
+        self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
     ) -> jax.Array:
         """Return fp32 logits [B, T, L, C].
 
-        Args:
-            encoded: states of the batch.
-            span_sizes_BTL: int32, the number of positions of each span that starts at a position;
-                0 for no span, whose logits are finite and meaningless.
-            dropout_seeds_B: as for the encoder; None for evaluation.
-            segment_ids_BT: as for the encoder, for rows that pack several sequences.
+        `rows.labels['span_sizes']`, int32 [B, T, L], is the number of positions of each span that
+        starts at a position; 0 for no span, whose logits are finite and meaningless.
         """
+        span_sizes_BTL = rows.labels['span_sizes']
         drop = head_dropout(self.architecture, dropout_seeds_B)
         hidden_BTD = drop(constrain(encoded.hidden_BTD, ('batch', 'length', 'embed')), 0)
         start_BTE, end_BTE = (self._boundary(hidden_BTD, side) for side in ('start', 'end'))
         # The sum over a span is the running sum at its end minus the sum before its start.
         weighted_BTF = self._weighted_states(hidden_BTD)
-        sum_BTF = _running_sum(weighted_BTF, segment_ids_BT)
+        sum_BTF = _running_sum(weighted_BTF, rows.segment_ids_BT)
         ends_BTF = jnp.concatenate([end_BTE, sum_BTF], axis=-1)
         last_BTLF = _gather_ahead(ends_BTF, jnp.maximum(span_sizes_BTL - 1, 0))
         end_BTLE, sum_BTLF = jnp.split(last_BTLF, [self.width], axis=-1)
@@ -107,7 +100,7 @@ def _init_range(inputs: int) -> float:
     return inputs**-0.5 / TRUNCATED_STDDEV
 
 
-def _running_sum(x_BTF: jax.Array, segment_ids_BT: jax.Array | None) -> jax.Array:
+def _running_sum(x_BTF: jax.Array, segment_ids_BT: Array | None) -> jax.Array:
     """[B, T, F]: sum from the first position of the sequence to each position.
 
     Computed as a product: values of other sequences contribute exactly 0, forward and backward.
@@ -121,7 +114,7 @@ def _running_sum(x_BTF: jax.Array, segment_ids_BT: jax.Array | None) -> jax.Arra
     return product('BTU,BUF->BTF', earlier_BTU.astype(float32), x_BTF, float32)
 
 
-def _gather_ahead(x_BTF: jax.Array, distance_BTL: jax.Array) -> jax.Array:
+def _gather_ahead(x_BTF: jax.Array, distance_BTL: Array) -> jax.Array:
     """[B, T, L, F]: x_BTF[b, t + distance_BTL[b, t, l]]."""
     batch, length, number = distance_BTL.shape
     place_BTL = jnp.minimum(jnp.arange(length)[:, None] + distance_BTL, length - 1)
