@@ -8,10 +8,8 @@ import io
 import re
 from collections.abc import Callable, Iterable
 
-from ml_collections import ConfigDict
-
 from bert_jax import lazy_table, recipes
-from bert_jax.config_values import flatten
+from bert_jax.config_keys import flatten
 from bert_jax.labels import loader
 from bert_jax.problems import PROBLEMS
 
@@ -57,7 +55,7 @@ def script() -> str:
 def _words(module: str, main: Callable[[list[str]], None]) -> Iterable[str]:
     """Return the words that may follow a command."""
     if module == 'main':
-        keys = {key for config in recipes.all_configs() for key, _ in flatten(config)}
+        keys = {key for config in recipes.all_configs() for key in flatten(config)}
         return _flags(main, 'main') + [f'--config.{key}=' for key in sorted(keys)]
     if module == 'analyze':
         analyses = lazy_table.load(_ANALYSES)
@@ -70,7 +68,7 @@ def _words(module: str, main: Callable[[list[str]], None]) -> Iterable[str]:
 
 def _keys_of_evaluate() -> list[str]:
     """Return the flags that change how gold files are read, and how a trained model answers."""
-    data = {key for key, _ in flatten(ConfigDict(loader.DEFAULTS))}
+    data = flatten(loader.make_config())
     settings = {key for kind in PROBLEMS.values() for key in kind.load().answer_settings}
     keys = [f'data.{key}' for key in data] + [f'problem.{key}' for key in settings]
     return [f'--{key}=' for key in sorted(keys)]

@@ -15,11 +15,11 @@ from typing import Any
 
 import jax
 
-from bert_jax import config_values, files, progress
+from bert_jax import config_keys, files, progress
 from bert_jax.cli import command_line
 from bert_jax.errors import UserError, exit_cleanly, writing
 from bert_jax.storage import paths
-from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep, unused_keys
+from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep
 from bert_jax.training import loop, multihost, runtime, workdir
 from bert_jax.training.run import check as check_run
 from bert_jax.types import Config
@@ -47,8 +47,8 @@ def run(
     Returns:
         The results; None for debug.batch and for a dry run, which train nothing.
     """
-    config_values.check(config)
-    unused_keys.check(config, user_keys)
+    config_keys.check(config)
+    config_keys.check_used(config, user_keys)
     for key in ('workdir', 'init_from'):
         config[key] = config[key] and str(paths.path(config[key]))
     with multihost.joined(*processes) if processes else contextlib.nullcontext():

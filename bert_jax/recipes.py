@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ml_collections import ConfigDict
 
-from bert_jax.config_values import flatten
+from bert_jax.config_keys import flatten
 from bert_jax.errors import UserError, nearest
 from bert_jax.storage import wrong_paths
 
@@ -104,9 +104,11 @@ def own_keys(config: ConfigDict, file: str) -> set[str]:
     """Return the keys with a value that no recipe has, for a config file outside configs/."""
     if pathlib.Path(file.partition(':')[0]).resolve().parent == folder().resolve():
         return set()
-    known = [dict(flatten(recipe)) for recipe in all_configs()]
+    known = list(map(flatten, all_configs()))
     return {
-        key for key, value in flatten(config) if all(recipe.get(key) != value for recipe in known)
+        key
+        for key, value in flatten(config).items()
+        if all(recipe.get(key) != value for recipe in known)
     }
 
 

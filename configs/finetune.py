@@ -15,14 +15,12 @@ WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colo
         --config.data.columns.text=review --config.data.columns.label=stars
 
 Keys that are not set here are as in configs/base.py. `data` is documented in
-bert_jax/labels/loader.py (DEFAULTS), `problem` in bert_jax/problems/__init__.py.
+bert_jax/labels/loader.py (make_config), `problem` in bert_jax/problems/__init__.py.
 """
 
-import copy
-
 from ml_collections import ConfigDict
-from ml_collections.config_dict import placeholder
 
+from bert_jax.config_keys import key, overridden_by, section
 from bert_jax.errors import unknown
 from bert_jax.labels import loader
 from bert_jax.problems import PROBLEMS
@@ -30,7 +28,6 @@ from bert_jax.reports import glue
 from configs import base
 from configs.finetune_tasks import TASKS
 
-_PRETRAINING_ONLY = ('data', 'training', 'objectives', 'masking', 'sbo', 'rtd', 'editing')
 _OWN_FILES = dict(
     data={}, recipe=dict(batch_size=32, learning_rate=2e-5, epochs=3, sequence_length=128)
 )
@@ -42,71 +39,92 @@ def get_config(task: str = 'file') -> ConfigDict:
     named = _find(task)
     kind, recipe = named['kind'], named['recipe']
     config = base.get_config().unlock()
-    for key in _PRETRAINING_ONLY:
-        del config[key]
+    for name in pretraining_only(config):
+        del config[name]
     config.task = kind
     config.workdir = f'runs/{task}'
-    config.model.architecture = placeholder(str)  # unset: the architecture of init_from
-    config.data = ConfigDict(
-        dict(
-            # Without init_from: a tokenizer file, or 'train:wordpiece:2000' to train one on the
-            # train split. With init_from: '' (the tokenizer of the weights).
-            tokenizer='',
-            reading_threads=1,  # threads that build batches ahead of the training step
-            **copy.deepcopy(loader.DEFAULTS),
-        )
+    config.model.architecture = None  # the architecture of init_from
+    config.data = loader.make_config()
+    config.data.tokenizer = key(
+        '',
+        "Without init_from: a tokenizer file, or 'train:wordpiece:2000' to train one on the train "
+        "split. With init_from: '' (the tokenizer of the weights).",
+        on_resume='logged',
+    )
+    config.data.reading_threads = key(
+        1, 'threads that build batches ahead of the training step', '[1, inf)', on_resume='free'
     )
     config.data.update(named['data'])
-    config.problem = ConfigDict(copy.deepcopy(dict(PROBLEMS[kind].settings)))
+    config.problem = section(**PROBLEMS[kind].keys)
     config.problem.update(named.get('problem', {}))
     benchmark = (glue.GLUE | glue.SUPER_GLUE).get(task)
     if benchmark and kind in ('classification', 'regression'):
         config.problem.metrics = benchmark.metrics
         if benchmark.positive:
             config.problem.positive = benchmark.positive
-    config.training = ConfigDict(
-        dict(
-            epochs=float(recipe['epochs']),  # passes over the train split; 0 if `steps` is set
-            steps=0,  # training steps; 0 if `epochs` is set
-            batch_size=recipe['batch_size'],  # examples per step; for long texts, windows
-            accumulation=1,  # micro-batches per step: less memory, same result
-            # tokens per sequence, special tokens included; fewer if the model has fewer positions
-            sequence_length=recipe['sequence_length'],
-        )
+    config.training = section(
+        range='[1, inf)',
+        epochs=key(
+            float(recipe['epochs']),
+            'passes over the train split; 0 if `steps` is set',
+            '[0, inf)',
+            on_resume='last stage',
+        ),
+        steps=key(0, 'training steps; 0 if `epochs` is set', '[0, inf)', on_resume='last stage'),
+        batch_size=key(recipe['batch_size'], 'examples per step; for long texts, windows'),
+        accumulation=key(1, 'micro-batches per step: less memory, same result', on_resume='free'),
+        sequence_length=key(
+            recipe['sequence_length'],
+            'tokens per sequence, special tokens included; fewer if the model has fewer positions',
+        ),
     )
     config.optimizer.name = 'adamw'
-    config.schedule = ConfigDict(
-        dict(
-            name='linear',  # or 'bert_linear', 'cosine', 'sqrt', 'constant'
-            # Peak. Default: base_learning_rate × (768 / hidden_size)² in models narrower than
-            # BERT-base, at most 1e-3; with transfer.method, the rate published with the method.
-            learning_rate=placeholder(float),
-            base_learning_rate=recipe['learning_rate'],  # for models as wide as BERT-base
-            end_learning_rate=0.0,  # after the last step
-            warmup_steps=placeholder(int),  # default: warmup_fraction of the run; 0 = no warmup
-            warmup_fraction=0.1,  # share of the run
-            decay_steps=0,  # decay over the last steps only, constant before; 0 = after the warmup
-        )
+    config.schedule.name = 'linear'
+    config.schedule.warmup_fraction = 0.1
+    config.schedule.learning_rate = key(
+        None,
+        'Peak. Default: base_learning_rate × (768 / hidden_size)² in models narrower than '
+        'BERT-base, at most 1e-3; with transfer.method, the rate published with the method.',
+        '(0, inf)',
+        kind=float,
+        on_resume='logged',
+        unused=overridden_by('sweep.learning_rates'),
     )
-    config.evaluation = ConfigDict(
-        dict(  # on the dev split
-            every_steps=0,  # 0: once per epoch
-            # A metric such as 'accuracy', or '' for none: the checkpoint with the best value is
-            # kept, and the run ends with its parameters.
-            best='',
-            patience=0,  # stop after this many evaluations without a better value; 0: never
-        )
+    config.schedule.base_learning_rate = key(
+        recipe['learning_rate'],
+        'for models as wide as BERT-base',
+        '(0, inf)',
+        on_resume='logged',
+        unused=overridden_by('sweep.learning_rates', 'schedule.learning_rate'),
+    )
+    config.evaluation = section(
+        'On the dev split.',
+        on_resume='logged',
+        every_steps=key(0, '0: once per epoch'),
+        best=key(
+            '',
+            "A metric such as 'accuracy', or '' for none: the checkpoint with the best value is "
+            'kept, and the run ends with its parameters.',
+        ),
+        patience=key(0, 'stop after this many evaluations without a better value; 0: never'),
     )
     config.compute.dtype = 'float32'
-    config.checkpoint = ConfigDict(
-        dict(
-            every_steps=0,  # 0: only at the end, at signals and with evaluation.best
-            keep=1,  # newest checkpoints on disk
-        )
+    config.checkpoint.every_steps = key(
+        0,
+        '0: only at the end, at signals and with evaluation.best',
+        on_resume='free',
+        unused=overridden_by('sweep.vmap'),
     )
+    config.checkpoint.keep = 1
     config.logging.every_steps = 20
     config.update_from_flattened_dict(named.get('values', {}))
     return config.lock()
+
+
+def pretraining_only(config: ConfigDict) -> list[str]:
+    """Return the sections of configs/base.py that fine-tuning does not have."""
+    options = [name for name in config if name in config.objectives]  # named after the objective
+    return ['data', 'training', 'objectives', 'masking', 'editing', *options]
 
 
 def _find(task: str) -> dict:

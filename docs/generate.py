@@ -1,24 +1,23 @@
-"""Writes docs/configs.md from the configs and the comments beside their keys.
+"""Writes docs/configs.md from the declarations of the config keys.
 
 python docs/generate.py
 """
 
-import ast
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bert_jax import key_meanings  # noqa: E402
-from bert_jax.key_meanings import KeyRow  # noqa: E402
+from bert_jax.config_keys import Entry, entries, section  # noqa: E402
 from bert_jax.problems import PROBLEMS  # noqa: E402
+from configs import base, finetune  # noqa: E402
 
 PAGE = ROOT / 'docs/configs.md'
 HEADER = """# Config keys
 
-<!-- Written by `python docs/generate.py` from configs/ and the comments there. Edit them there. -->
+<!-- Written by `python docs/generate.py` from the declarations of the keys. Edit them there. -->
 
 Any key can be set on the command line: `--config.training.steps="(9000, 1000)"`. A tuple of one
 value needs no parentheses: `--config.data.train=reviews.csv`. An unknown key is an error, and so
@@ -38,56 +37,70 @@ FINE_TUNING = """# Fine-tuning
 `configs/finetune.py:NAME` has the common keys above without {pretraining_only}, and these.
 Named benchmarks and samples set some of them: `configs/finetune_tasks.py`.
 """
-FINE_TUNED = ('data', 'training', 'schedule', 'evaluation', 'checkpoint')  # sections of its own
+Cells = tuple[str, str, str]
 
 
 def page() -> str:
     """Return the text of docs/configs.md."""
-    fine_tuning = ROOT / 'configs/finetune.py'
-    sections = key_meanings.read_sections(ROOT / 'configs/base.py')
-    single = sections.pop('')
-    own = key_meanings.read_sections(fine_tuning)
-    own['data'] += key_meanings.read_data_keys()
+    common = [*entries(base.get_config())]
+    known = set(map(cells, common))
+    own = [one for one in entries(finetune.get_config()) if cells(one) not in known]
+    names = ', '.join(f'`{name}`' for name in finetune.pretraining_only(base.get_config()))
     return '\n'.join(
         [
             HEADER,
             '# Pretraining and common keys\n',
-            table('The run', single),
-            *(table(f'`{name}`', rows) for name, rows in sections.items()),
-            FINE_TUNING.format(pretraining_only=pretraining_only(fine_tuning)),
-            *(table(f'`{name}` of fine-tuning', own[name]) for name in FINE_TUNED),
+            *(table(f'`{name}`' if name else 'The run', rows) for name, rows in by_section(common)),
+            FINE_TUNING.format(pretraining_only=names),
+            *(
+                table(f'`{name}` of fine-tuning', rows)
+                for name, rows in by_section(own)
+                if name not in ('', 'problem')
+            ),
             *problem_tables(),
         ]
     )
 
 
-def pretraining_only(path: pathlib.Path) -> str:
-    """Name the sections of base.py that configs/finetune.py removes."""
-    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == '_PRETRAINING_ONLY':
-            return ', '.join(f'`{name}`' for name in ast.literal_eval(node.value))
-    raise ValueError(path)
+def by_section(keys: Iterable[Entry]) -> list[tuple[str, list[Cells]]]:
+    """Return the rows of each section; the keys without a section come first."""
+    sections: dict[str, list[Entry]] = {'': []}
+    for one in keys:
+        sections.setdefault(one.name.partition('.')[0] if '.' in one.name else '', []).append(one)
+    return [(name, describe(found)) for name, found in sections.items()]
+
+
+def describe(keys: Iterable[Entry]) -> list[Cells]:
+    """Return the cells of each key, and of each section before its first key."""
+    rows, seen = [], set()
+    for one in keys:
+        place = one.name.rpartition('.')[0]
+        if one.declaration.section and place not in seen:
+            rows.append((place, '', one.declaration.section))
+        seen.add(place)
+        rows.append(cells(one))
+    return rows
+
+
+def cells(one: Entry) -> Cells:
+    unset = f'unset ({one.declaration.kind.__name__})'
+    shown = unset if one.value is None else f'`{one.value!r}`'
+    return one.name, shown, one.declaration.describe()
 
 
 def problem_tables() -> Iterator[str]:
     """Make one table for each set of keys of `problem`, with the kinds that share it."""
-    meaning: dict[tuple[str, str], str] = {}
-    for key, value, said in key_meanings.read_problem_keys():
-        meaning[key, value] = meaning.get((key, value)) or said
-    kinds: dict[tuple, list[str]] = {}
+    kinds: dict[tuple[Cells, ...], list[str]] = {}
     for kind, entry in PROBLEMS.items():
-        kinds.setdefault(tuple(sorted(entry.settings.items())), []).append(kind)
-    for settings, names in kinds.items():
-        rows = [
-            KeyRow(f'problem.{key}', f'`{value!r}`', meaning[key, f'`{value!r}`'])
-            for key, value in settings
-        ]
+        rows = describe(entries(section(problem=section(**entry.keys))))
+        kinds.setdefault(tuple(rows), []).append(kind)
+    for rows, names in kinds.items():
         yield table('`problem` of ' + ', '.join(names), rows)
 
 
-def table(title: str, rows: Sequence[KeyRow]) -> str:
-    cells = [[cell.replace('|', '\\|') for cell in (f'`{row[0]}`', *row[1:])] for row in rows]
-    lines = [f'| {" | ".join(row)} |' for row in cells]
+def table(title: str, rows: Iterable[Cells]) -> str:
+    escaped = [[cell.replace('|', '\\|') for cell in (f'`{row[0]}`', *row[1:])] for row in rows]
+    lines = [f'| {" | ".join(row)} |' for row in escaped]
     return '\n'.join([f'## {title}\n', '| key | default | meaning |', '|---|---|---|', *lines, ''])
 
 

@@ -9,11 +9,10 @@ import shlex
 
 import pytest
 
-from bert_jax import config_values, predict
+from bert_jax import config_keys, predict
 from bert_jax.cli import command_line
 from bert_jax.objectives.base import EncodedBatch
 from bert_jax.problems import PROBLEMS
-from bert_jax.tasks import unused_keys
 from bert_jax.training import schedules
 from configs import base, finetune
 from tests import printed_commands
@@ -141,8 +140,8 @@ def test_every_printed_command_is_accepted(only_parse):
             continue  # takes no flags
         if module == 'bert_jax.main':
             line = command_line.parse(['main', *arguments], '')
-            config_values.check(line.config)
-            unused_keys.check(line.config, line.user_keys)
+            config_keys.check(line.config)
+            config_keys.check_used(line.config, line.user_keys)
             steps = line.config.training.steps
             if isinstance(steps, tuple):
                 schedules.build(line.config.schedule, sum(steps))

@@ -9,7 +9,7 @@ import pytest
 from tests import extending
 
 REGISTRIES = (
-    'tests/test_config_values.py',
+    'tests/test_config_keys.py',
     'tests/test_docs.py',
     'tests/test_imports.py',
     'tests/test_layers.py',

@@ -3,7 +3,6 @@
 Each measure runs one compiled program on batches of one shape, on any mesh.
 """
 
-import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
-from ml_collections import ConfigDict
 
 from bert_jax import problems
 from bert_jax.analyze.measures import isotropy, preferences, ridge_probe
@@ -21,7 +19,7 @@ from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import blank_rows
 from bert_jax.labels.examples import TaggedExample
-from bert_jax.labels.loader import DEFAULTS
+from bert_jax.labels.loader import make_config
 from bert_jax.metrics.scored_rows import RowMaker, add_special, encode_rows
 from bert_jax.models.rows import gather_positions
 from bert_jax.objectives.model import PretrainingModel
@@ -268,7 +266,7 @@ def _unit_sums(
 
 def read_tagged(patterns: Sequence[str]) -> list[TaggedExample]:
     """Read the sentences of CoNLL-U files with universal part-of-speech tags."""
-    data = ConfigDict(copy.deepcopy(DEFAULTS))
+    data = make_config()
     data.train, data.dev_fraction, data.format = tuple(patterns), 0.0, 'conllu'
     data.scheme, data.columns.tag = 'none', 'upos'
     sentences: Any = problems.read(data, 'tagging').train

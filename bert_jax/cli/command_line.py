@@ -6,10 +6,10 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from absl import flags
-from ml_collections import FieldReference, config_flags
+from ml_collections import config_flags
 
-from bert_jax import key_meanings, recipes
-from bert_jax.config_values import flatten, holds_numbers
+from bert_jax import recipes
+from bert_jax.config_keys import declarations, entries, flatten
 from bert_jax.errors import UserError, nearest
 from bert_jax.flag_parser import flag_before, join_values, stray_word
 from bert_jax.types import Config
@@ -110,11 +110,10 @@ def parse(argv: list[str], usage: str) -> CommandLine:
 
 def describe_keys(config: Config) -> list[str]:
     """Return a line for each key of a config: its value, and its meaning as a comment."""
-    meanings = key_meanings.of_config(config)
     lines = []
-    for key, value in flatten(config):
-        line = f'{key} = {value!r}'
-        lines.append(f'{line:<48}  # {meanings[key]}' if key in meanings else line)
+    for name, value, declaration in entries(config):
+        line, meaning = f'{name} = {value!r}', declaration.describe()
+        lines.append(f'{line:<48}  # {meaning}' if meaning else line)
     return lines
 
 
@@ -126,7 +125,7 @@ def _similar_keys(name: str, known: Collection[str]) -> list[str]:
 
 def _check_key(key: str, config: Config, file: str) -> None:
     """Raise UserError if the config of a file does not have a key."""
-    known = [name for name, _ in flatten(config)]
+    known = flatten(config)
     if key in known:
         return
     if close := _similar_keys(key, known):
@@ -140,25 +139,25 @@ def _check_key(key: str, config: Config, file: str) -> None:
 def _plain_string(argument: str, config: Config) -> str:
     """Return `--config.KEY=TEXT` as a tuple of this text if the key holds a tuple of strings."""
     key, equals, text = argument.removeprefix(_PREFIX).partition('=')
-    is_tuple = argument.startswith(_PREFIX) and isinstance(dict(flatten(config))[key], tuple)
-    if not equals or not is_tuple or holds_numbers(key) or text.startswith(('(', '[', '"', "'")):
+    is_key = argument.startswith(_PREFIX) and equals and _holds_strings(key, config)
+    if not is_key or text.startswith(('(', '[', '"', "'")):
         return argument
     return f'{_PREFIX}{key}={(text,) if text else ()!r}'
+
+
+def _holds_strings(key: str, config: Config) -> bool:
+    """Whether a key of the config holds a tuple of strings."""
+    declared = declarations(config).get(key)
+    return declared is not None and declared.kind is tuple and declared.elements is str
 
 
 def _unset(config: Config, override: str) -> str:
     """Set the key of `--config.KEY=None` to None, or 'None' for a string key; return the key."""
     key = override.removeprefix(_PREFIX).removesuffix('=None')
-    *parents, name = key.split('.')
-    for parent in parents:
-        config = config[parent]
-    kind = config.get_type(name)
-    if isinstance(dict(config.items(preserve_field_references=True))[name], FieldReference):
-        config[name] = None
-    elif kind is str:
-        config[name] = 'None'
-    else:
-        raise UserError(f'{key} is None, but it is not optional; give a {kind.__name__}')
+    declared = declarations(config)[key]
+    is_text = not declared.optional and declared.kind is str
+    declared.check(key, value := 'None' if is_text else None)
+    config.update_from_flattened_dict({key: value})
     return key
 
 
@@ -186,10 +185,9 @@ def _stray_word(word: str, argv: list[str], config: Config) -> UserError:
     is_file = '=' not in word and word.partition(':')[0].endswith('.py')
     if is_file and not any(text.startswith(_FILE) for text in argv):
         return UserError(f'{word!r} is not a flag; did you mean --config={word}?')
-    flag, keys = flag_before(word, argv), dict(flatten(config))
-    key = flag.removeprefix(_PREFIX)
-    takes_glob = isinstance(keys.get(key), tuple) and not holds_numbers(key)
-    known = [*(f'{_PREFIX}{key}' for key in keys), *(f'--{name}' for name in _FLAGS)]
+    flag = flag_before(word, argv)
+    takes_glob = _holds_strings(flag.removeprefix(_PREFIX), config)
+    known = [*(f'{_PREFIX}{key}' for key in flatten(config)), *(f'--{name}' for name in _FLAGS)]
     return stray_word(word, flag, takes_glob, known)
 
 
@@ -207,7 +205,6 @@ def _describe(error: Exception, config: Config) -> str:
 
 def _flag_advice(name: str, config: Config) -> str:
     """Say what an unknown flag may have meant: a key of the config, or another flag."""
-    keys = [key for key, _ in flatten(config)]
-    similar = _similar_keys(name, [*_FLAGS, *keys])
+    similar = _similar_keys(name, [*_FLAGS, *flatten(config)])
     meant = ' or '.join(f'{"--" if key in _FLAGS else _PREFIX}{key}' for key in similar)
     return f'did you mean {meant}?' if meant else '--help lists the flags'

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax import config_values
+from bert_jax import config_keys
 from bert_jax.errors import UserError, unknown
 from bert_jax.examples.finetune_batches import BatchShape, row_length
 from bert_jax.inference import prompts
@@ -306,7 +306,7 @@ def _with_ids(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> ConfigDict:
     """The `data` config of the training, with changes by dotted key, to read other files."""
-    data = ConfigDict(copy.deepcopy(loader.DEFAULTS))
+    data = loader.make_config()
     known = data.to_dict()
     settings = {key: value for key, value in trained.items() if key in known and key != 'columns'}
     columns = trained.get('columns', {})
@@ -323,7 +323,7 @@ def data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> Confi
         except TypeError:
             kind = type(target[name]).__name__
             raise UserError(f'data.{key} is {value!r}, which is not of type {kind}') from None
-    config_values.check(ConfigDict({'data': data}))
+    config_keys.check(ConfigDict({'data': data}))
     return data
 
 

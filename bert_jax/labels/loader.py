@@ -11,98 +11,284 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
-from ml_collections.config_dict import placeholder
 
+from bert_jax.config_keys import key, needs, overridden_by, section
 from bert_jax.errors import UserError
 from bert_jax.labels import benchmarks, exchanged_columns
 from bert_jax.labels.examples import Example
+from bert_jax.labels.key_conditions import (
+    MARKED,
+    ROWS,
+    TABLES,
+    TEXTS,
+    UsedBy,
+    unused_fraction,
+    unused_split_seed,
+)
 from bert_jax.labels.labeled_files import Reader, read_files
 from bert_jax.labels.records import ReadingReport
 from bert_jax.labels.splitting import GroupedExample, draw, draw_per_class, split_off
 
-# The keys of the config's `data` for labeled examples, with their defaults.
-DEFAULTS: dict[str, Any] = dict(
-    # A published benchmark (BENCHMARKS in benchmarks.py); '' to read the files below.
-    dataset='',
-    data_dir='',  # folder of TFDS data sets; '' = $TFDS_DATA_DIR or ~/tensorflow_datasets
-    download=False,  # download the benchmark if it is not on disk
-    language='en',  # xnli: language of dev and test; ud_pos: treebank, such as 'en_ewt'
-    # Globs of plain or .gz files; 'sample:NAME' is a file of bert_jax/labels/samples/.
-    train=(),
-    dev=(),  # as train; the split for choosing checkpoints and settings
-    test=(),  # as train; scored once, after the training
-    unlabeled=(),  # prompt: texts for the loss of problem.mlm_weight; their labels are not read
-    dev_fraction=0.1,  # split off train if there are no dev files; 0 = no dev split
-    test_fraction=0.0,  # split off train if there are no test files
-    split_seed=0,  # seed of random splits and subsets
-    # Rows with the same value stay in one split: a column, or 'context', 'title' (squad),
-    # 'document' (conll, conllu, brat).
-    group='',
-    # Few-shot learning: number of examples per class in train, and also in dev, both drawn from
-    # train with split_seed; the files of data.dev become the split full_dev. 0 = all examples
-    shots=0,
-    train_examples=0,  # random subset of train of at most this size; 0 = all
-    # 'csv', 'tsv', 'jsonl', 'json', 'parquet', 'xml', 'conll', 'conllu', 'squad', 'brat',
-    # 'labeled_lines', 'lines', 'files' (docs/labeled_data.md); '' = by the suffix of each file
-    # and the problem
-    format='',
-    encoding='utf-8',  # of the text files, a name of Python's codecs
-    # csv, tsv: whether the first row has the column names; if not, the names are '0', '1', ….
-    # Unset: yes, unless `columns` has numbers.
-    header=placeholder(bool),
-    separator='',  # of columns; '' = the default of the format
-    # csv, tsv: whether double quotes may enclose fields, 'yes' or 'no'; 'auto' = yes in csv, and in
-    # tsv if the names of the header are quoted
-    quotes='auto',
-    escape='',  # csv, tsv: escape character, such as '\\'
-    field_limit=1_000_000,  # csv, tsv: maximum characters of a quoted field with line breaks
-    record='',  # xml: name of the elements that are records; '' = the children of the root
-    comment='',  # conll: prefix of lines to skip
-    label_from='suffix',  # lines, files: 'suffix' (x.pos), 'stem' (pos.txt), 'folder' (pos/1.txt)
-    # conll, conllu, brat: one example per document (-DOCSTART-, '# newdoc', file) instead of one
-    # per sentence or line
-    documents=False,
-    # Maps fields to columns, by name or index; '' or () = not in the file.
-    columns=dict(
-        id='',  # '' = file:line
-        text='text',  # the text, or the first text of a pair
-        text2='',  # the second text of a pair
-        label='label',  # the class, the number or the index of the choice
-        # classification: an object with the probability of each class, predicted by a model to
-        # distill (problem.temperature)
-        probabilities='',
-        fields=(),  # prompt: columns that the template names, instead of text and text2
-        choices=(),  # one column per choice, or one column with a list
-        marks=(),  # two ranges, 'START:END' or 'START+TEXT'; with text2, one in each text
-        candidate_labels=(),  # pairs the first mark with each other mark; a label column per pair
-        tokens='tokens',  # a list of words
-        tags='tags',  # a list of tags
-        spans='spans',  # a list of [start, end, label], or of objects with these keys:
-        span_start='start',  # offset of the first character or word
-        span_end='end',  # offset of the end (data.ends)
-        span_label='label',  # class of the span
-        word='0',  # conll
-        tag='-1',  # conll; conllu: 'upos', 'xpos', 'feats.Number', …
-        question='question',  # the question
-        context='context',  # the text that has the answer, or its id (data.contexts)
-        answers=('answers',),  # columns with a text or a list of texts; empty = no answer
-        answer_starts=(),  # offsets in characters; () = the first occurrence of the answer
-    ),
-    contexts='',  # file of lines ID<tab>TEXT, if columns.context has ids
-    scheme='bio',  # of the tags in the file: 'bio', 'iob1', 'bioes', 'none' (parts of speech)
-    tags_as='bio',  # scheme to convert the tags to: 'bio', 'bioes'
-    units='',  # of offsets: 'characters', 'words'; '' = words if the text is a list of words
-    ends='exclusive',  # ends of spans in the file: 'exclusive', 'inclusive'
-    inline_marks=(),  # tags around marked ranges, such as ('<e1>', '</e1>', '<e2>', '</e2>')
-    first_choice=0,  # label of the first choice
-    # multiple_choice: what a label is, the 'index' of a choice, the name of its 'column' or its
-    # 'text'; '' = decided once for each file
-    choice_label='',
-    skip_labels=(),  # rows with these labels are left out and counted: ('',), ('-',)
-    rename_labels=(),  # ('0=negative', '1=positive')
-    malformed_fraction=0.01,  # maximum share of unreadable records; they are skipped and counted
-    misplaced_fraction=0.0,  # maximum share of records whose offsets do not fit their text
-)
+_FILES = UsedBy()
+_TEXT = UsedBy((*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans'), ROWS)
+_TAGS = UsedBy(('tagging', 'spans'), ('conll', 'jsonl', 'json', 'parquet', 'xml'))
+_QUESTIONS = UsedBy(('question_answering',), ROWS)
+_MARKS = UsedBy(MARKED, ROWS, without='inline_marks')
+
+
+def make_config() -> ConfigDict:
+    """Return the keys of the config's `data` for labeled examples, with their defaults."""
+    return section(
+        'Labeled examples.',
+        dataset=key(
+            '',
+            "A published benchmark (BENCHMARKS in benchmarks.py); '' to read the files below.",
+            choices='bert_jax.labels.benchmarks:BENCHMARKS',
+        ),
+        data_dir=key(
+            '',
+            "folder of TFDS data sets; '' = $TFDS_DATA_DIR or ~/tensorflow_datasets",
+            on_resume='logged',
+            unused=needs('data.dataset'),
+        ),
+        download=key(
+            False, 'download the benchmark if it is not on disk', unused=needs('data.dataset')
+        ),
+        language=key(
+            'en',
+            "xnli: language of dev and test; ud_pos: treebank, such as 'en_ewt'",
+            unused=needs('data.dataset'),
+        ),
+        train=key(
+            (),
+            "Globs of plain or .gz files; 'sample:NAME' is a file of bert_jax/labels/samples/.",
+            on_resume='logged',
+        ),
+        dev=key(
+            (), 'as train; the split for choosing checkpoints and settings', on_resume='logged'
+        ),
+        test=key((), 'as train; scored once, after the training', on_resume='logged'),
+        unlabeled=key(
+            (),
+            'prompt: texts for the loss of problem.mlm_weight; their labels are not read',
+            unused=UsedBy(('prompt', 'prompt_regression')),
+        ),
+        dev_fraction=key(
+            0.1,
+            'split off train if there are no dev files; 0 = no dev split',
+            '[0, 1)',
+            unused=unused_fraction,
+        ),
+        test_fraction=key(
+            0.0,
+            'split off train if there are no test files; 0 = no test split',
+            '[0, 1)',
+            unused=unused_fraction,
+        ),
+        split_seed=key(
+            0, 'seed of random splits and subsets', '[0, 4294967295]', unused=unused_split_seed
+        ),
+        group=key(
+            '',
+            "Rows with the same value stay in one split: a column, or 'context', 'title' (squad), "
+            "'document' (conll, conllu, brat).",
+        ),
+        shots=key(
+            0,
+            'Few-shot learning: number of examples per class in train, and also in dev, both drawn '
+            'from train with split_seed; the files of data.dev become the split full_dev. 0 = all '
+            'examples',
+        ),
+        train_examples=key(
+            0,
+            'random subset of train of at most this size; 0 = all',
+            unused=overridden_by('data.shots'),
+        ),
+        format=key(
+            '',
+            "'csv', 'tsv', 'jsonl', 'json', 'parquet', 'xml', 'conll', 'conllu', 'squad', 'brat', "
+            "'labeled_lines', 'lines', 'files' (docs/labeled_data.md); '' = by the suffix of each "
+            'file and the problem',
+            unused=_FILES,
+        ),
+        encoding=key('utf-8', "of the text files, a name of Python's codecs", unused=_FILES),
+        header=key(
+            None,
+            'csv, tsv: whether the first row has the column names; if not, the names are '
+            "'0', '1', …. Unset: yes, unless `columns` has numbers.",
+            kind=bool,
+            unused=UsedBy(formats=TABLES),
+        ),
+        separator=key(
+            '',
+            "of columns; '' = the default of the format",
+            unused=UsedBy(formats=(*TABLES, 'conll')),
+        ),
+        quotes=key(
+            'auto',
+            "csv, tsv: whether double quotes may enclose fields, 'yes' or 'no'; 'auto' = yes in "
+            'csv, and in tsv if the names of the header are quoted',
+            unused=UsedBy(formats=TABLES),
+        ),
+        escape=key('', "csv, tsv: escape character, such as '\\\\'", unused=UsedBy(formats=TABLES)),
+        field_limit=key(
+            1_000_000,
+            'csv, tsv: maximum characters of a quoted field with line breaks',
+            '[1, inf)',
+            unused=UsedBy(formats=TABLES),
+        ),
+        record=key(
+            '',
+            "xml: name of the elements that are records; '' = the children of the root",
+            unused=UsedBy(formats=('xml',)),
+        ),
+        comment=key('', 'conll: prefix of lines to skip', unused=UsedBy(formats=('conll',))),
+        label_from=key(
+            'suffix',
+            "lines, files: 'suffix' (x.pos), 'stem' (pos.txt), 'folder' (pos/1.txt)",
+            choices='bert_jax.labels.text_lines:LABEL_FROM',
+            unused=UsedBy(formats=('lines', 'files')),
+        ),
+        documents=key(
+            False,
+            "conll, conllu, brat: one example per document (-DOCSTART-, '# newdoc', file) instead "
+            'of one per sentence or line',
+            unused=UsedBy(formats=('conll', 'conllu', 'brat')),
+        ),
+        columns=section(
+            "Maps fields to columns, by name or index; '' or () = not in the file.",
+            unused=UsedBy(formats=ROWS),
+            id=key('', "'' = file:line"),
+            text=key('text', 'the text, or the first text of a pair', unused=_TEXT),
+            text2=key('', 'the second text of a pair', unused=UsedBy((*TEXTS, *MARKED), ROWS)),
+            label=key(
+                'label',
+                'the class, the number or the index of the choice',
+                unused=UsedBy((*TEXTS, *MARKED, 'multiple_choice'), ROWS),
+            ),
+            probabilities=key(
+                '',
+                'classification: an object with the probability of each class, predicted by a '
+                'model to distill (problem.temperature)',
+                unused=UsedBy(('classification',), ROWS),
+            ),
+            fields=key(
+                (),
+                'prompt: columns that the template names, instead of text and text2',
+                unused=UsedBy(('prompt', 'prompt_regression'), ROWS),
+            ),
+            choices=key(
+                (),
+                'one column per choice, or one column with a list',
+                unused=UsedBy(('multiple_choice',), ROWS),
+            ),
+            marks=key(
+                (),
+                "two ranges, 'START:END' or 'START+TEXT'; with text2, one in each text",
+                unused=_MARKS,
+            ),
+            candidate_labels=key(
+                (),
+                'pairs the first mark with each other mark; a label column per pair',
+                unused=UsedBy(MARKED, ROWS),
+            ),
+            tokens=key('tokens', 'a list of words', unused=UsedBy(('tagging', 'spans'), ROWS)),
+            tags=key('tags', 'a list of tags', unused=UsedBy(('tagging',), ROWS)),
+            spans=key(
+                'spans',
+                'a list of [start, end, label], or of objects with these keys:',
+                unused=UsedBy(('spans',), ROWS),
+            ),
+            span_start=key(
+                'start', 'offset of the first character or word', unused=UsedBy(('spans',), ROWS)
+            ),
+            span_end=key('end', 'offset of the end (data.ends)', unused=UsedBy(('spans',), ROWS)),
+            span_label=key('label', 'class of the span', unused=UsedBy(('spans',), ROWS)),
+            word=key('0', 'conll', unused=UsedBy(formats=('conll',))),
+            tag=key(
+                '-1',
+                "conll; conllu: 'upos', 'xpos', 'feats.Number', …",
+                unused=UsedBy(formats=('conll', 'conllu')),
+            ),
+            question=key('question', 'the question', unused=_QUESTIONS),
+            context=key(
+                'context',
+                'the text that has the answer, or its id (data.contexts)',
+                unused=_QUESTIONS,
+            ),
+            answers=key(
+                ('answers',),
+                'columns with a text or a list of texts; empty = no answer',
+                unused=_QUESTIONS,
+            ),
+            answer_starts=key(
+                (),
+                'offsets in characters; () = the first occurrence of the answer',
+                unused=_QUESTIONS,
+            ),
+        ),
+        contexts=key(
+            '',
+            'file of lines ID<tab>TEXT, if columns.context has ids',
+            on_resume='logged',
+            unused=_QUESTIONS,
+        ),
+        scheme=key(
+            'bio',
+            "of the tags in the file: 'bio', 'iob1', 'bioes', 'none' (parts of speech)",
+            choices='bert_jax.labels.tag_schemes:SCHEMES',
+            unused=_TAGS,
+        ),
+        tags_as=key(
+            'bio',
+            "scheme to convert the tags to: 'bio', 'bioes'",
+            choices=('bio', 'bioes'),
+            unused=_TAGS,
+        ),
+        units=key(
+            '',
+            "of offsets: 'characters', 'words'; '' = words if the text is a list of words",
+            choices=('', 'characters', 'words'),
+            unused=UsedBy((*MARKED, 'spans', 'question_answering'), ROWS, 'inline_marks'),
+        ),
+        ends=key(
+            'exclusive',
+            "ends of spans in the file: 'exclusive', 'inclusive'",
+            choices=('exclusive', 'inclusive'),
+            unused=UsedBy((*MARKED, 'spans'), ROWS, 'inline_marks'),
+        ),
+        inline_marks=key(
+            (),
+            "tags around marked ranges, such as ('<e1>', '</e1>', '<e2>', '</e2>')",
+            unused=UsedBy(MARKED, ROWS),
+        ),
+        first_choice=key(
+            0, 'label of the first choice', '(-inf, inf)', unused=UsedBy(('multiple_choice',))
+        ),
+        choice_label=key(
+            '',
+            "multiple_choice: what a label is, the 'index' of a choice, the name of its 'column' "
+            "or its 'text'; '' = decided once for each file",
+            choices=('', 'index', 'column', 'text'),
+            unused=UsedBy(('multiple_choice',)),
+        ),
+        skip_labels=key(
+            (),
+            "rows with these labels are left out and counted: ('',), ('-',)",
+            unused=UsedBy((*TEXTS, *MARKED, 'multiple_choice')),
+        ),
+        rename_labels=key(
+            (),
+            "('0=negative', '1=positive')",
+            unused=UsedBy((*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans')),
+        ),
+        malformed_fraction=key(
+            0.01, 'maximum share of unreadable records; they are skipped and counted', '[0, 1]'
+        ),
+        misplaced_fraction=key(
+            0.0, 'maximum share of records whose offsets do not fit their text', '[0, 1]'
+        ),
+    )
 
 
 _BOOLEANS = ('true', 'false')
@@ -141,7 +327,7 @@ def digest(examples: Sequence[Example]) -> str:
 
 
 def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
-    """Read the examples that the config's `data` describes; see DEFAULTS for its keys.
+    """Read the examples that the config's `data` describes; see `make_config` for its keys.
 
     Without dev files, the share `data.dev_fraction` of the train examples becomes the dev split,
     and likewise for test.

@@ -1,14 +1,11 @@
 """Reads rows of CSV, TSV and JSON files whose columns the user can rename with `--columns`."""
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ml_collections import ConfigDict
-
 from bert_jax.errors import UserError, unknown
 from bert_jax.labels.formats import FORMATS, expand_globs, format_of
-from bert_jax.labels.loader import DEFAULTS
+from bert_jax.labels.loader import make_config
 from bert_jax.labels.records import InvalidRecord, MissingColumn, Record, Remark
 
 _FORMATS = ('jsonl', 'csv', 'tsv', 'json')
@@ -54,7 +51,7 @@ def read(patterns: Sequence[str], columns: Columns) -> Iterator[dict[str, str]]:
     Raises:
         UserError: no file, no row, a missing column, or a row that cannot be read.
     """
-    data = ConfigDict(copy.deepcopy(DEFAULTS))
+    data = make_config()
     is_empty = True
     for path in expand_globs(patterns):
         reader = FORMATS[format_of(path, data, _FORMATS, 'pairs')].read

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.config_keys import ConfigKey, key, needs
 from bert_jax.errors import unknown
-from bert_jax.labels import choices, conll, loader, marked_pairs, questions, text_pairs, word_lists
+from bert_jax.labels import (
+    choices,
+    conll,
+    formats,
+    loader,
+    marked_pairs,
+    questions,
+    text_pairs,
+    word_lists,
+)
 from bert_jax.labels.labeled_files import Reader
 from bert_jax.labels.loader import Splits
 
@@ -28,7 +38,7 @@ class ProblemKind:
         implementation: 'module:Class' of the `Problem` (problems/base.py): model head, loss,
             decoding, scoring, parsing of raw input and writing of predictions.
         predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
-        settings: the keys of `config.problem` with their defaults. `labels` is always one of them.
+        keys: the keys of `config.problem`. `labels` is always one of them.
         readers: `data.format` → the function that turns a record of such a file (a row, a sentence)
             into examples. Other formats cannot hold this kind of problem; the first format is
             assumed for files whose names do not tell their format.
@@ -36,8 +46,13 @@ class ProblemKind:
 
     implementation: str
     predict_task: str
-    settings: Mapping[str, Any]
+    keys: Mapping[str, ConfigKey]
     readers: Mapping[str, Reader]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The defaults of the keys."""
+        return {name: entry.declaration.default for name, entry in self.keys.items()}
 
     def load(self) -> 'type[Problem]':
         """Import the implementation."""
@@ -61,49 +76,72 @@ def read(data: ConfigDict, kind: str) -> Splits:
     return loader.read(data, kind, find(kind).readers)
 
 
+def formats_in_use(config: ConfigDict) -> set[str]:
+    """Return the formats of the files that the config's `data` names."""
+    data, kind = config.data, config.task
+    paths = formats.expand_globs([*data.train, *data.dev, *data.test, *data.unlabeled])
+    return {formats.format_of(path, data, tuple(find(kind).readers), kind) for path in paths}
+
+
 _ROWS = ('tsv', 'csv', 'jsonl', 'json', 'parquet', 'xml')
 _TEXTS = (*_ROWS, 'labeled_lines', 'lines', 'files')
 _LISTS = ('jsonl', 'json', 'parquet', 'xml')
 
-# The comments below document the keys of `config.problem`.
+_WEIGHTS = ('none', 'balanced')
 _LABELS = dict(
-    # Class names in the order of their numbers; () = sorted labels of the train split, integers by
-    # value
-    labels=(),
+    labels=key(
+        (),
+        'Class names in the order of their numbers; () = sorted labels of the train split, '
+        'integers by value',
+    ),
 )
 _CLASSES = _LABELS | dict(
-    # Main metrics, see metrics/scores.py: accuracy, f1_macro, matthews, f1 (of `positive`),
-    # f1_micro (without `negative`), exact_match. Several metrics are averaged.
-    metrics=('accuracy',),
-    positive='',  # the class whose F1 is 'f1'
-    negative='',  # the class that means "none of the other classes", left out of 'f1_micro'
-    class_weights='none',  # 'balanced': weight of a class in the loss ∝ 1 / frequency
-    label_smoothing=0.0,  # ε: targets are (1 − ε) · one-hot + ε / number of classes
+    metrics=key(
+        ('accuracy',),
+        'Main metrics, see metrics/scores.py: accuracy, f1_macro, matthews, f1 (of `positive`), '
+        'f1_micro (without `negative`), exact_match. Several metrics are averaged.',
+    ),
+    positive=key('', "the class whose F1 is 'f1'"),
+    negative=key('', 'the class that means "none of the other classes", left out of \'f1_micro\''),
+    class_weights=key(
+        'none', "'balanced': weight of a class in the loss ∝ 1 / frequency", choices=_WEIGHTS
+    ),
+    label_smoothing=key(0.0, 'ε: targets are (1 − ε) · one-hot + ε / number of classes', '[0, 1)'),
 )
+_SCORE_METRICS = key(('pearson', 'spearman'), "also 'rmse'")
 _WINDOWS = dict(
-    overlap=0.5,  # share of a window of a long text that the next window repeats, in [0, 1)
+    overlap=key(0.5, 'share of a window of a long text that the next window repeats', '[0, 1)'),
 )
 
 _PROMPT = dict(
-    template='',  # such as '{text} It was [MASK].' (docs/prompting.md)
-    answers=(),  # ('positive=great|good', 'negative=bad'); () = the labels are the answers
-    # Order in which the masks of an answer of several subwords are filled: 'max_first' (the most
-    # probable first), 'left_to_right', 'parallel'. Training is always parallel.
-    decoding='max_first',
-    calibration='none',  # 'contextual', 'pmi'
-    # Number of sets of demonstrations. A set is one answered training example of each class after
-    # the prompt; scores are averaged over sets. 0 = none
-    demonstrations=0,
-    # Share of the masked-language-model loss on data.unlabeled; PET uses 0.0001. 0 = none
-    mlm_weight=0.0,
+    template=key('', "such as '{text} It was [MASK].' (docs/prompting.md)"),
+    answers=key((), "('positive=great|good', 'negative=bad'); () = the labels are the answers"),
+    decoding=key(
+        'max_first',
+        "Order in which the masks of an answer of several subwords are filled: 'max_first' (the "
+        "most probable first), 'left_to_right', 'parallel'. Training is always parallel.",
+    ),
+    calibration=key('none', "'contextual', 'pmi'"),
+    demonstrations=key(
+        0,
+        'Number of sets of demonstrations. A set is one answered training example of each class '
+        'after the prompt; scores are averaged over sets. 0 = none',
+    ),
+    mlm_weight=key(
+        0.0,
+        'Share of the masked-language-model loss on data.unlabeled; PET uses 0.0001. 0 = none',
+        '[0, 1)',
+    ),
 )
 
 _MARKED_PAIRS = ProblemKind(
     implementation='bert_jax.problems.relations:Relations',
     predict_task='classify',
-    settings=_CLASSES
+    keys=_CLASSES
     | dict(
-        exclusive=False,  # True: of all pairs with the same first mark, at most one is `positive`
+        exclusive=key(
+            False, 'True: of all pairs with the same first mark, at most one is `positive`'
+        ),
     ),
     readers=dict.fromkeys(_ROWS, marked_pairs.build_marked_pairs),
 )
@@ -112,41 +150,43 @@ PROBLEMS: dict[str, ProblemKind] = {
     'classification': ProblemKind(
         implementation='bert_jax.problems.classification:Classification',
         predict_task='classify',
-        settings=_CLASSES
+        keys=_CLASSES
         | dict(
-            # Distillation: temperature T of both softmaxes in the divergence from
-            # data.columns.probabilities, which is the loss; PET uses 2. 0 = learn from labels
-            temperature=0.0,
+            temperature=key(
+                0.0,
+                'Distillation: temperature T of both softmaxes in the divergence from '
+                'data.columns.probabilities, which is the loss; PET uses 2. 0 = learn from labels',
+            ),
         ),
         readers=dict.fromkeys(_TEXTS, text_pairs.build_classification),
     ),
     'regression': ProblemKind(
         implementation='bert_jax.problems.classification:Regression',
         predict_task='classify',
-        settings=_LABELS | dict(metrics=('pearson', 'spearman')),  # also 'rmse'
+        keys=_LABELS | dict(metrics=_SCORE_METRICS),
         readers=dict.fromkeys(_TEXTS, text_pairs.build_regression),
     ),
     'multiple_choice': ProblemKind(
         implementation='bert_jax.problems.multiple_choice:MultipleChoice',
         predict_task='classify',
-        settings=_LABELS,
+        keys=_LABELS,
         readers=dict.fromkeys(_ROWS, choices.build_multiple_choice),
     ),
     'prompt': ProblemKind(
         implementation='bert_jax.problems.prompt:Prompt',
         predict_task='prompt',
-        settings=_CLASSES | _PROMPT,
+        keys=_CLASSES | _PROMPT,
         readers=dict.fromkeys(_TEXTS, text_pairs.build_prompt),
     ),
     'prompt_regression': ProblemKind(
         implementation='bert_jax.problems.prompt_regression:PromptRegression',
         predict_task='prompt',
-        settings=_LABELS
+        keys=_LABELS
         | _PROMPT
         | dict(
-            metrics=('pearson', 'spearman'),  # also 'rmse'
-            lowest=0.0,  # the score that the answers of 'low' stand for
-            highest=1.0,  # the score that the answers of 'high' stand for
+            metrics=_SCORE_METRICS,
+            lowest=key(0.0, "the score that the answers of 'low' stand for", '(-inf, inf)'),
+            highest=key(1.0, "the score that the answers of 'high' stand for", '(-inf, inf)'),
         ),
         readers=dict.fromkeys(_TEXTS, text_pairs.build_prompt_regression),
     ),
@@ -156,15 +196,24 @@ PROBLEMS: dict[str, ProblemKind] = {
     'tagging': ProblemKind(
         implementation='bert_jax.problems.tagging:Tagging',
         predict_task='tag',
-        settings=_LABELS
+        keys=_LABELS
         | _WINDOWS
         | dict(
-            label_pieces='first',  # subwords that learn the tag of their word: 'first', 'all'
-            decode_pieces='first',  # subwords that predict the tag: 'first', or the 'mean' of all
-            label_smoothing=0.0,
-            class_weights='none',  # 'balanced': ∝ 1 / frequency among words
-            crf=False,  # True: a linear-chain CRF over words; only legal BIO or BIOES sequences
-            crf_rate=20.0,  # learning rate of the CRF, as a multiple of the encoder's
+            label_pieces=key('first', "subwords that learn the tag of their word: 'first', 'all'"),
+            decode_pieces=key(
+                'first', "subwords that predict the tag: 'first', or the 'mean' of all"
+            ),
+            label_smoothing=_CLASSES['label_smoothing'],
+            class_weights=key('none', "'balanced': ∝ 1 / frequency among words", choices=_WEIGHTS),
+            crf=key(
+                False, 'True: a linear-chain CRF over words; only legal BIO or BIOES sequences'
+            ),
+            crf_rate=key(
+                20.0,
+                "learning rate of the CRF, as a multiple of the encoder's",
+                '(0, inf)',
+                unused=needs('problem.crf'),
+            ),
         ),
         readers={
             'conll': conll.build_tagging,
@@ -175,15 +224,23 @@ PROBLEMS: dict[str, ProblemKind] = {
     'spans': ProblemKind(
         implementation='bert_jax.problems.spans:SpanLabeling',
         predict_task='spans',
-        settings=_LABELS
+        keys=_LABELS
         | _WINDOWS
         | dict(
-            max_span_words=10,  # longer spans are never predicted
-            nested=True,  # spans may overlap; False: only the most probable of overlapping spans
-            summary='mean',  # of the states inside a span; 'attention': weighted by a learned score
-            boundary='ffn',  # a layer for starts and one for ends; 'state': the encoder's states
-            width=150,  # hidden size of the layers that score spans
-            class_weights='none',  # 'balanced': ∝ 1 / frequency; "no label" is a class too
+            max_span_words=key(10, 'longer spans are never predicted', '[1, inf)'),
+            nested=key(
+                True, 'spans may overlap; False: only the most probable of overlapping spans'
+            ),
+            summary=key(
+                'mean', "of the states inside a span; 'attention': weighted by a learned score"
+            ),
+            boundary=key(
+                'ffn', "a layer for starts and one for ends; 'state': the encoder's states"
+            ),
+            width=key(150, 'hidden size of the layers that score spans', '[1, inf)'),
+            class_weights=key(
+                'none', '\'balanced\': ∝ 1 / frequency; "no label" is a class too', choices=_WEIGHTS
+            ),
         ),
         readers={
             'conll': conll.build_spans,
@@ -193,13 +250,17 @@ PROBLEMS: dict[str, ProblemKind] = {
     'question_answering': ProblemKind(
         implementation='bert_jax.problems.question_answering:QuestionAnswering',
         predict_task='answer',
-        settings=_LABELS
+        keys=_LABELS
         | dict(
-            doc_stride=128,  # tokens between the starts of two windows, at most half a window
-            question_tokens=64,  # longer questions are truncated
-            answer_tokens=30,  # longest answer
-            n_best=20,  # candidate starts and ends of each window, and answers returned
-            no_answer=False,  # True: some questions have no answer (SQuAD 2.0)
+            doc_stride=key(
+                128, 'tokens between the starts of two windows, at most half a window', '[1, inf)'
+            ),
+            question_tokens=key(64, 'longer questions are truncated', '[1, inf)'),
+            answer_tokens=key(30, 'longest answer, in tokens', '[1, inf)'),
+            n_best=key(
+                20, 'candidate starts and ends of each window, and answers returned', '[1, inf)'
+            ),
+            no_answer=key(False, 'True: some questions have no answer (SQuAD 2.0)'),
         ),
         readers={
             'squad': questions.build_squad_question,

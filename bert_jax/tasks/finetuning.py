@@ -65,7 +65,7 @@ class FineTuning:
     def __init__(self, config: ConfigDict, user_keys: Collection[str] = ()) -> None:
         self.config, self._mesh = config, sharding.make_mesh(config.mesh)
         problem_class = problems.find(config.task).load()
-        self.splits = finetuning_data.read_splits(config, user_keys)
+        self.splits = finetuning_data.read_splits(config)
         model = initialization.load_weights(config)
         tokenizer = finetuning_data.make_tokenizer(config, model, self.splits.train)
         labels, heads = finetuning_data.choose_labels(

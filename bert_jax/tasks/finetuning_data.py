@@ -14,12 +14,10 @@ from bert_jax.labels.examples import texts_of
 from bert_jax.labels.loader import Splits
 from bert_jax.labels.records import printable
 from bert_jax.problems.base import Problem
-from bert_jax.tasks.unused_keys import ReadRecorder
 from bert_jax.tokenizers import training_text
 from bert_jax.training import multihost
 
 _MANY_CLASSES = 20  # fewer different numbers may be classes of a small sample
-_READ_LATER = ('data.tokenizer', 'data.reading_threads')
 
 
 def check_label_order(stored: tuple[str, ...], labels: tuple[str, ...], where: str) -> None:
@@ -32,18 +30,15 @@ def check_label_order(stored: tuple[str, ...], labels: tuple[str, ...], where: s
         )
 
 
-def read_splits(config: ConfigDict, user_keys: Collection[str]) -> Splits:
+def read_splits(config: ConfigDict) -> Splits:
     """Read the labeled data, first on host 0, which may download it, then on the other hosts.
 
     Raises:
-        UserError: see `problems.read`; the data does not use a key among `user_keys`, which the
-            user set; or the hosts have read different data.
+        UserError: see `problems.read`; or the hosts have read different data.
     """
-    data = ReadRecorder(config.data)
-    splits = problems.read(data, config.task) if jax.process_index() == 0 else None
+    splits = problems.read(config.data, config.task) if jax.process_index() == 0 else None
     multihost.barrier()
-    splits = splits or problems.read(data, config.task)
-    data.check({key for key in user_keys if key not in _READ_LATER}, 'data')
+    splits = splits or problems.read(config.data, config.task)
     multihost.check_same('labeled data', splits.digest)
     return splits
 

@@ -217,7 +217,7 @@ def _run_name(config: Config, key: RunKey) -> str:
 def finished(config: Config) -> Results | None:
     """Return the results of a finished run, or None if it has to be trained or resumed."""
     path = paths.path(config.workdir) / 'results.json'
-    if not path.exists() or workdir.check_config(path.parent, config.to_dict()):
+    if not path.exists() or workdir.check_config(path.parent, config):
         return None
     return json.loads(path.read_text(encoding='utf-8'))
 

@@ -47,8 +47,8 @@ def train(configs: Mapping[Any, Config], user_keys: Collection[str] = ()) -> dic
         task.start = first.start  # the frozen model is in memory once
     use_common_shape(list(tasks.values()))
     for config in configs.values():
-        workdir.claim(config.workdir, config.to_dict())
-        workdir.write_config(config.workdir, config.to_dict())
+        workdir.claim(config.workdir, config)
+        workdir.write_config(config.workdir, config)
     by_rank: dict[Any, dict[Any, FineTuning]] = {}
     for key, task in tasks.items():
         by_rank.setdefault(task.config.transfer.get('rank'), {})[key] = task

@@ -148,7 +148,7 @@ def check(config: Config, overwrite: bool = False) -> None:
     optimizers.build(config.optimizer, optax.constant_schedule(0.0))
     # Other hosts may come here after host 0 has claimed the folder.
     if jax.process_index() == 0 and not overwrite:
-        workdir.check(config.workdir, config.to_dict())
+        workdir.check(config.workdir, config)
 
 
 @contextlib.contextmanager
@@ -156,12 +156,11 @@ def start(task: Task, config: Config) -> Iterator[Run]:
     """Claim the working directory and restore the last checkpoint, or initialize."""
     early_stopping, profile = EarlyStopping(config.evaluation), Profile(config)
     flops = peak_flops.reference(config.compute.dtype)  # before set_mesh: it uses one device
-    settings = config.to_dict()
-    multihost.check_same('config', lambda: json.dumps(settings))
+    multihost.check_same('config', lambda: json.dumps(config.to_dict()))
     multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(dict(task.metadata)))
     multihost.check_same('initial weights', lambda: _digest(task.start.params))
     with Plan.of(task, config) as plan:
-        changes = multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
+        changes = multihost.run_on_host0(lambda: workdir.claim(config.workdir, config))
         folder = paths.path(config.workdir)
         checkpoints = Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
         with contextlib.closing(checkpoints):
@@ -185,7 +184,7 @@ def start(task: Task, config: Config) -> Iterator[Run]:
                 if all(previous.get(key) == config.evaluation.get(key) for key in _COMPARED):
                     early_stopping.best = BestEvaluation(**metadata.get('best', {}))
                 is_evaluated = metadata['is_evaluated']
-            multihost.run_on_host0(lambda: workdir.write_config(config.workdir, settings))
+            multihost.run_on_host0(lambda: workdir.write_config(config.workdir, config))
             # At step 0 the initial weights are evaluated, again if a run died before it was saved.
             is_recorded = is_evaluated and step > 0
             log = Log(folder, config.logging, step, plan.total_steps, is_recorded)

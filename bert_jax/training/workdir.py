@@ -9,47 +9,12 @@ import shutil
 from typing import IO
 
 from flax import traverse_util
+from ml_collections import ConfigDict
 
+from bert_jax import config_keys
 from bert_jax.errors import UserError, writing
 from bert_jax.files import write_json
 from bert_jax.storage import leases, paths, temporary
-
-# Config keys that a resumed run may change without changing what it computes.
-EXECUTION = (
-    'workdir',
-    'mesh',
-    'sharding_rules',
-    'training.accumulation',
-    'debug',
-    'checkpoint',
-    'logging',
-    'compute.remat',
-    'compute.attention_kernel',
-    'data.corpus',
-    'data.max_bad_share',
-    'data.prepare_workers',
-    'data.verify_corpus',
-    'data.cache_folder',
-    'data.cache_gigabytes',
-    'data.reading_threads',
-)
-# Keys that a resumed run may change: they change the rest of the run, or name files whose contents
-# the task compares (Task.check).
-CONTINUATION = (
-    'schedule',
-    'evaluation',
-    'spike_factor',
-    'max_skipped_in_row',
-    'init_from',
-    'data.sources',
-    'data.tokenizer',
-    'data.data_dir',
-    'data.train',
-    'data.dev',
-    'data.test',
-    'data.contexts',
-)
-LENGTHS = ('training.steps', 'training.epochs')  # may change for the last stage
 
 _SEPARATE = ('checkpoints',)  # folders that other modules upload and download
 # Files and folders of every run, and one that only a sweep has.
@@ -68,7 +33,7 @@ _SWEEP = 'table.md'
 _locks: list[IO[bytes]] = []  # open until the process ends, which releases them
 
 
-def claim(path: str, config: dict) -> list[str]:
+def claim(path: str, config: ConfigDict) -> list[str]:
     """Create the folder, lock it for the life of this process and compare its config.
 
     In a multi-host run only host 0 calls this. If the folder is in a bucket, wait for its lock and
@@ -93,7 +58,7 @@ def claim(path: str, config: dict) -> list[str]:
     return check_config(workdir, config)
 
 
-def check(path: str, config: dict) -> None:
+def check(path: str, config: ConfigDict) -> None:
     """Check that `claim` will succeed, without writing anything.
 
     Raises:
@@ -156,10 +121,10 @@ def push(path: str | os.PathLike[str]) -> None:
         paths.push(path, without=_SEPARATE)
 
 
-def write_config(path: str, config: dict) -> None:
+def write_config(path: str, config: ConfigDict) -> None:
     """Write config.json, which later runs in the folder are compared with."""
     with writing(f'workdir {path}'):
-        write_json(paths.local(path) / 'config.json', config)
+        write_json(paths.local(path) / 'config.json', config.to_dict())
     push(path)
 
 
@@ -215,7 +180,7 @@ def is_run(workdir: pathlib.Path) -> bool:
     return isinstance(config, dict) and {'task', 'workdir'} <= config.keys()
 
 
-def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
+def check_config(workdir: pathlib.Path, config: ConfigDict) -> list[str]:
     """Compare a config with the config of the run in a folder, if there is one.
 
     Returns:
@@ -230,17 +195,19 @@ def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
     if not is_trained or not path.exists():
         return []
     stored = json.loads(path.read_text(encoding='utf-8'))
-    current = json.loads(json.dumps(config))  # lists for tuples
-    old, new = (traverse_util.flatten_dict(values, sep='.') for values in (stored, current))
+    old = traverse_util.flatten_dict(stored, sep='.')
+    new = json.loads(json.dumps(config_keys.flatten(config)))  # lists for tuples
     if new.get('init_from'):
         new['model.architecture'] = None  # of the recipe; the run uses and stores that of weights
+    declared = config_keys.declarations(config)
     refused: list[str] = []
     accepted: list[str] = []
     for key in sorted(old.keys() | new.keys()):
-        if old.get(key) == new.get(key) or _is_in(key, EXECUTION):
+        on_resume = declared[key].on_resume if key in declared else 'same'
+        if old.get(key) == new.get(key) or on_resume == 'free':
             continue
-        allowed = _is_in(key, CONTINUATION) or (key in LENGTHS and _only_last_stage(key, old, new))
-        changes = accepted if allowed else refused
+        only_last = on_resume == 'last stage' and _only_last_stage(key, old, new)
+        changes = accepted if on_resume == 'logged' or only_last else refused
         changes.append(f'{key} was {old.get(key)!r}, is {new.get(key)!r}')
     if refused:
         raise UserError(
@@ -248,10 +215,6 @@ def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
             'choose another --config.workdir, or delete that run with --overwrite'
         )
     return accepted
-
-
-def _is_in(key: str, keys: tuple[str, ...]) -> bool:
-    return f'{key}.'.startswith(tuple(f'{prefix}.' for prefix in keys))
 
 
 def _only_last_stage(key: str, old: dict, new: dict) -> bool:

@@ -4,7 +4,6 @@ The probe is trained on frozen hidden states and needs scikit-learn. The loss of
 an MLM head.
 """
 
-import copy
 import dataclasses
 import json
 import math
@@ -20,7 +19,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import TaggedExample
-from bert_jax.labels.loader import DEFAULTS, Splits
+from bert_jax.labels.loader import Splits, make_config
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
 
@@ -29,7 +28,7 @@ TRAIN_SENTENCES, DEV_SENTENCES = 2000, 1000
 
 def read_treebank(folder: str | pathlib.Path) -> Splits:
     """The sentences of UD English EWT with universal part-of-speech tags."""
-    data = ConfigDict(copy.deepcopy(DEFAULTS))
+    data = make_config()
     data.train, data.dev = (f'{folder}/*-ud-train.conllu*',), (f'{folder}/*-ud-dev.conllu*',)
     data.format, data.scheme, data.columns.tag = 'conllu', 'none', 'upos'
     return problems.read(data, 'tagging')

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from bert_jax import completion, key_meanings, main, recipes
+from bert_jax import completion, main, recipes
 from bert_jax.cli import command_line
-from bert_jax.config_values import flatten
+from bert_jax.config_keys import declarations, flatten
 from bert_jax.errors import UserError
 from configs import base
 from tests.end_to_end import small
@@ -146,7 +146,7 @@ def test_a_refused_command_exits_with_status_2(capsys):
 )
 def test_the_command_line_sets_values(argument, key, value):
     line = parse(TINY, argument)
-    assert dict(flatten(line.config))[key] == value
+    assert flatten(line.config)[key] == value
     assert line.user_keys == {key}
 
 
@@ -155,15 +155,15 @@ def test_a_value_may_be_an_argument_of_its_own():
 
 
 def test_every_key_with_a_type_for_its_default_can_be_unset():
-    keys = [key for key, value in flatten(base.get_config()) if value is None]
+    keys = [key for key, value in flatten(base.get_config()).items() if value is None]
     config = parse(TINY, *(f'--config.{key}=None' for key in keys)).config
-    assert all(dict(flatten(config))[key] is None for key in keys)
+    assert all(flatten(config)[key] is None for key in keys)
 
 
 def test_print_config_prints_all_values_and_ends(capsys):
     main.main(['main', TINY, '--config.seed=7', '--print_config'])
     printed = capsys.readouterr().out
-    for key, _ in flatten(base.get_config()):
+    for key in flatten(base.get_config()):
         assert f'\n{key} = ' in f'\n{printed}'
     assert '\nseed = 7 ' in printed
 
@@ -185,8 +185,7 @@ def test_help_lists_the_keys_with_their_meanings(arguments, line, capsys):
 
 def test_every_key_of_every_recipe_has_a_meaning():
     for config in recipes.all_configs():
-        meanings = key_meanings.of_config(config)
-        assert [key for key, _ in flatten(config) if key not in meanings] == []
+        assert [key for key, one in declarations(config).items() if not one.meaning] == []
 
 
 @pytest.mark.parametrize(

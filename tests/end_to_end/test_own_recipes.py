@@ -44,12 +44,13 @@ def get_config():
     return config
 """
 PROBLEM = """
+from bert_jax.config_keys import key
 from bert_jax.problems import PROBLEMS, ProblemKind
 
 PROBLEMS['word_count'] = ProblemKind(
     implementation=f'{__name__}:WordCount',
     predict_task='count',
-    settings=dict(labels=(), scale=10.0),
+    keys=dict(labels=key((), 'names'), scale=key(10.0, 'factor')),
     readers={'tsv': read_row},
 )
 

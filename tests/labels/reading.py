@@ -1,6 +1,5 @@
 """Helpers of the tests of labeled data: writing small files and reading them."""
 
-import copy
 import json
 import pathlib
 import types
@@ -10,7 +9,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import problems
 from bert_jax.labels.examples import Example
-from bert_jax.labels.loader import DEFAULTS, Splits
+from bert_jax.labels.loader import Splits, make_config
 
 
 def write_lines(path: pathlib.Path, *lines: str, encoding: str = 'utf-8') -> tuple[str]:
@@ -25,7 +24,7 @@ def write_json_lines(path: pathlib.Path, *records: dict) -> tuple[str]:
 
 def config(columns: dict | None = None, **settings) -> ConfigDict:
     """The default `data` of a config with some keys set; an unknown key is an error."""
-    data = ConfigDict(copy.deepcopy(DEFAULTS)).lock()
+    data = make_config().lock()
     data.update(settings)
     data.columns.update(columns or {})
     return data

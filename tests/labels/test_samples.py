@@ -1,10 +1,8 @@
 """The sample files of the project and the named tasks that use them."""
 
-import copy
 import os
 
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax.labels import benchmarks, formats, loader
 from bert_jax.problems import PROBLEMS
@@ -35,7 +33,7 @@ def test_every_benchmark_has_a_task():
 
 @pytest.mark.parametrize('name', sorted(TASKS))
 def test_tasks_set_only_known_keys(name):
-    data = ConfigDict(copy.deepcopy(loader.DEFAULTS)).lock()
+    data = loader.make_config().lock()
     data.update(TASKS[name]['data'])  # raises for another key or type
     keys = {'batch_size', 'learning_rate', 'epochs', 'sequence_length'}
     assert set(TASKS[name]['recipe']) == keys

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from bert_jax import problems, tokenizers
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import Mark, MarkedExample
-from bert_jax.labels.loader import DEFAULTS
+from bert_jax.labels.loader import make_config
 from bert_jax.problems.relations import Relations, nearest
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks import small_problems
@@ -192,7 +192,7 @@ def test_marks_are_learned():
 
 @pytest.mark.skipif(not GAP.exists(), reason='needs BERT_JAX_TEST_DATA')
 def test_ambiguous_pronouns_of_gap_are_read_and_marked():
-    data = ConfigDict(DEFAULTS)
+    data = make_config()
     data.update(dict(train=(str(GAP / 'gap-development.tsv'),), group='ID'))
     data.columns.update(
         dict(

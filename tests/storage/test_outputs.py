@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from ml_collections import ConfigDict
 
 from bert_jax import evaluate, export, files, main, predict
 from bert_jax.analyze import __main__ as analyze
@@ -129,7 +130,7 @@ def test_a_corpus_is_replaced_on_request(tmp_path):
 
 def test_a_run_does_not_write_over_files_of_others(tmp_path):
     (tmp_path / 'README.md').write_text('my notes')
-    for read in (workdir.check_files, lambda folder: workdir.claim(str(folder), {})):
+    for read in (workdir.check_files, lambda folder: workdir.claim(str(folder), ConfigDict())):
         with pytest.raises(UserError, match='holds README.md, but no run'):
             read(tmp_path)
     (tmp_path / 'README.md').rename(tmp_path / 'notes.md')
@@ -150,7 +151,7 @@ def test_a_run_is_deleted_on_request(tmp_path):
     (run / 'checkpoints/5').mkdir(parents=True)
     (run / 'config.json').write_text(json.dumps({'task': 'pretraining', 'workdir': 'x', 'seed': 1}))
     with pytest.raises(UserError, match='--overwrite'):
-        workdir.check_config(run, {'task': 'pretraining', 'workdir': 'x', 'seed': 2})
+        workdir.check_config(run, ConfigDict(dict(task='pretraining', workdir='x', seed=2)))
     workdir.delete_run(str(run))
     assert not list(run.iterdir())
     workdir.delete_run(str(run))  # nothing is left to delete

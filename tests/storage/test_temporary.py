@@ -8,6 +8,7 @@ import sys
 import tempfile
 
 import pytest
+from ml_collections import ConfigDict
 
 from bert_jax import files
 from bert_jax.corpus import unfinished
@@ -175,6 +176,6 @@ def test_a_lock_keeps_the_content_of_its_file(tmp_path):
 def test_a_pipe_is_not_a_lock(tmp_path):
     os.mkfifo(tmp_path / 'lock')
     with pytest.raises(UserError, match='not a regular file'):
-        workdir.claim(str(tmp_path), {})
+        workdir.claim(str(tmp_path), ConfigDict())
     with pytest.raises(OSError, match='not a regular file'), files.locked(tmp_path / 'lock', str):
         pass

@@ -1,5 +1,6 @@
 """The tokenizer, the weights and the examples of a fine-tuning run: obeyed, compared or refused."""
 
+import copy
 import shlex
 import types
 
@@ -36,11 +37,11 @@ def test_a_tokenizer_beside_weights_that_have_one_is_refused(weights):
 def test_a_run_from_weights_does_not_record_the_architecture_of_its_recipe(weights, tmp_path):
     config = base.get_config()
     config.init_from = 'weights'
-    of_recipe = config.to_dict()
+    of_recipe = copy.deepcopy(config)
     initialization.load_weights(config)
     assert config.model.architecture is None
     (tmp_path / 'checkpoints/5').mkdir(parents=True)
-    workdir.write_config(str(tmp_path), config.to_dict())
+    workdir.write_config(str(tmp_path), config)
     assert workdir.check_config(tmp_path, of_recipe) == []
     config.model.architecture = 'roberta_base'
     with pytest.raises(UserError, match='is a bert model, .* set it to None'):

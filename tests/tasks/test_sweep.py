@@ -36,8 +36,8 @@ class Trainer:
         self.configs.append(config)
         accuracy = 0.8 + config.seed / 100 + (0.05 if config.schedule.learning_rate == 2e-5 else 0)
         found = results('accuracy', accuracy)
-        workdir.claim(config.workdir, config.to_dict())
-        workdir.write_config(config.workdir, config.to_dict())
+        workdir.claim(config.workdir, config)
+        workdir.write_config(config.workdir, config)
         files.write_json(pathlib.Path(config.workdir) / 'results.json', found)
         return found
 
@@ -231,7 +231,7 @@ def test_a_sweep_without_a_dev_split_is_refused_before_it_trains(tmp_path):
 
 def test_the_workdir_of_a_single_run_is_rejected(tmp_path):
     made = config(tmp_path)
-    workdir.claim(made.workdir, made.to_dict())
-    workdir.write_config(made.workdir, made.to_dict())
+    workdir.claim(made.workdir, made)
+    workdir.write_config(made.workdir, made)
     with pytest.raises(UserError, match='holds a single run'):
         sweep.run(config(tmp_path, sweep__seeds=(0, 1)), None)

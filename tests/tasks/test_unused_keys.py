@@ -2,21 +2,17 @@
 
 import pytest
 
-from bert_jax import main
+from bert_jax import config_keys, main
 from bert_jax.cli import command_line
 from bert_jax.errors import UserError
-from bert_jax.tasks import unused_keys
-from bert_jax.tasks.finetuning_data import read_splits
 
 FOLDER = 'bert_jax/labels/samples'
 
 
 def check(name: str, *arguments: str) -> None:
-    """Check a command line as training does, up to reading the labeled data."""
+    """Check a command line as training does, before it reads any data."""
     line = command_line.parse(['main', f'--config=configs/{name}', *arguments], '')
-    unused_keys.check(line.config, line.user_keys)
-    if line.config.task != 'pretraining':
-        read_splits(line.config, line.user_keys)
+    config_keys.check_used(line.config, line.user_keys)
 
 
 MLM = ['--config.objectives.nsp=0', '--config.data.segments=single']
@@ -120,11 +116,11 @@ def test_a_config_file_of_the_user_is_checked_but_not_for_values_of_the_recipe(t
     path.write_text(OWN.format(line=''))
     line = command_line.parse(['main', f'--config={path}'], '')
     assert line.user_keys == {'data.dev'}  # but not dev_fraction, which has the value of the recipe
-    read_splits(line.config, line.user_keys)
+    config_keys.check_used(line.config, line.user_keys)
     path.write_text(OWN.format(line='config.data.dev_fraction = 0.4'))
     line = command_line.parse(['main', f'--config={path}'], '')
     with pytest.raises(UserError, match='data.dev_fraction is 0.4'):
-        read_splits(line.config, line.user_keys)
+        config_keys.check_used(line.config, line.user_keys)
 
 
 def test_training_checks_the_keys_before_it_reads_the_data(capsys):

@@ -6,7 +6,6 @@ import tarfile
 import zipfile
 
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax import predict
 from bert_jax.errors import UserError
@@ -56,7 +55,8 @@ def read_source(path, **settings):
 
 
 def read_labels(path, encoding='utf-8'):
-    data = ConfigDict(loader.DEFAULTS | {'encoding': encoding})
+    data = loader.make_config()
+    data.encoding = encoding
     return list(tabular.read_table(str(path), data, 'csv'))
 
 
@@ -95,7 +95,7 @@ def test_the_error_names_the_encoding_and_its_option(tmp_path, encoding, reader,
 
 def test_a_table_of_predict_names_its_option(tmp_path):
     (tmp_path / 'a.csv').write_bytes(CSV.encode('utf-16'))
-    data = ConfigDict(loader.DEFAULTS)
+    data = loader.make_config()
     with pytest.raises(UserError, match='set --encoding=utf-16 '):
         list(table_input.read_lines(f'{tmp_path}/a.csv', 'csv', 'classify', (), data))
 

@@ -103,7 +103,7 @@ def test_files_that_moved_and_the_rest_of_a_fine_tuning_run_can_change(changes, 
     config = finetune.get_config()
     write(tmp_path, config)
     config.update_from_flattened_dict(changes)
-    told = workdir.check_config(tmp_path, config.to_dict())
+    told = workdir.check_config(tmp_path, config)
     assert [line.partition(' was ')[0] for line in told] == sorted(changes)
 
 
@@ -122,11 +122,11 @@ def test_the_examples_of_a_fine_tuning_run_cannot_change(changes, tmp_path):
     config.update_from_flattened_dict(changes)
     (key,) = changes
     with pytest.raises(UserError, match=rf'holds a run of another config \({key} was .*, is '):
-        workdir.check_config(tmp_path, config.to_dict())
+        workdir.check_config(tmp_path, config)
 
 
 def test_a_folder_in_which_nothing_was_trained_takes_any_config(tmp_path):
     config = base.get_config()
     files.write_json(tmp_path / 'config.json', config.to_dict())
     config.seed = 5
-    assert workdir.check_config(tmp_path, config.to_dict()) == []
+    assert workdir.check_config(tmp_path, config) == []

@@ -1,0 +1,65 @@
+"""When keys of the config's `data` have no effect: other files or other problems use them."""
+
+import dataclasses
+
+from ml_collections import ConfigDict
+
+from bert_jax.lazy_table import load
+
+TEXTS = ('classification', 'regression', 'prompt', 'prompt_regression')
+MARKED = ('relation', 'word_in_context', 'coreference')
+_KINDS = (*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans', 'question_answering')
+TABLES = ('csv', 'tsv')
+ROWS = (*TABLES, 'jsonl', 'json', 'parquet', 'xml', 'labeled_lines', 'lines', 'files', 'brat')
+
+
+@dataclasses.dataclass(frozen=True)
+class UsedBy:
+    """The condition that a key is for files, and only for some formats and kinds of problems.
+
+    Attributes:
+        kinds: Kinds of problems of this package; (): all. Other kinds may use every key.
+        formats: Formats of files; (): all.
+        without: A key of `data`; if it is set, this one is not used.
+    """
+
+    kinds: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    without: str = ''
+
+    def __call__(self, config: ConfigDict, name: str) -> str:
+        data = config.data
+        if data.dataset:
+            return f'data.dataset is {data.dataset!r}'
+        if self.kinds and config.task in _KINDS and config.task not in self.kinds:
+            return f'task is {config.task!r}'
+        if self.without and data[self.without]:
+            return f'data.{self.without} is {data[self.without]!r}'
+        used = load('bert_jax.problems:formats_in_use')(config) if self.formats else set()
+        if used and not used & {*self.formats}:
+            return f'the format of the files is {" and ".join(sorted(used))}'
+        return ''
+
+
+def unused_fraction(config: ConfigDict, name: str) -> str:
+    """Why no examples are split off train, for the key of their share."""
+    split = name.removeprefix('data.').removesuffix('_fraction')
+    if config.data[split]:
+        return f'data.{split} is {config.data[split]!r}'
+    if split == 'dev' and config.data.shots:
+        return f'data.shots is {config.data.shots}'
+    return ''
+
+
+def unused_split_seed(config: ConfigDict, name: str) -> str:
+    """Why the seed of random splits and subsets is not used."""
+    data = config.data
+    if data.shots and config.sweep.seeds:
+        return f'sweep.seeds is {config.sweep.seeds}, which draw the examples'
+    fractions = [
+        data[f'{split}_fraction']
+        for split in ('dev', 'test')
+        if not unused_fraction(config, f'data.{split}_fraction')
+    ]
+    is_random = data.shots or data.train_examples or any(fractions)
+    return '' if is_random else 'no examples are drawn or split off at random'
