@@ -80,7 +80,7 @@ def _describe(error: Exception) -> str:
     """Return the message of an error in a config file in one line."""
     message = ' '.join(f'{type(error).__name__}: {error}'.split())
     if match := _LOCKED.search(message):
-        keys = {key.rpartition('.')[2] for config in all_configs() for key, _ in flatten(config)}
+        keys = {key.rpartition('.')[2] for config in all_configs() for key in flatten(config)}
         close = nearest(match[1], keys)
         advice = f'; did you mean {close}?' if close else ''
         return f'the recipe has no key {match[1]!r}{advice} (to add a key, {_UNLOCK})'

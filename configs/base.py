@@ -20,9 +20,9 @@ from bert_jax.config_keys import key, needs, option_of, overridden_by, section
 
 # Tables and functions that a key refers to; they are imported when they are needed.
 _SEGMENTS = 'bert_jax.tasks.pretraining_data:SEGMENTS'
-_UNUSED_MASKING = 'bert_jax.objectives:why_unused'
-_NO_CLOZE = 'bert_jax.objectives:why_no_cloze'
-_UNUSED_TRANSFER = 'bert_jax.models.tuning:why_unused'
+_UNUSED_MASKING = 'bert_jax.tasks.key_conditions:unused_masking'
+_NO_CLOZE = 'bert_jax.tasks.key_conditions:unused_cloze'
+_UNUSED_TRANSFER = 'bert_jax.tasks.key_conditions:unused_transfer'
 _SEED = '[0, 4294967295]'
 
 

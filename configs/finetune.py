@@ -44,7 +44,7 @@ def get_config(task: str = 'file') -> ConfigDict:
     config.task = kind
     config.workdir = f'runs/{task}'
     config.model.architecture = None  # the architecture of init_from
-    config.data = loader.make_config()
+    config.data = loader.make_config(tuple(PROBLEMS[kind].readers))
     config.data.tokenizer = key(
         '',
         "Without init_from: a tokenizer file, or 'train:wordpiece:2000' to train one on the train "

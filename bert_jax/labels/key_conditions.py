@@ -4,7 +4,7 @@ import dataclasses
 
 from ml_collections import ConfigDict
 
-from bert_jax.lazy_table import load
+from bert_jax.labels import formats
 
 TEXTS = ('classification', 'regression', 'prompt', 'prompt_regression')
 MARKED = ('relation', 'word_in_context', 'coreference')
@@ -18,11 +18,13 @@ class UsedBy:
     """The condition that a key is for files, and only for some formats and kinds of problems.
 
     Attributes:
+        readable: Formats that the kind of problem of the config can read; (): unknown.
         kinds: Kinds of problems of this package; (): all. Other kinds may use every key.
         formats: Formats of files; (): all.
         without: A key of `data`; if it is set, this one is not used.
     """
 
+    readable: tuple[str, ...]
     kinds: tuple[str, ...] = ()
     formats: tuple[str, ...] = ()
     without: str = ''
@@ -35,10 +37,15 @@ class UsedBy:
             return f'task is {config.task!r}'
         if self.without and data[self.without]:
             return f'data.{self.without} is {data[self.without]!r}'
-        used = load('bert_jax.problems:formats_in_use')(config) if self.formats else set()
+        used = self._formats_in_use(config) if self.formats and self.readable else set()
         if used and not used & {*self.formats}:
             return f'the format of the files is {" and ".join(sorted(used))}'
         return ''
+
+    def _formats_in_use(self, config: ConfigDict) -> set[str]:
+        data = config.data
+        paths = formats.expand_globs([*data.train, *data.dev, *data.test, *data.unlabeled])
+        return {formats.format_of(path, data, self.readable, config.task) for path in paths}
 
 
 def unused_fraction(config: ConfigDict, name: str) -> str:

@@ -5,6 +5,7 @@ problem.
 """
 
 import copy
+import functools
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -29,15 +30,18 @@ from bert_jax.labels.labeled_files import Reader, read_files
 from bert_jax.labels.records import ReadingReport
 from bert_jax.labels.splitting import GroupedExample, draw, draw_per_class, split_off
 
-_FILES = UsedBy()
-_TEXT = UsedBy((*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans'), ROWS)
-_TAGS = UsedBy(('tagging', 'spans'), ('conll', 'jsonl', 'json', 'parquet', 'xml'))
-_QUESTIONS = UsedBy(('question_answering',), ROWS)
-_MARKS = UsedBy(MARKED, ROWS, without='inline_marks')
 
+def make_config(readable: Sequence[str] = ()) -> ConfigDict:
+    """Return the keys of the config's `data` for labeled examples, with their defaults.
 
-def make_config() -> ConfigDict:
-    """Return the keys of the config's `data` for labeled examples, with their defaults."""
+    Args:
+        readable: The formats of files that the kind of problem can read, to tell which keys have no
+            effect.
+    """
+    used_by = functools.partial(UsedBy, tuple(readable))
+    rows_of_texts = used_by((*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans'), ROWS)
+    tagged = used_by(('tagging', 'spans'), ('conll', 'jsonl', 'json', 'parquet', 'xml'))
+    questions = used_by(('question_answering',), ROWS)
     return section(
         'Labeled examples.',
         dataset=key(
@@ -71,7 +75,7 @@ def make_config() -> ConfigDict:
         unlabeled=key(
             (),
             'prompt: texts for the loss of problem.mlm_weight; their labels are not read',
-            unused=UsedBy(('prompt', 'prompt_regression')),
+            unused=used_by(('prompt', 'prompt_regression')),
         ),
         dev_fraction=key(
             0.1,
@@ -109,178 +113,180 @@ def make_config() -> ConfigDict:
             "'csv', 'tsv', 'jsonl', 'json', 'parquet', 'xml', 'conll', 'conllu', 'squad', 'brat', "
             "'labeled_lines', 'lines', 'files' (docs/labeled_data.md); '' = by the suffix of each "
             'file and the problem',
-            unused=_FILES,
+            unused=used_by(),
         ),
-        encoding=key('utf-8', "of the text files, a name of Python's codecs", unused=_FILES),
+        encoding=key('utf-8', "of the text files, a name of Python's codecs", unused=used_by()),
         header=key(
             None,
             'csv, tsv: whether the first row has the column names; if not, the names are '
             "'0', '1', …. Unset: yes, unless `columns` has numbers.",
             kind=bool,
-            unused=UsedBy(formats=TABLES),
+            unused=used_by(formats=TABLES),
         ),
         separator=key(
             '',
             "of columns; '' = the default of the format",
-            unused=UsedBy(formats=(*TABLES, 'conll')),
+            unused=used_by(formats=(*TABLES, 'conll')),
         ),
         quotes=key(
             'auto',
             "csv, tsv: whether double quotes may enclose fields, 'yes' or 'no'; 'auto' = yes in "
             'csv, and in tsv if the names of the header are quoted',
-            unused=UsedBy(formats=TABLES),
+            unused=used_by(formats=TABLES),
         ),
-        escape=key('', "csv, tsv: escape character, such as '\\\\'", unused=UsedBy(formats=TABLES)),
+        escape=key(
+            '', "csv, tsv: escape character, such as '\\\\'", unused=used_by(formats=TABLES)
+        ),
         field_limit=key(
             1_000_000,
             'csv, tsv: maximum characters of a quoted field with line breaks',
             '[1, inf)',
-            unused=UsedBy(formats=TABLES),
+            unused=used_by(formats=TABLES),
         ),
         record=key(
             '',
             "xml: name of the elements that are records; '' = the children of the root",
-            unused=UsedBy(formats=('xml',)),
+            unused=used_by(formats=('xml',)),
         ),
-        comment=key('', 'conll: prefix of lines to skip', unused=UsedBy(formats=('conll',))),
+        comment=key('', 'conll: prefix of lines to skip', unused=used_by(formats=('conll',))),
         label_from=key(
             'suffix',
             "lines, files: 'suffix' (x.pos), 'stem' (pos.txt), 'folder' (pos/1.txt)",
             choices='bert_jax.labels.text_lines:LABEL_FROM',
-            unused=UsedBy(formats=('lines', 'files')),
+            unused=used_by(formats=('lines', 'files')),
         ),
         documents=key(
             False,
             "conll, conllu, brat: one example per document (-DOCSTART-, '# newdoc', file) instead "
             'of one per sentence or line',
-            unused=UsedBy(formats=('conll', 'conllu', 'brat')),
+            unused=used_by(formats=('conll', 'conllu', 'brat')),
         ),
         columns=section(
             "Maps fields to columns, by name or index; '' or () = not in the file.",
-            unused=UsedBy(formats=ROWS),
+            unused=used_by(formats=ROWS),
             id=key('', "'' = file:line"),
-            text=key('text', 'the text, or the first text of a pair', unused=_TEXT),
-            text2=key('', 'the second text of a pair', unused=UsedBy((*TEXTS, *MARKED), ROWS)),
+            text=key('text', 'the text, or the first text of a pair', unused=rows_of_texts),
+            text2=key('', 'the second text of a pair', unused=used_by((*TEXTS, *MARKED), ROWS)),
             label=key(
                 'label',
                 'the class, the number or the index of the choice',
-                unused=UsedBy((*TEXTS, *MARKED, 'multiple_choice'), ROWS),
+                unused=used_by((*TEXTS, *MARKED, 'multiple_choice'), ROWS),
             ),
             probabilities=key(
                 '',
                 'classification: an object with the probability of each class, predicted by a '
                 'model to distill (problem.temperature)',
-                unused=UsedBy(('classification',), ROWS),
+                unused=used_by(('classification',), ROWS),
             ),
             fields=key(
                 (),
                 'prompt: columns that the template names, instead of text and text2',
-                unused=UsedBy(('prompt', 'prompt_regression'), ROWS),
+                unused=used_by(('prompt', 'prompt_regression'), ROWS),
             ),
             choices=key(
                 (),
                 'one column per choice, or one column with a list',
-                unused=UsedBy(('multiple_choice',), ROWS),
+                unused=used_by(('multiple_choice',), ROWS),
             ),
             marks=key(
                 (),
                 "two ranges, 'START:END' or 'START+TEXT'; with text2, one in each text",
-                unused=_MARKS,
+                unused=used_by(MARKED, ROWS, 'inline_marks'),
             ),
             candidate_labels=key(
                 (),
                 'pairs the first mark with each other mark; a label column per pair',
-                unused=UsedBy(MARKED, ROWS),
+                unused=used_by(MARKED, ROWS),
             ),
-            tokens=key('tokens', 'a list of words', unused=UsedBy(('tagging', 'spans'), ROWS)),
-            tags=key('tags', 'a list of tags', unused=UsedBy(('tagging',), ROWS)),
+            tokens=key('tokens', 'a list of words', unused=used_by(('tagging', 'spans'), ROWS)),
+            tags=key('tags', 'a list of tags', unused=used_by(('tagging',), ROWS)),
             spans=key(
                 'spans',
                 'a list of [start, end, label], or of objects with these keys:',
-                unused=UsedBy(('spans',), ROWS),
+                unused=used_by(('spans',), ROWS),
             ),
             span_start=key(
-                'start', 'offset of the first character or word', unused=UsedBy(('spans',), ROWS)
+                'start', 'offset of the first character or word', unused=used_by(('spans',), ROWS)
             ),
-            span_end=key('end', 'offset of the end (data.ends)', unused=UsedBy(('spans',), ROWS)),
-            span_label=key('label', 'class of the span', unused=UsedBy(('spans',), ROWS)),
-            word=key('0', 'conll', unused=UsedBy(formats=('conll',))),
+            span_end=key('end', 'offset of the end (data.ends)', unused=used_by(('spans',), ROWS)),
+            span_label=key('label', 'class of the span', unused=used_by(('spans',), ROWS)),
+            word=key('0', 'conll', unused=used_by(formats=('conll',))),
             tag=key(
                 '-1',
                 "conll; conllu: 'upos', 'xpos', 'feats.Number', …",
-                unused=UsedBy(formats=('conll', 'conllu')),
+                unused=used_by(formats=('conll', 'conllu')),
             ),
-            question=key('question', 'the question', unused=_QUESTIONS),
+            question=key('question', 'the question', unused=questions),
             context=key(
                 'context',
                 'the text that has the answer, or its id (data.contexts)',
-                unused=_QUESTIONS,
+                unused=questions,
             ),
             answers=key(
                 ('answers',),
                 'columns with a text or a list of texts; empty = no answer',
-                unused=_QUESTIONS,
+                unused=questions,
             ),
             answer_starts=key(
                 (),
                 'offsets in characters; () = the first occurrence of the answer',
-                unused=_QUESTIONS,
+                unused=questions,
             ),
         ),
         contexts=key(
             '',
             'file of lines ID<tab>TEXT, if columns.context has ids',
             on_resume='logged',
-            unused=_QUESTIONS,
+            unused=questions,
         ),
         scheme=key(
             'bio',
             "of the tags in the file: 'bio', 'iob1', 'bioes', 'none' (parts of speech)",
             choices='bert_jax.labels.tag_schemes:SCHEMES',
-            unused=_TAGS,
+            unused=tagged,
         ),
         tags_as=key(
             'bio',
             "scheme to convert the tags to: 'bio', 'bioes'",
             choices=('bio', 'bioes'),
-            unused=_TAGS,
+            unused=tagged,
         ),
         units=key(
             '',
             "of offsets: 'characters', 'words'; '' = words if the text is a list of words",
             choices=('', 'characters', 'words'),
-            unused=UsedBy((*MARKED, 'spans', 'question_answering'), ROWS, 'inline_marks'),
+            unused=used_by((*MARKED, 'spans', 'question_answering'), ROWS, 'inline_marks'),
         ),
         ends=key(
             'exclusive',
             "ends of spans in the file: 'exclusive', 'inclusive'",
             choices=('exclusive', 'inclusive'),
-            unused=UsedBy((*MARKED, 'spans'), ROWS, 'inline_marks'),
+            unused=used_by((*MARKED, 'spans'), ROWS, 'inline_marks'),
         ),
         inline_marks=key(
             (),
             "tags around marked ranges, such as ('<e1>', '</e1>', '<e2>', '</e2>')",
-            unused=UsedBy(MARKED, ROWS),
+            unused=used_by(MARKED, ROWS),
         ),
         first_choice=key(
-            0, 'label of the first choice', '(-inf, inf)', unused=UsedBy(('multiple_choice',))
+            0, 'label of the first choice', '(-inf, inf)', unused=used_by(('multiple_choice',))
         ),
         choice_label=key(
             '',
             "multiple_choice: what a label is, the 'index' of a choice, the name of its 'column' "
             "or its 'text'; '' = decided once for each file",
             choices=('', 'index', 'column', 'text'),
-            unused=UsedBy(('multiple_choice',)),
+            unused=used_by(('multiple_choice',)),
         ),
         skip_labels=key(
             (),
             "rows with these labels are left out and counted: ('',), ('-',)",
-            unused=UsedBy((*TEXTS, *MARKED, 'multiple_choice')),
+            unused=used_by((*TEXTS, *MARKED, 'multiple_choice')),
         ),
         rename_labels=key(
             (),
             "('0=negative', '1=positive')",
-            unused=UsedBy((*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans')),
+            unused=used_by((*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans')),
         ),
         malformed_fraction=key(
             0.01, 'maximum share of unreadable records; they are skipped and counted', '[0, 1]'

@@ -7,7 +7,6 @@ OBJECTIVES is the only place that knows objectives by name. An objective is a su
 
 from collections.abc import Mapping, Sequence
 
-from bert_jax.config_keys import option_of
 from bert_jax.errors import UserError, unknown
 from bert_jax.objectives.base import Objective
 from bert_jax.objectives.clm import CausalLanguageModel
@@ -22,7 +21,6 @@ from bert_jax.objectives.mlm import MaskedLanguageModel
 from bert_jax.objectives.nsp import NextSentencePrediction, SentenceOrderPrediction
 from bert_jax.objectives.rtd import ReplacedTokenDetection
 from bert_jax.objectives.sbo import SpanBoundaryObjective
-from bert_jax.types import Config
 
 OBJECTIVES: dict[str, type[Objective]] = {
     'mlm': MaskedLanguageModel,
@@ -113,23 +111,3 @@ def _check_causality(names: Sequence[str]) -> None:
             f'objectives: {", ".join(causal)} must not see tokens to the right, but '
             f'{", ".join(bidirectional)} must; enable only one kind'
         )
-
-
-def why_unused(config: Config, key: str) -> str:
-    """Return why the enabled objectives do not use a key of `config.masking`; '' if they do."""
-    names, masking = enabled(config.objectives), config.masking
-    corruption = common_corruption(names, masking.scheme)
-    if not corruption.reads(key):
-        return f'{", ".join(names)} does not use it'
-    if key == 'masking.replacement' and corruption.reads('masking.random') and not masking.random:
-        return 'masking.random is 0'
-    return option_of('masking.scheme', 'bert_jax.objectives.masking_schemes:SCHEMES')(config, key)
-
-
-def why_no_cloze(config: Config, key: str) -> str:
-    """Return why a model cannot fill in masks; '' if it can."""
-    names = enabled(config.objectives)
-    fills_masks = any(OBJECTIVES[name].fills_masks for name in names)
-    has_generator = any(OBJECTIVES[name].generator for name in names)
-    fills = fills_masks and not has_generator
-    return '' if fills else f'{", ".join(names)} has no head that fills in masks'

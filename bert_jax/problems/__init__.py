@@ -16,7 +16,6 @@ from bert_jax.errors import unknown
 from bert_jax.labels import (
     choices,
     conll,
-    formats,
     loader,
     marked_pairs,
     questions,
@@ -74,13 +73,6 @@ def read(data: ConfigDict, kind: str) -> Splits:
         UserError: unknown kind, format or column; unreadable file; empty split; too many bad rows.
     """
     return loader.read(data, kind, find(kind).readers)
-
-
-def formats_in_use(config: ConfigDict) -> set[str]:
-    """Return the formats of the files that the config's `data` names."""
-    data, kind = config.data, config.task
-    paths = formats.expand_globs([*data.train, *data.dev, *data.test, *data.unlabeled])
-    return {formats.format_of(path, data, tuple(find(kind).readers), kind) for path in paths}
 
 
 _ROWS = ('tsv', 'csv', 'jsonl', 'json', 'parquet', 'xml')

@@ -15,7 +15,6 @@ from bert_jax.models.tuning.pfeiffer import Pfeiffer
 from bert_jax.models.tuning.prefix import PrefixTuning
 from bert_jax.models.tuning.prompt import PromptTuning
 from bert_jax.models.tuning_method import ADDED, Tuning
-from bert_jax.types import Config
 
 __all__ = ['ADDED', 'METHODS', 'Tuning', 'build', 'from_json', 'settings']
 
@@ -69,12 +68,3 @@ def from_json(fields: Mapping[str, Any]) -> Tuning:
         for name, value in fields.items()
     }
     return METHODS[values['method']](**values)
-
-
-def why_unused(config: Config, key: str) -> str:
-    """Return why a key of `config.transfer` has no effect: it is for tuning methods only."""
-    name = key.removeprefix('transfer.')
-    is_setting = name == 'train_pooler' or any(name in settings(method) for method in METHODS)
-    if is_setting and config.transfer.method == 'full':
-        return "transfer.method is 'full'"
-    return f'sweep.ranks is {config.sweep.ranks}' if name == 'rank' and config.sweep.ranks else ''

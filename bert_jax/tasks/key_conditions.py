@@ -1,0 +1,38 @@
+"""When keys of configs/base.py have no effect because of the objectives or the tuning method."""
+
+from bert_jax import objectives
+from bert_jax.config_keys import option_of
+from bert_jax.models import tuning
+from bert_jax.objectives import OBJECTIVES
+from bert_jax.types import Config
+
+_SCHEMES = 'bert_jax.objectives.masking_schemes:SCHEMES'
+
+
+def unused_masking(config: Config, key: str) -> str:
+    """Return why the enabled objectives do not use a key of `config.masking`; '' if they do."""
+    names, masking = objectives.enabled(config.objectives), config.masking
+    corruption = objectives.common_corruption(names, masking.scheme)
+    if not corruption.reads(key):
+        return f'{", ".join(names)} does not use it'
+    if key == 'masking.replacement' and corruption.reads('masking.random') and not masking.random:
+        return 'masking.random is 0'
+    return option_of('masking.scheme', _SCHEMES)(config, key)
+
+
+def unused_cloze(config: Config, key: str) -> str:
+    """Return why a model cannot fill in masks; '' if it can."""
+    names = objectives.enabled(config.objectives)
+    fills_masks = any(OBJECTIVES[name].fills_masks for name in names)
+    has_generator = any(OBJECTIVES[name].generator for name in names)
+    fills = fills_masks and not has_generator
+    return '' if fills else f'{", ".join(names)} has no head that fills in masks'
+
+
+def unused_transfer(config: Config, key: str) -> str:
+    """Return why a key of `config.transfer` has no effect: it is for tuning methods only."""
+    name = key.removeprefix('transfer.')
+    of_methods = {setting for method in tuning.METHODS for setting in tuning.settings(method)}
+    if name in {*of_methods, 'train_pooler'} and config.transfer.method == 'full':
+        return "transfer.method is 'full'"
+    return f'sweep.ranks is {config.sweep.ranks}' if name == 'rank' and config.sweep.ranks else ''
