@@ -5,6 +5,7 @@ import dataclasses
 from ml_collections import ConfigDict
 
 from bert_jax.labels import formats
+from bert_jax.text import text_files
 
 TEXTS = ('classification', 'regression', 'prompt', 'prompt_regression')
 MARKED = ('relation', 'word_in_context', 'coreference')
@@ -43,9 +44,13 @@ class UsedBy:
         return ''
 
     def _formats_in_use(self, config: ConfigDict) -> set[str]:
+        """Return the formats of the files; a missing file is reported when it is read."""
         data = config.data
-        paths = formats.expand_globs([*data.train, *data.dev, *data.test, *data.unlabeled])
-        return {formats.format_of(path, data, self.readable, config.task) for path in paths}
+        return {
+            formats.format_of(path, data, self.readable, config.task)
+            for pattern in (*data.train, *data.dev, *data.test, *data.unlabeled)
+            for path in text_files.matching_files(pattern) or [pattern]
+        }
 
 
 def unused_fraction(config: ConfigDict, name: str) -> str:

@@ -46,7 +46,7 @@ REFUSED = {
     'accumulation': ({'training__accumulation': (3, 1)}, 'multiple of 24'),
     'sequence too long': ({'training__sequence_length': (16, 33)}, '33 exceeds'),
     'stages of different number': ({'training__steps': (9, 9, 9)}, 'one for each stage, or one'),
-    'no steps': ({'training__steps': (30, 0)}, 'above 0'),
+    'no steps': ({'training__steps': (30, 0)}, r'it must be in \[1, inf\)'),
     'warmup too long': ({'schedule__warmup_steps': 50}, 'warmup'),
     'nsp without pairs': ({'data__segments': 'single'}, "'nsp' needs"),
     'nsp of full sentences': (
