@@ -14,7 +14,6 @@ from bert_jax.errors import UserError
 from bert_jax.interop import loading, pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
-from bert_jax.problems import PROBLEMS
 from tests.inference.small_runs import KINDS, save_run
 from tests.interop import published
 
@@ -105,14 +104,6 @@ def test_other_examples_are_classified(load, kind):
     assert type(record['predicted']) is expected
     if kind == 'relation':
         assert record['predicted'] in labels
-
-
-def test_an_older_name_of_a_problem_is_understood(tmp_path, monkeypatch):
-    monkeypatch.setitem(PROBLEMS, 'choice', PROBLEMS['multiple_choice'])
-    monkeypatch.setitem(KINDS, 'choice', KINDS['multiple_choice'])
-    path = save_run(tmp_path / 'run', 'choice')
-    monkeypatch.undo()
-    assert bert_jax.load(path).tasks == ('embed', 'classify')
 
 
 def test_a_folder_of_transformers_classifies_and_fills_masks(tmp_path):
