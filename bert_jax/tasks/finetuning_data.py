@@ -63,7 +63,7 @@ def make_tokenizer(
     if name.startswith('train:'):
         spec = name.removeprefix('train:')
         texts = (text for example in train for text in texts_of(example))
-        sample = training_text.sample(texts, training_text.TRAINING_CHARACTERS)
+        sample = training_text.sample(texts, tokenizers.TRAINING_CHARACTERS)
         return tokenizers.train(spec, sample)
     return tokenizers.load(name)
 

@@ -3,12 +3,14 @@
 from bert_jax.tokenizers.loading import has_tokenizer, load
 from bert_jax.tokenizers.special_tokens import BERT as SPECIAL_TOKENS
 from bert_jax.tokenizers.tokenizer import Encodings, Tokenizer
-from bert_jax.tokenizers.training import check_accents, check_trainable, train
-from bert_jax.tokenizers.training_text import TRAINING_CHARACTERS
-from bert_jax.tokenizers.wordpiece import CONTINUATION
+from bert_jax.tokenizers.training import (
+    TRAINING_CHARACTERS,
+    check_accents,
+    check_trainable,
+    train,
+)
 
 __all__ = [
-    'CONTINUATION',
     'SPECIAL_TOKENS',
     'TRAINING_CHARACTERS',
     'Encodings',

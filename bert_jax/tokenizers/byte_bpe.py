@@ -9,7 +9,7 @@ import tokenizers
 
 from bert_jax import errors
 from bert_jax.files import parse_json
-from bert_jax.tokenizers import special_tokens, training_progress
+from bert_jax.tokenizers import special_tokens
 
 SPACE = 'Ġ'
 # Printable bytes are written as themselves, the others as characters from 256 on.
@@ -34,6 +34,8 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
         special_tokens=list(special_tokens.ROBERTA),
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
     )
+    from bert_jax.tokenizers import training_progress
+
     trainer.progress_format = 'json'
     with training_progress.shown(f'merging {size:,} tokens', training_progress.parse_merges):
         backend.train_from_iterator(map(special_tokens.separate_literals, texts), trainer)

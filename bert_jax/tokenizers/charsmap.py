@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import sentencepiece
 import tokenizers
 
+SPACE = '▁'  # stands for a space in the pieces of SentencePiece
 _PRIVATE = range(0x100000, 0x10FFFE)  # private-use characters, placeholders during a replacement
 
 

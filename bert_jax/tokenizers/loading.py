@@ -2,19 +2,23 @@
 
 import json
 import pathlib
+from typing import TYPE_CHECKING, Any
 
 from bert_jax import errors
 from bert_jax.storage import paths, wrong_paths
-from bert_jax.tokenizers import backend, classes, folders, sentence_piece, special_tokens
-from bert_jax.tokenizers.classes import CLASSES, Settings
+from bert_jax.tokenizers import backend, folders, special_tokens
 from bert_jax.tokenizers.folders import Configuration
 from bert_jax.tokenizers.tokenizer import Tokenizer, parse
+
+if TYPE_CHECKING:
+    from bert_jax.tokenizers.classes import TokenizerClass
 
 _FILES = ('*.json', '*.txt', '*.model')  # files of a folder that describe its tokenizer
 _PATTERNS = ('tokenizer.json', 'vocab.txt', '*.model', '*vocab.json')
 # Names of classes that do not determine how files are read, and the classes used for their files.
 _GENERIC = ('PreTrainedTokenizer', 'PreTrainedTokenizerFast', 'TokenizersBackend', None)
-_DEFAULTS = (CLASSES['RobertaTokenizer'], CLASSES['DebertaV2Tokenizer'])  # else BertTokenizer
+# The classes of files that belong to no class, the last for any file.
+_DEFAULTS = ('RobertaTokenizer', 'DebertaV2Tokenizer', 'BertTokenizer')
 
 
 def load(path: str, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
@@ -84,7 +88,7 @@ def _find_file(path: pathlib.Path, tokenizer_class: str | None) -> pathlib.Path:
         return path
     if not path.exists():
         raise errors.UserError(f'no such file or folder{wrong_paths.suggest(path)}')
-    known = CLASSES.get(tokenizer_class or '')
+    known = _find_class(tokenizer_class)
     patterns = list(_PATTERNS)
     if known:
         patterns.insert(1, known.pattern)
@@ -102,31 +106,46 @@ def _find_file(path: pathlib.Path, tokenizer_class: str | None) -> pathlib.Path:
 
 def _read(
     file: pathlib.Path, configuration: Configuration, lowercase: bool, option: str
-) -> Settings:
+) -> dict[str, Any]:
     """Read a file of any format as the contents of an equivalent tokenizer.json."""
     name = configuration.tokenizer_class
-    known = CLASSES.get(name or '')
+    known = _find_class(name)
     if option and file.suffix != '.model':
         raise errors.UserError(f'the option {option!r} is for SentencePiece models')
     if file.suffix == '.json' and not file.name.endswith('vocab.json'):
         settings = parse(file.read_bytes().decode('utf-8-sig'))
-    elif option:
-        return classes.read_sentencepiece(file, Configuration(), lowercase, ids=_ids(option))
-    elif known is None and name not in _GENERIC:
-        raise errors.UserError(
-            f'tokenizer_class {name} is not supported without a tokenizer.json; save one with '
-            'save_pretrained of transformers, or pass the path of this file'
-        )
     else:
+        from bert_jax.tokenizers import classes
+
+        if option:
+            ids = _ids(option)
+            return classes.read_sentencepiece(file, Configuration(), lowercase, ids=ids)
+        if known is None and name not in _GENERIC:
+            raise errors.UserError(
+                f'tokenizer_class {name} is not supported without a tokenizer.json; save one with '
+                'save_pretrained of transformers, or pass the path of this file'
+            )
         if known is None or not file.match(known.pattern):
-            known = next((c for c in _DEFAULTS if file.match(c.pattern)), CLASSES['BertTokenizer'])
+            *others, last = map(classes.CLASSES.__getitem__, _DEFAULTS)
+            known = next((c for c in others if file.match(c.pattern)), last)
         settings = known.read(file, configuration, lowercase)
     if known:
         known.override(settings, configuration, lowercase)
     return settings
 
 
+def _find_class(name: str | None) -> 'TokenizerClass | None':
+    """The class of this name, if there is one that determines how files are read."""
+    if name in _GENERIC:
+        return None
+    from bert_jax.tokenizers.classes import CLASSES  # imports all kinds of vocabularies
+
+    return CLASSES.get(name or '')
+
+
 def _ids(option: str) -> str:
+    from bert_jax.tokenizers import sentence_piece
+
     key, _, ids = option.partition('=')
     if key != 'ids' or ids not in sentence_piece.IDS:
         raise errors.unknown('option', option, [f'ids={ids}' for ids in sentence_piece.IDS])
@@ -136,7 +155,7 @@ def _ids(option: str) -> str:
 def _check_names(tokenizer: Tokenizer, configuration: Configuration) -> None:
     """Raise UserError if special tokens have other names than in the configuration."""
     # Without a known class, the template of tokenizer.json determines the tokens around a text.
-    roles = special_tokens.NAMES if configuration.tokenizer_class in CLASSES else ('pad', 'mask')
+    roles = special_tokens.NAMES if _find_class(configuration.tokenizer_class) else ('pad', 'mask')
     for role in roles:
         expected = configuration.names.get(role)
         name = tokenizer.vocab[getattr(tokenizer, f'{role}_id')]

@@ -11,7 +11,7 @@ from typing import Any
 
 import tokenizers
 
-from bert_jax.tokenizers import byte_bpe, sentence_piece, wordpiece
+from bert_jax.tokenizers import byte_bpe, charsmap, wordpiece
 from bert_jax.tokenizers.tokenizer import Tokenizer
 
 _BYTE = re.compile('<0x[0-9A-F]{2}>')  # of SentencePiece, for bytes of unknown characters
@@ -114,7 +114,7 @@ def _byte_bpe(old: Tokenizer, _: Mapping[str, int]) -> Split:
 
 
 def _sentence_piece(old: Tokenizer, _: Mapping[str, int]) -> Split:
-    words, space = _Words(old), sentence_piece.SPACE
+    words, space = _Words(old), charsmap.SPACE
 
     def split(token: str) -> list[int]:
         text = token.replace(space, ' ').strip()

@@ -1,6 +1,7 @@
 """SentencePiece (Unigram and BPE): trains and reads .model files. ▁ is the space."""
 
 import dataclasses
+import functools
 import io
 import json
 import math
@@ -14,8 +15,8 @@ import tokenizers
 
 from bert_jax import errors, limits
 from bert_jax.tokenizers import charsmap, special_tokens, training_progress
+from bert_jax.tokenizers.charsmap import SPACE
 
-SPACE = '▁'
 CHARACTER_COVERAGE = 0.9995  # rarer characters become <unk>; SentencePiece's default
 TRAINING_THREADS = 4  # fixed, because it affects the order of floating-point sums
 _UNTRAINABLE = re.compile('[\0\t▁▅]')
@@ -54,7 +55,7 @@ class SentencePieceModel:
     remove_extra_whitespaces: bool = True
 
 
-def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
+def _train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
     """Train a 'unigram' or 'bpe' tokenizer and return its settings.
 
     The tokenizer has SentencePiece's normalization nmt_nfkc and XLM-R's special tokens.
@@ -88,6 +89,10 @@ def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict
             raise errors.UserError('the training text of the tokenizer has no words') from None
         raise errors.UserError(f'sentencepiece cannot train {model_type}: {error}') from error
     return settings(read(model.getvalue()), lowercase=lowercase)
+
+
+train_unigram = functools.partial(_train, 'unigram')
+train_bpe = functools.partial(_train, 'bpe')
 
 
 def _training_lines(texts: list[str], lower: Any) -> Iterator[str]:

@@ -17,7 +17,7 @@ import tokenizers
 
 from bert_jax import errors, limits
 from bert_jax.files import parse_json
-from bert_jax.tokenizers import backend, byte_bpe, sentence_piece, special_tokens
+from bert_jax.tokenizers import backend, byte_bpe, charsmap, special_tokens
 from bert_jax.tokenizers.backend import Backend
 from bert_jax.tokenizers.cached_encoding import CachedEncoder, encodable, splitter
 
@@ -231,7 +231,7 @@ def _kind(settings: dict[str, Any]) -> str:
     steps = json.dumps([settings['normalizer'], settings['pre_tokenizer']], ensure_ascii=False)
     if '"ByteLevel"' in steps:
         return 'bytebpe'
-    return 'sentencepiece-bpe' if sentence_piece.SPACE in steps else 'bpe'
+    return 'sentencepiece-bpe' if charsmap.SPACE in steps else 'bpe'
 
 
 def _word_starts(kind: str, settings: dict[str, Any], vocab: Sequence[str]) -> np.ndarray | None:
@@ -239,8 +239,8 @@ def _word_starts(kind: str, settings: dict[str, Any], vocab: Sequence[str]) -> n
     mark = {
         'wordpiece': settings['model'].get('continuing_subword_prefix'),
         'bytebpe': byte_bpe.SPACE,
-        'unigram': sentence_piece.SPACE,
-        'sentencepiece-bpe': sentence_piece.SPACE,
+        'unigram': charsmap.SPACE,
+        'sentencepiece-bpe': charsmap.SPACE,
         'bpe': None,
     }[kind]
     marked = np.array([bool(mark) and token.startswith(mark) for token in vocab])

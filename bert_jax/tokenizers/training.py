@@ -1,38 +1,28 @@
 """Trains tokenizers on texts."""
 
-import functools
 import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.tokenizers import (
-    accents,
-    byte_bpe,
-    long_runs,
-    sentence_piece,
-    special_tokens,
-    wordpiece,
-)
+from bert_jax.lazy_table import LazyTable
+from bert_jax.tokenizers import special_tokens
 from bert_jax.tokenizers.cached_encoding import encodable
 from bert_jax.tokenizers.tokenizer import Tokenizer
 
 # Kind → trainer: (size, texts, lowercase) → settings, the contents of a tokenizer.json.
 Trainer = Callable[..., dict[str, Any]]
-TRAINERS: dict[str, Trainer] = {
-    'wordpiece': wordpiece.train,
-    'bytebpe': byte_bpe.train,
-    'unigram': functools.partial(sentence_piece.train, 'unigram'),
-    'sentencepiece-bpe': functools.partial(sentence_piece.train, 'bpe'),
-}
+TRAINERS: LazyTable[Trainer] = LazyTable(
+    {
+        'wordpiece': 'bert_jax.tokenizers.wordpiece:train',
+        'bytebpe': 'bert_jax.tokenizers.byte_bpe:train',
+        'unigram': 'bert_jax.tokenizers.sentence_piece:train_unigram',
+        'sentencepiece-bpe': 'bert_jax.tokenizers.sentence_piece:train_bpe',
+    }
+)
+TRAINING_CHARACTERS = 2**26  # from longer texts, lines of about this total length are drawn
 _ANY_TEXT = ('aa aa',)  # a vocabulary is large enough for this text if it is for any
 _STRIPS_ACCENTS = ('wordpiece',)  # kinds whose trainers have an argument `strip_accents`
-# Kind → the words that its trainer can handle; WordPiece ignores long words itself.
-_LONGEST_WORDS = {
-    'bytebpe': long_runs.OF_ONE_KIND,
-    'unigram': long_runs.SPACED,
-    'sentencepiece-bpe': long_runs.SPACED,
-}
 
 
 def check_accents(kind: str, strip_accents: bool | None) -> None:
@@ -74,8 +64,10 @@ def train(
             f'tokenizer {spec!r}: the vocabulary size must be a whole number above '
             f'{smallest}, as in {kind}:8000'
         )
+    from bert_jax.tokenizers import accents, long_runs
+
     paragraphs = [encodable(part) for text in texts for part in text.split('\n\n')]
-    if words := _LONGEST_WORDS.get(kind):
+    if words := long_runs.LONGEST_WORDS.get(kind):
         cuts = long_runs.Cuts(words)
         paragraphs = [piece for paragraph in paragraphs for piece in cuts.cut(paragraph)]
         if cuts.number:

@@ -14,7 +14,6 @@ import numpy as np
 
 from bert_jax.text import languages
 
-TRAINING_CHARACTERS = 2**26  # from longer texts, lines of about this total length are drawn
 LEVELS = 54  # a line has level k or higher with probability 2^-k
 
 
