@@ -19,7 +19,7 @@ from bert_jax import config_keys, files, progress
 from bert_jax.cli import command_line
 from bert_jax.errors import UserError, exit_cleanly, writing
 from bert_jax.storage import paths
-from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep
+from bert_jax.tasks import is_sweep, make_task
 from bert_jax.training import loop, multihost, runtime, workdir
 from bert_jax.training.run import check as check_run
 from bert_jax.types import Config
@@ -54,12 +54,16 @@ def run(
     with multihost.joined(*processes) if processes else contextlib.nullcontext():
         runtime.configure()
         if config.debug.batch:
+            from bert_jax.tasks import show_batch
+
             for row in show_batch.dump(make_task(config, user_keys), config.debug.batch):
                 if jax.process_index() == 0:
                     progress.say(row)
             return None
         if dry_run:
-            if sweep.is_wanted(config):
+            if is_sweep(config):
+                from bert_jax.tasks import sweep
+
                 sweep.check(config)
                 configs = list(sweep.runs(config).values())
                 progress.say(f'a sweep of {len(configs)} runs; the first of them:')
@@ -70,7 +74,9 @@ def run(
             return None
         if overwrite:
             _delete_run(config, user_keys)
-        if sweep.is_wanted(config):
+        if is_sweep(config):
+            from bert_jax.tasks import sweep
+
             train_run = functools.partial(train, user_keys=user_keys)
             return sweep.run(config, train_run, jax.process_index() == 0, user_keys)
         return train(config, user_keys)
@@ -90,7 +96,9 @@ def _delete_run(config: Config, user_keys: Collection[str]) -> None:
                 'another --config.workdir'
             )
     first = config
-    if sweep.is_wanted(config):
+    if is_sweep(config):
+        from bert_jax.tasks import sweep
+
         sweep.check(config, overwrite=True)
         first = next(iter(sweep.runs(config).values()))
     check_run(first, overwrite=True)
@@ -121,6 +129,8 @@ def main(argv: list[str] | None = None) -> None:
     config = line.config
     if config.task == 'pretraining':
         data_keys = [key.removeprefix('data.') for key in line.user_keys if key.startswith('data.')]
+        from bert_jax.tasks import pretraining_data
+
         pretraining_data.follow_corpus(config.data, data_keys)
     if line.print_config:
         progress.say('\n'.join(command_line.describe_keys(config)))

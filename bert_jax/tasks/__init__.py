@@ -25,10 +25,12 @@ def make_task(config: ConfigDict, user_keys: Collection[str] = ()) -> 'Task':
     if config.task == 'pretraining':
         if 'objectives' not in config:
             raise _other_task(config, 'base.py')
-        from bert_jax.tasks import pretraining_data, rehearsal
+        from bert_jax.tasks import pretraining_data
         from bert_jax.tasks.pretraining import Pretraining
 
         if pretraining_data.is_missing(config.data):
+            from bert_jax.tasks import rehearsal
+
             rehearsal.check(config)
         return Pretraining(config)
     from bert_jax.problems import PROBLEMS
@@ -39,6 +41,12 @@ def make_task(config: ConfigDict, user_keys: Collection[str] = ()) -> 'Task':
     if set(config.get('problem', {})) != set(PROBLEMS[config.task].settings):
         raise _other_task(config, f'finetune.py:{config.task}')
     return FineTuning(config, user_keys)
+
+
+def is_sweep(config: ConfigDict) -> bool:
+    """Whether `config.sweep` asks for several runs."""
+    values = config.sweep.seeds or config.sweep.learning_rates or config.sweep.ranks
+    return bool(values) and not config.debug.batch  # a batch is shown for the config itself
 
 
 def _other_task(config: ConfigDict, file: str) -> UserError:

@@ -10,15 +10,10 @@ from bert_jax import progress
 from bert_jax.corpus import source_files
 from bert_jax.corpus.corpus import Corpus, read_manifest
 from bert_jax.corpus.corpus import settings as corpus_settings
-from bert_jax.corpus.preparation import prepare
 from bert_jax.errors import UserError, nearest, unknown
 from bert_jax.examples import language_mixture
 from bert_jax.examples.example_source import ExampleSource
-from bert_jax.examples.full_sentences import FullSentences
 from bert_jax.examples.packing import PackedRows
-from bert_jax.examples.published_pairs import PublishedPairs
-from bert_jax.examples.sentence_pairs import SentencePairs
-from bert_jax.examples.single_segments import SingleSegments, SplitSegments
 from bert_jax.examples.text_example_source import RowSettings, TextExampleSource
 from bert_jax.storage import paths
 from bert_jax.storage.block_cache import CacheSettings
@@ -27,8 +22,23 @@ from bert_jax.types import Config
 
 
 def _pairs(settings: RowSettings, data: Config, swapped: bool) -> TextExampleSource:
+    from bert_jax.examples.published_pairs import PublishedPairs
+    from bert_jax.examples.sentence_pairs import SentencePairs
+
     kind = PublishedPairs if data.faithful_negatives else SentencePairs
     return kind(settings, data.short_sequence_probability, swapped, fixed_lengths=data.pack)
+
+
+def _segments(settings: RowSettings, data: Config, split: bool) -> TextExampleSource:
+    from bert_jax.examples.single_segments import SingleSegments, SplitSegments
+
+    return SplitSegments(settings) if split else SingleSegments(settings)
+
+
+def _sentences(settings: RowSettings, data: Config, within_documents: bool) -> TextExampleSource:
+    from bert_jax.examples.full_sentences import FullSentences
+
+    return FullSentences(settings, within_documents)
 
 
 class Segments(NamedTuple):
@@ -52,12 +62,10 @@ SEGMENTS = {
     'ordered_pairs': Segments(
         functools.partial(_pairs, swapped=True), (_SHORT, 'data.faithful_negatives')
     ),
-    'single': Segments(lambda settings, data: SingleSegments(settings)),
-    'two_segments': Segments(lambda settings, data: SplitSegments(settings)),
-    'full_sentences': Segments(lambda settings, data: FullSentences(settings)),
-    'doc_sentences': Segments(
-        lambda settings, data: FullSentences(settings, within_documents=True)
-    ),
+    'single': Segments(functools.partial(_segments, split=False)),
+    'two_segments': Segments(functools.partial(_segments, split=True)),
+    'full_sentences': Segments(functools.partial(_sentences, within_documents=False)),
+    'doc_sentences': Segments(functools.partial(_sentences, within_documents=True)),
 }
 
 
@@ -149,6 +157,8 @@ def open_corpus(data: Config) -> Corpus:
         if not is_missing(data):
             source_files.report_changes(folder)
             return False
+        from bert_jax.corpus.preparation import prepare
+
         progress.say(f'preparing {data.corpus} from {", ".join(data.sources)}')
         prepare(
             **settings,

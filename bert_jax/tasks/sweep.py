@@ -52,12 +52,6 @@ class RunKey(NamedTuple):
     seed: int
 
 
-def is_wanted(config: Config) -> bool:
-    """Whether `config.sweep` asks for several runs."""
-    values = config.sweep.seeds or config.sweep.learning_rates or config.sweep.ranks
-    return bool(values) and not config.debug.batch  # a batch is shown for the config itself
-
-
 def check(config: Config, overwrite: bool = False) -> None:
     """Raise UserError for a sweep that cannot be run.
 

@@ -10,7 +10,7 @@ import pytest
 from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.storage import paths
-from bert_jax.tasks import sweep
+from bert_jax.tasks import is_sweep, sweep
 from bert_jax.training import workdir
 from configs import finetune
 from tests.training import toy
@@ -54,7 +54,7 @@ def test_every_rate_is_trained_with_every_seed(tmp_path):
     ]
     assert trainer.configs[1].workdir == str(tmp_path / 'sweep/rate_1e-05_seed_5')
     for own in trainer.configs:
-        assert not sweep.is_wanted(own)
+        assert not is_sweep(own)
         changed = {'seed', 'workdir', 'sweep', 'schedule'}
         assert all(own[key] == made[key] for key in made if key not in changed)
         assert {**own.schedule, 'learning_rate': 0} == {**made.schedule, 'learning_rate': 0}
@@ -81,8 +81,8 @@ def test_rates_and_seeds_can_be_swept_alone(tmp_path):
     ]
     rates = sweep.runs(config(tmp_path, seed=7, sweep__learning_rates=(0.1, 0.2)))
     assert list(rates) == [((0.1, None), 7), ((0.2, None), 7)]
-    assert not sweep.is_wanted(config(tmp_path))
-    assert not sweep.is_wanted(config(tmp_path, sweep__seeds=(0, 1), debug__batch=3))
+    assert not is_sweep(config(tmp_path))
+    assert not is_sweep(config(tmp_path, sweep__seeds=(0, 1), debug__batch=3))
 
 
 def test_every_rank_is_trained_with_every_rate_and_seed(tmp_path):

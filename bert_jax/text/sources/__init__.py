@@ -7,12 +7,8 @@ import os
 import textwrap
 
 from bert_jax import errors
+from bert_jax.lazy_table import LazyTable
 from bert_jax.text.sources.base import Document, Option, Piece, Source
-from bert_jax.text.sources.canaries import CanarySource
-from bert_jax.text.sources.files import JsonLinesSource, TextSource
-from bert_jax.text.sources.sample import SampleSource
-from bert_jax.text.sources.tables import HuggingFaceSource, ParquetSource
-from bert_jax.text.sources.tfds import TfdsSource
 
 __all__ = [
     'SOURCES',
@@ -25,15 +21,17 @@ __all__ = [
     'parse_source',
 ]
 
-SOURCES: dict[str, type[Source]] = {
-    'sample': SampleSource,
-    'text': TextSource,
-    'jsonl': JsonLinesSource,
-    'parquet': ParquetSource,
-    'hf': HuggingFaceSource,
-    'tfds': TfdsSource,
-    'canaries': CanarySource,
-}
+SOURCES: LazyTable[type[Source]] = LazyTable(
+    {
+        'sample': 'bert_jax.text.sources.sample:SampleSource',
+        'text': 'bert_jax.text.sources.files:TextSource',
+        'jsonl': 'bert_jax.text.sources.files:JsonLinesSource',
+        'parquet': 'bert_jax.text.sources.tables:ParquetSource',
+        'hf': 'bert_jax.text.sources.tables:HuggingFaceSource',
+        'tfds': 'bert_jax.text.sources.tfds:TfdsSource',
+        'canaries': 'bert_jax.text.sources.canaries:CanarySource',
+    }
+)
 
 
 def open_source(spec: str) -> Source:
