@@ -1,6 +1,7 @@
 """Baselines of the held-out metrics of pretraining, and cloze examples."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,9 @@ def unigram_entropy(counts_V: np.ndarray) -> float:
     return float(-(p * np.log(p)).sum())
 
 
+_OF_TOKENS = ('mlm', 'clm')  # objectives whose loss is comparable with the unigram entropy
+
+
 def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, float]:
     """Add perplexities, and the scores of a model that ignores the context.
 
@@ -31,7 +35,7 @@ def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, fl
         and '…_majority' (the accuracy of always predicting the most frequent token or class).
     """
     metrics = dict(means)
-    for name in ('mlm', 'clm'):
+    for name in _OF_TOKENS:
         if f'{name}_loss' in means:
             metrics |= {
                 f'{name}_perplexity': math.exp(min(means[f'{name}_loss'], 700)),
@@ -43,6 +47,19 @@ def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, fl
         if suffix in ('negatives', 'share'):  # the share of one of two classes
             metrics[f'{objective}_majority'] = max(share, 1 - share)
     return metrics
+
+
+def warnings(held_out: Mapping[str, float]) -> list[str]:
+    """Return a line for each loss that is no better than predicting token frequencies."""
+    entropy = held_out.get('unigram_entropy', math.inf)
+    losses = {name: held_out.get(f'{name}_loss', -math.inf) for name in _OF_TOKENS}
+    return [
+        f'the held-out {name}_loss is {loss:.3f}, but predicting every token by its frequency has '
+        f'a loss of {entropy:.3f}: the model has learned nothing from the context; train longer or '
+        'change the learning rate'
+        for name, loss in losses.items()
+        if not loss < entropy
+    ]
 
 
 def cloze_lines(

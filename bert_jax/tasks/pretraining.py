@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax import averages, objectives, progress
 from bert_jax.corpus.corpus import Corpus
-from bert_jax.errors import UserError, writing
+from bert_jax.errors import UserError, warn, writing
 from bert_jax.examples.example_source import ExampleSource, FirstExamples
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
@@ -301,6 +301,10 @@ class Pretraining:
             for line in evaluation.cloze_lines(self.corpus.tokenizer, *filled):
                 progress.say(line)
         held_out = results['held_out']
+        if warnings := evaluation.warnings(held_out):
+            results['warnings'] = warnings
+            for warning in warnings:
+                warn(warning)
         with writing(f'workdir {workdir}'):
             sections = [evaluator.report(held_out, workdir) for evaluator in self._evaluators]
             elsewhere = {name for section in sections for name in section.metrics}
@@ -311,7 +315,7 @@ class Pretraining:
                 self.corpus,
                 results,
                 {name: held_out[name] for name in held_out if name not in elsewhere},
-                [section.text for section in sections],
+                [*(f'Warning: {line}.\n' for line in warnings), *(s.text for s in sections)],
                 examples,
             )
             (workdir / 'README.md').write_text(card, encoding='utf-8')
