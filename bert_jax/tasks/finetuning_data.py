@@ -76,7 +76,7 @@ def _check_classes(labels: Sequence[str], num_examples: int) -> None:
         numbers = [float(label) for label in labels]
     except ValueError:
         warn(
-            f'warning: nearly every example has its own class: {len(labels):,} classes in '
+            f'nearly every example has its own class: {len(labels):,} classes in '
             f'{num_examples:,} training examples, such as {labels[0]!r:.40}; check '
             'data.columns.label, or list the classes in problem.labels'
         )
