@@ -202,7 +202,7 @@ def test_the_only_document_of_a_source_next_to_a_larger_source_is_for_training(t
 def test_a_script_needs_neither_a_main_guard_nor_jax(texts, tmp_path):
     code = (
         'import sys\n'
-        'from bert_jax import prepare\n'
+        'from bert_jax.corpus import preparation\n'
         f'preparation.prepare(["text:{texts}/*.txt"], "{TOKENIZER}", "{tmp_path}/out", workers=2)\n'
         'print("heavy:", {"jax", "tensorflow"} & set(sys.modules))\n'
     )
