@@ -28,7 +28,6 @@ SMALL_TUNING = (
     '--config.training.epochs=0 --config.training.steps=2 --config.training.batch_size=16 '
     '--config.evaluation.every_steps=0'
 )
-TEXT = ' --config.data.sources="(\'text:mine/*.txt\',)"'  # instead of larger texts
 ELSEWHERE = ('gs://', 'HOST', '--coordinator', '--config.mesh.fsdp=8', 'pytest', '--wordnet')
 
 
@@ -57,8 +56,7 @@ def shrunk(text: str) -> str:
             ' --config.evaluation.linguistic.sentences=9'
             ' --config.evaluation.linguistic.pairs_per_paradigm=1'
         )
-    is_own = 'data.sources' in text or 'data.corpus' in text
-    return f'{text} {more}{"" if is_own else TEXT}'
+    return f'{text} {more}'
 
 
 class Folder:

@@ -1,5 +1,6 @@
 """The notebooks of experiments/colab: executed with small parameters, and their stored outputs."""
 
+import csv
 import json
 import os
 import pathlib
@@ -83,7 +84,7 @@ def test_the_notebook_that_explores(run, tmp_path):
     folder, _ = run
     shown = execute(read('explore'), tmp_path, path=str(folder), show_page=True)
     assert shown.count('image/png') == 1
-    assert '| Return the number of elements . | -' in shown
+    assert '| The children were very happy. | -' in shown
     assert '<iframe srcdoc=' in shown
     assert 'class=&quot;' in shown  # the page, escaped
 
@@ -102,7 +103,17 @@ def test_without_the_run_of_another_notebook_one_line_says_so(tmp_path):
 def test_the_notebook_that_fine_tunes(tmp_path):
     shown = execute(read('finetune'), tmp_path)
     assert shown.count('image/png') == 2
-    assert '| A brilliant film about music. | positive | ' in shown
+    assert '| Sara sat by the fire in the attic. | Burnett | ' in shown
+    rows = {name: read_rows(tmp_path / name) for name in ('train.csv', 'dev.csv')}
+    assert min(len(set(texts)) for texts in rows.values()) > 1000
+    assert not set(rows['train.csv']) & set(rows['dev.csv'])
+    results = json.loads((tmp_path / 'runs/authors/results.json').read_text())
+    assert results['held_out']['accuracy'] > 0.75  # the most frequent label: 0.52
+
+
+def read_rows(path):
+    with path.open(newline='') as file:
+        return [row['text'] for row in csv.DictReader(file)]
 
 
 def test_a_command_that_fails_stops_the_notebook(tmp_path):
