@@ -20,7 +20,7 @@ def after_pretraining(
     if not {'en', 'und'} & set(languages):
         return ['python -m bert_jax.predict --help', _export(workdir)]
     if fills_masks:
-        text = f'She opened the {tokenizer.vocab[tokenizer.mask_id]} and went in.'
+        text = f'The old {tokenizer.vocab[tokenizer.mask_id]} looked at her and smiled.'
         query = _query(workdir, 'fill_mask', text)
     else:
         query = _query(workdir, 'embed', 'A sentence.', f'{workdir}_vectors.npz')

@@ -16,7 +16,7 @@ class App {
   exampleText() {
     const mask = this.model.tokenizer.maskToken;
     return this.model.has('mlm')
-      ? `She opened the ${mask} and went in.`
+      ? `The old ${mask} looked at her and smiled.`
       : 'She sat on the bank of the river and watched the water.';
   }
 
