@@ -1,17 +1,20 @@
 """When keys of the config's `data` have no effect: other files or other problems use them."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from ml_collections import ConfigDict
 
-from bert_jax.labels import formats
+from bert_jax.labels.formats import FORMATS, format_of
 from bert_jax.text import text_files
 
 TEXTS = ('classification', 'regression', 'prompt', 'prompt_regression')
 MARKED = ('relation', 'word_in_context', 'coreference')
 _KINDS = (*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans', 'question_answering')
 TABLES = ('csv', 'tsv')
-ROWS = (*TABLES, 'jsonl', 'json', 'parquet', 'xml', 'labeled_lines', 'lines', 'files', 'brat')
+LISTS = ('jsonl', 'json', 'parquet', 'xml')
+ROWS = (*TABLES, *LISTS, 'labeled_lines', 'lines', 'files', 'brat')
+TEXT_FILES = tuple(name for name in FORMATS if name != 'parquet')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,14 +24,16 @@ class UsedBy:
     Attributes:
         readable: Formats that the kind of problem of the config can read; (): unknown.
         kinds: Kinds of problems of this package; (): all. Other kinds may use every key.
-        formats: Formats of files; (): all.
+        formats: Formats of files, for each kind if they differ; (): all.
         without: A key of `data`; if it is set, this one is not used.
+        also_with: A key of `data`; if it is set, this one is used in all formats.
     """
 
     readable: tuple[str, ...]
     kinds: tuple[str, ...] = ()
-    formats: tuple[str, ...] = ()
+    formats: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
     without: str = ''
+    also_with: str = ''
 
     def __call__(self, config: ConfigDict, name: str) -> str:
         data = config.data
@@ -38,8 +43,11 @@ class UsedBy:
             return f'task is {config.task!r}'
         if self.without and data[self.without]:
             return f'data.{self.without} is {data[self.without]!r}'
-        used = self._formats_in_use(config) if self.formats and self.readable else set()
-        if used and not used & {*self.formats}:
+        given = self.formats
+        formats = given.get(config.task, ()) if isinstance(given, Mapping) else given
+        is_limited = formats and self.readable and not (self.also_with and data[self.also_with])
+        used = self._formats_in_use(config) if is_limited else set()
+        if used and not used & {*formats}:
             return f'the format of the files is {" and ".join(sorted(used))}'
         return ''
 
@@ -47,7 +55,7 @@ class UsedBy:
         """Return the formats of the files; a missing file is reported when it is read."""
         data = config.data
         return {
-            formats.format_of(path, data, self.readable, config.task)
+            format_of(path, data, self.readable, config.task)
             for pattern in (*data.train, *data.dev, *data.test, *data.unlabeled)
             for path in text_files.matching_files(pattern) or [pattern]
         }

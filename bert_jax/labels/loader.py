@@ -18,9 +18,11 @@ from bert_jax.errors import UserError
 from bert_jax.labels import benchmarks, exchanged_columns
 from bert_jax.labels.examples import Example
 from bert_jax.labels.key_conditions import (
+    LISTS,
     MARKED,
     ROWS,
     TABLES,
+    TEXT_FILES,
     TEXTS,
     UsedBy,
     unused_fraction,
@@ -40,7 +42,8 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
     """
     used_by = functools.partial(UsedBy, tuple(readable))
     rows_of_texts = used_by((*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans'), ROWS)
-    tagged = used_by(('tagging', 'spans'), ('conll', 'jsonl', 'json', 'parquet', 'xml'))
+    tagging = ('conll', *LISTS)
+    span_objects = used_by(('spans',), LISTS)
     questions = used_by(('question_answering',), ROWS)
     return section(
         'Labeled examples.',
@@ -115,7 +118,11 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             'file and the problem',
             unused=used_by(),
         ),
-        encoding=key('utf-8', "of the text files, a name of Python's codecs", unused=used_by()),
+        encoding=key(
+            'utf-8',
+            "of the text files, a name of Python's codecs",
+            unused=used_by(formats=TEXT_FILES, also_with='contexts'),
+        ),
         header=key(
             None,
             'csv, tsv: whether the first row has the column names; if not, the names are '
@@ -205,11 +212,9 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
                 'a list of [start, end, label], or of objects with these keys:',
                 unused=used_by(('spans',), ROWS),
             ),
-            span_start=key(
-                'start', 'offset of the first character or word', unused=used_by(('spans',), ROWS)
-            ),
-            span_end=key('end', 'offset of the end (data.ends)', unused=used_by(('spans',), ROWS)),
-            span_label=key('label', 'class of the span', unused=used_by(('spans',), ROWS)),
+            span_start=key('start', 'offset of the first character or word', unused=span_objects),
+            span_end=key('end', 'offset of the end (data.ends)', unused=span_objects),
+            span_label=key('label', 'class of the span', unused=span_objects),
             word=key('0', 'conll', unused=used_by(formats=('conll',))),
             tag=key(
                 '-1',
@@ -243,13 +248,13 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             'bio',
             "of the tags in the file: 'bio', 'iob1', 'bioes', 'none' (parts of speech)",
             choices='bert_jax.labels.tag_schemes:SCHEMES',
-            unused=tagged,
+            unused=used_by(('tagging', 'spans'), {'tagging': tagging, 'spans': ('conll',)}),
         ),
         tags_as=key(
             'bio',
             "scheme to convert the tags to: 'bio', 'bioes'",
             choices=('bio', 'bioes'),
-            unused=tagged,
+            unused=used_by(('tagging',), tagging),
         ),
         units=key(
             '',
