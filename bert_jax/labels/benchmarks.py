@@ -238,11 +238,9 @@ def read(data: ConfigDict, kind: str, report: ReadingReport) -> dict[str, list[G
         report: the counts of unusable records are added to it.
 
     Raises:
-        UserError: the benchmark is unknown, of another kind or not on disk, or has more unusable
+        UserError: the benchmark is of another kind or not on disk, or has more unusable
             records than allowed.
     """
-    if data.dataset not in BENCHMARKS:
-        raise unknown('data.dataset', data.dataset, BENCHMARKS)
     if data.train or data.dev or data.test:
         raise UserError(
             f'data.dataset is {data.dataset!r}, but data.train, dev or test name files; set one of '

@@ -122,12 +122,10 @@ class ExampleBuilder:
 
     def offsets_count_words(self, words: word_spans.WordOffsets | None) -> bool:
         """Whether offsets count words: as in `data.units`, else if the text is a list of words."""
-        _check_option('units', self.data.units, ('', 'characters', 'words'))
         return self.data.units == 'words' or (not self.data.units and words is not None)
 
     def end(self, value: int) -> int:
         """Return the exclusive end for an end in the file (`data.ends`)."""
-        _check_option('ends', self.data.ends, ('exclusive', 'inclusive'))
         return value + (self.data.ends == 'inclusive')
 
     def tags(self, tags: Sequence[str]) -> tuple[str, ...]:
@@ -182,9 +180,3 @@ def require_list(value: Any, column: str) -> list:
     if not isinstance(value, list):
         raise InvalidRecord(f'column {column!r} is {json.dumps(value)[:40]}, not a list')
     return value
-
-
-def _check_option(key: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        listed = ', '.join(map(repr, allowed))
-        raise UserError(f'data.{key} is {value!r}; set it to one of {listed}')

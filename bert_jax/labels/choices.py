@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError
 from bert_jax.labels import word_spans
 from bert_jax.labels.builder import ExampleBuilder, parse_int
 from bert_jax.labels.examples import MultipleChoiceExample
@@ -41,8 +41,6 @@ def build_multiple_choice(
     if label is None:
         return [MultipleChoiceExample(example_id, premise, choices.texts, None)]
     reading = builder.data.choice_label
-    if reading not in ('', *_READINGS):
-        raise unknown('data.choice_label', reading, _READINGS)
     if not reading:
         is_index = _is_json_integer(row, label, builder)
         reading = 'index' if is_index else builder.once_per_file(_decide_reading)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError
 from bert_jax.labels import (
     conll,
     json_rows,
@@ -80,14 +80,12 @@ def format_of(path: str, data: ConfigDict, readable: Sequence[str], kind: str) -
         kind: the kind of problem, for messages.
 
     Raises:
-        UserError: `data.format` is unknown or cannot hold the problem.
+        UserError: `data.format` cannot hold the problem.
     """
     if not data.format:
         suffix = os.path.splitext(text_files.uncompressed_name(path))[1].lower()
         names = (name for name in FORMATS if suffix in FORMATS[name].suffixes and name in readable)
         return next(names, readable[0])
-    if data.format not in FORMATS:
-        raise unknown('data.format', data.format, FORMATS)
     if data.format not in readable:
         raise UserError(
             f'data.format {data.format!r} cannot hold {kind} examples; set it to one of '

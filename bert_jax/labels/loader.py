@@ -116,6 +116,7 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             "'csv', 'tsv', 'jsonl', 'json', 'parquet', 'xml', 'conll', 'conllu', 'squad', 'brat', "
             "'labeled_lines', 'lines', 'files' (docs/labeled_data.md); '' = by the suffix of each "
             'file and the problem',
+            choices='bert_jax.labels.formats:FORMATS',
             unused=used_by(),
         ),
         encoding=key(
@@ -139,6 +140,7 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             'auto',
             "csv, tsv: whether double quotes may enclose fields, 'yes' or 'no'; 'auto' = yes in "
             'csv, and in tsv if the names of the header are quoted',
+            choices=('auto', 'yes', 'no'),
             unused=used_by(formats=TABLES),
         ),
         escape=key(

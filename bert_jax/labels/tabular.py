@@ -115,8 +115,6 @@ def _dialect(path: str, data: ConfigDict, file_format: str) -> tuple[str, bool, 
 
     In TSV, quotes are text unless all names of the header are quoted. A line 'sep=;' is skipped.
     """
-    if data.quotes not in ('auto', 'yes', 'no'):
-        raise UserError(f'data.quotes is {data.quotes!r}; set it to auto, yes or no')
     head = (line for _, line in itertools.islice(numbered_lines(path, data), 2))
     first, second, *_ = *head, '', ''
     separator_line = _SEPARATOR_LINE.fullmatch(first)

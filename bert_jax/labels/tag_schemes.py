@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError
 
 _PREFIXES = {'bio': 'BI', 'iob1': 'BI', 'bioes': 'BIESLU'}
 SCHEMES = (*_PREFIXES, 'none')
@@ -43,8 +43,6 @@ def tags_to_spans(tags: Sequence[str], scheme: str) -> tuple[list[WordSpan], int
 
 def spans_to_tags(spans: Sequence[WordSpan], num_words: int, scheme: str) -> tuple[str, ...]:
     """Return the tags of spans that do not overlap, in scheme 'bio' or 'bioes'."""
-    if scheme not in ('bio', 'bioes'):
-        raise unknown('data.tags_as', scheme, ('bio', 'bioes'))
     tags = ['O'] * num_words
     for start, end, label in spans:
         tags[start:end] = [f'I-{label}'] * (end - start)
@@ -61,10 +59,8 @@ def convert_tags(tags: Sequence[str], scheme: str, target: str) -> tuple[tuple[s
         The tags and the number of violations that were repaired.
 
     Raises:
-        UserError: an unknown scheme, or a prefix that is not in the scheme.
+        UserError: a prefix that is not in the scheme.
     """
-    if scheme not in SCHEMES:
-        raise unknown('data.scheme', scheme, SCHEMES)
     if scheme == 'none':
         return tuple(tags), 0
     spans, violations = tags_to_spans(tags, scheme)

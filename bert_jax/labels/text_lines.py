@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from ml_collections import ConfigDict
 
-from bert_jax.errors import unknown
 from bert_jax.labels.records import InvalidRecord, Record, Row, make_record
 from bert_jax.text import text_files
 
@@ -67,6 +66,4 @@ def read_labeled_lines(path: str, data: ConfigDict) -> Iterator[Record]:
 
 
 def _label(path: str, label_from: str) -> str:
-    if label_from not in LABEL_FROM:
-        raise unknown('data.label_from', label_from, LABEL_FROM)
     return LABEL_FROM[label_from](pathlib.Path(text_files.uncompressed_name(path)))

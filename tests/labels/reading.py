@@ -7,7 +7,7 @@ import typing
 
 from ml_collections import ConfigDict
 
-from bert_jax import problems
+from bert_jax import config_keys, problems
 from bert_jax.labels.examples import Example
 from bert_jax.labels.loader import Splits, make_config
 
@@ -27,6 +27,7 @@ def config(columns: dict | None = None, **settings) -> ConfigDict:
     data = make_config().lock()
     data.update(settings)
     data.columns.update(columns or {})
+    config_keys.check(ConfigDict({'data': data}))
     return data
 
 

@@ -149,7 +149,7 @@ def test_text_to_predict_on_needs_no_label(tmp_path):
             "'conll' cannot hold classification examples; set it to one of tsv, csv",
         ),
         ('classification', {}, {'encoding': 'utf-9'}, "unknown data.encoding 'utf-9'"),
-        ('classification', {}, {'quotes': 'maybe'}, 'set it to auto, yes or no'),
+        ('classification', {}, {'quotes': 'maybe'}, "unknown data.quotes 'maybe'"),
         ('classification', {}, {'rename_labels': ('a',)}, "set it to pairs \\('old=new', …\\)"),
         ('sorting', {}, {}, "unknown kind of problem 'sorting'; known: classification, "),
         ('multiple_choice', {}, {}, 'data.columns.choices is empty'),
@@ -178,10 +178,10 @@ def test_a_mistake_in_the_config_is_one_line_with_the_key(
     assert '\n' not in str(caught.value)
 
 
-@pytest.mark.parametrize(('key', 'known'), [('ends', "'exclusive', 'inclusive'"), ('units', "''")])
+@pytest.mark.parametrize(('key', 'known'), [('ends', 'exclusive, inc'), ('units', ', characters')])
 def test_an_unknown_convention_for_offsets_is_refused(key, known, tmp_path):
     (tmp_path / 'a.jsonl').write_text('{"tokens": ["a", "b"], "spans": [[0, 1, "x"]]}\n')
-    with pytest.raises(UserError, match=f"data.{key} is 'foo'; set it to one of {known}"):
+    with pytest.raises(UserError, match=f"unknown data.{key} 'foo'; known: {known}"):
         read('spans', {}, train=(f'{tmp_path}/a.jsonl',), format='jsonl', **{key: 'foo'})
 
 

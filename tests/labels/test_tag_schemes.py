@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.labels import tag_schemes
+from tests.labels.reading import config
 
 
 def all_spans(num_words):
@@ -82,6 +83,6 @@ def test_an_unknown_scheme_is_an_error():
     with pytest.raises(
         UserError, match="unknown data.scheme 'iob2'; did you mean iob1. known: bio, bioes, iob1"
     ):
-        tag_schemes.convert_tags(['O'], 'iob2', 'bio')
+        config(scheme='iob2')
     with pytest.raises(UserError, match="unknown data.tags_as 'iob1'; known: bio, bioes"):
-        tag_schemes.convert_tags(['O'], 'bio', 'iob1')
+        config(tags_as='iob1')

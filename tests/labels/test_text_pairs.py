@@ -106,7 +106,7 @@ def test_labels_of_choices_that_are_letters_or_not_integers_are_refused(tmp_path
     path = write_lines(tmp_path / 'a.csv', 'text,x,y,label', 'q,a,b,B', 'q,a,b,1.5')
     with pytest.raises(UserError, match="2 of 2 .*label 'B' is not the index.*'1.5' is not the"):
         read('multiple_choice', {'choices': ('x', 'y')}, train=path)
-    with pytest.raises(UserError, match="a.csv:2: unknown data.choice_label 'letter'"):
+    with pytest.raises(UserError, match="unknown data.choice_label 'letter'"):
         read('multiple_choice', {'choices': ('x', 'y')}, train=path, choice_label='letter')
 
 

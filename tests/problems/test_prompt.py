@@ -365,8 +365,8 @@ def test_a_few_shot_sweep_reports_the_mean_over_its_draws(tmp_path, weights):
     assert few.sweep.seeds == (13, 21, 42, 87, 100)
     assert (few.data.shots, few.training.steps, few.evaluation.every_steps) == (16, 1000, 100)
     few.update(dict(workdir=str(tmp_path / 'sweep'), init_from=own.init_from))
-    few.problem.update(own.problem)
-    few.data.columns.update(own.data.columns)
+    few.problem.update(own.problem.to_dict())
+    few.data.columns.update(own.data.columns.to_dict())
     few.update_from_flattened_dict(
         {
             'data.train': own.data.train,
