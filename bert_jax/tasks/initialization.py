@@ -3,21 +3,21 @@
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bert_jax import markdown, objectives, tree_paths
 from bert_jax.errors import UserError, unknown
-from bert_jax.interop import families, surgery, tuned
-from bert_jax.interop.pretrained import Pretrained
-from bert_jax.models import architectures, tuning
+from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.parameters import stack_layers
-from bert_jax.models.tuning_method import Tuning
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Config
+
+if TYPE_CHECKING:  # a run without weights does without these
+    from bert_jax.interop.pretrained import Pretrained
+    from bert_jax.models.tuning_method import Tuning
 
 
 class InitialModel(NamedTuple):
@@ -44,7 +44,7 @@ class InitialModel(NamedTuple):
         return any(not name.startswith('encoder/') for name in self.params)
 
 
-def load_weights(config: Config) -> Pretrained | None:
+def load_weights(config: Config) -> 'Pretrained | None':
     """Load the model at config.init_from; return None if init_from is empty.
 
     Unsets config.model.architecture, so that the run does not record the recipe's architecture.
@@ -58,7 +58,7 @@ def load_weights(config: Config) -> Pretrained | None:
 
     model = loading.load_any(config.init_from, allow_missing=('^encoder/pooler/',))
     name = config.model.architecture
-    if name is not None and families.of_architecture(name) != model.family:
+    if name is not None and architectures.find(name).family != model.family:
         raise UserError(
             f'init_from={config.init_from} is a {model.family} model, but model.architecture is '
             f'{name!r}; set it to None to use the architecture of the weights'
@@ -69,7 +69,7 @@ def load_weights(config: Config) -> Pretrained | None:
 
 def initialize(
     config: Config,
-    model: Pretrained | None,
+    model: 'Pretrained | None',
     tokenizer: Tokenizer,
     heads: Iterable[str],
     reasons: Mapping[str, str] | None = None,
@@ -88,13 +88,16 @@ def initialize(
         UserError: a size does not fit the weights, or there are fewer layers than
             config.transfer.reinit_layers.
     """
-    if config.init_positions not in surgery.MORE_POSITIONS:
-        raise unknown('init_positions', config.init_positions, surgery.MORE_POSITIONS)
     sizes = {name: value for name, value in config.model.items() if value is not None}
     sizes['vocab_size'] = tokenizer.vocab_size
     name = sizes.pop('architecture', None)
     if model is None:
         return _initialize_randomly(config, name, sizes, tokenizer)
+    from bert_jax.interop import surgery, tuned
+    from bert_jax.models.parameters import stack_layers
+
+    if config.init_positions not in surgery.MORE_POSITIONS:
+        raise unknown('init_positions', config.init_positions, surgery.MORE_POSITIONS)
     theta = sizes.pop('global_theta', None)
     architecture = dataclasses.replace(model.architecture, **sizes)
     if theta is not None:
@@ -169,11 +172,13 @@ def _initialize_randomly(
     if architecture.positions == 'offset_by_padding':  # as in the published models
         first = tokenizer.pad_id + 1
         architecture = dataclasses.replace(architecture, first_position=first)
-    return InitialModel(families.of_architecture(name), architecture, {}, [])
+    return InitialModel(architectures.find(name).family, architecture, {}, [])
 
 
-def _tuning_method(config: Config) -> Tuning:
+def _tuning_method(config: Config) -> 'Tuning':
     """Build the method of config.transfer; settings of other methods that are set are errors."""
+    from bert_jax.models import tuning
+
     tuning.settings(config.transfer.method)  # raises for an unknown method
     every = {name for method in tuning.METHODS for name in tuning.settings(method)}
     return tuning.build(config.transfer.method, {name: config.transfer[name] for name in every})
@@ -202,7 +207,7 @@ def reads_pooler(config: Config, architecture: Architecture) -> bool:
     return architecture.pooler and not {'multiple_choice', 'nsp', 'sop'}.isdisjoint(heads)
 
 
-def _check_unchanged(config: Config, model: Pretrained, fitted: Pretrained) -> None:
+def _check_unchanged(config: Config, model: 'Pretrained', fitted: 'Pretrained') -> None:
     """Raise UserError if fitting changed the encoder, which is reloaded from init_from later."""
     if model.architecture.tuning is not None:
         raise UserError(

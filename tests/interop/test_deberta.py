@@ -111,8 +111,9 @@ def test_more_positions_do_not_change_relative_distances(tmp_path):
 def test_the_config_of_every_size_is_written_as_it_is_read():
     for model_type in ('deberta', 'deberta-v2'):
         family = FAMILIES[model_type]
-        for name in family.architectures:
-            architecture = architectures.build(name)
+        names = [n for n, b in architectures.BUILDERS.items() if b.family == model_type]
+        assert len(names) > 3
+        for architecture in map(architectures.build, names):
             config = json.loads(json.dumps(family.write_config(architecture)))
             assert family.read_config(config) == architecture
 

@@ -11,7 +11,7 @@ import transformers
 from safetensors.numpy import load_file
 
 from bert_jax.errors import UserError
-from bert_jax.interop import families, huggingface, pretrained
+from bert_jax.interop import huggingface, pretrained
 from bert_jax.interop.families import FAMILIES
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
@@ -101,7 +101,7 @@ def test_a_trained_model_becomes_the_class_with_most_of_its_heads(name, tmp_path
     if {'nsp', 'sop'} & {*heads}:
         architecture = dataclasses.replace(architecture, pooler=True)
     params, _ = pretrained.fill({}, architecture, heads)
-    family = families.of_architecture(kind)
+    family = architectures.find(kind).family
     model = Pretrained(family, architecture, params, is_causal='clm' in heads)
     written, lines = huggingface.save(model, tmp_path / 'out')
     assert re.search(message, '; '.join(lines))
@@ -113,7 +113,7 @@ def test_a_trained_model_becomes_the_class_with_most_of_its_heads(name, tmp_path
 @pytest.mark.parametrize('kind', ['albert', 'deberta_v2', 'distilbert', 'modernbert'])
 def test_a_causal_model_is_not_exported_as_a_bidirectional_one(kind, tmp_path):
     architecture = architectures.build(kind)
-    model = Pretrained(families.of_architecture(kind), architecture, {}, is_causal=True)
+    model = Pretrained(architectures.find(kind).family, architecture, {}, is_causal=True)
     with pytest.raises(UserError, match=r'causal attention \(clm\), but .* in both directions'):
         huggingface.save(model, tmp_path / 'out')
 
@@ -121,11 +121,13 @@ def test_a_causal_model_is_not_exported_as_a_bidirectional_one(kind, tmp_path):
 def test_architectures_belong_to_families():
     for model_type, family in FAMILIES.items():
         assert family.model_type == model_type
-        for name in family.architectures:
-            assert name in architectures.BUILDERS
-            assert family.table.keys() == FAMILIES[families.of_architecture(name)].table.keys()
-    assert families.of_architecture('spanbert_base') == 'bert'
-    assert families.of_architecture('neobert') is None
+        of_default = FAMILIES[architectures.find(family.architecture).family]
+        assert family.table.keys() == of_default.table.keys()
+    named = {builder.family for builder in architectures.BUILDERS.values()}
+    assert named - {None} < FAMILIES.keys()
+    assert architectures.find('spanbert_base').family == 'bert'
+    assert architectures.find('xlmr_large').family == 'xlm-roberta'
+    assert architectures.find('neobert').family is None
 
 
 @pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES)

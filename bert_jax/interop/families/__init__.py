@@ -69,8 +69,3 @@ def published_class(config: Mapping[str, Any]) -> str | None:
     """The class that a config.json names under `architectures`; None if it names none."""
     named = config.get('architectures')
     return named[0] if isinstance(named, list) and named and isinstance(named[0], str) else None
-
-
-def of_architecture(name: str) -> str | None:
-    """The model_type of the first family with an architecture; None if no family has it."""
-    return next((model_type for model_type, f in FAMILIES.items() if name in f.architectures), None)

@@ -14,7 +14,6 @@ from bert_jax.interop.families.family import (
     with_defaults,
 )
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.architectures import albert
 
 _LAYER = 'albert.encoder.albert_layer_groups.#group.albert_layers.#member'
 _KEYS = {name: key for name, key in BERT_KEYS.items() if name != 'classifier_dropout'}
@@ -29,7 +28,7 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
 
 FAMILY = Family(
     model_type='albert',
-    architectures=tuple(albert.BUILDERS),
+    architecture='albert',
     keys=with_defaults(
         _KEYS,
         vocab_size=30000,

@@ -8,11 +8,10 @@ from bert_jax.interop.families.family import (
     common_classes,
     renamed,
 )
-from bert_jax.models.architectures import bert, spanbert
 
 FAMILY = Family(
     model_type='bert',
-    architectures=(*bert.BUILDERS, *spanbert.BUILDERS),
+    architecture='bert',
     keys=BERT_KEYS,
     fixed=BERT_FIXED,
     table=bert_like('bert', 'bert.encoder.layer.#')

@@ -15,7 +15,6 @@ from bert_jax.interop.families.family import (
     with_defaults,
 )
 from bert_jax.models.architecture import POSITION_TERMS, Architecture
-from bert_jax.models.architectures import deberta
 
 _TERMS = dict(zip(('c2p', 'p2c'), POSITION_TERMS, strict=True))
 # Keys that `_complete` and `_complete_v2` read, and their types.
@@ -147,7 +146,7 @@ del _V1_CLASSES['DebertaForMultipleChoice']
 
 V1 = Family(
     model_type='deberta',
-    architectures=tuple(deberta.V1),
+    architecture='deberta',
     keys=_KEYS,
     complete=_complete,
     more_keys=_more_keys,
@@ -178,7 +177,7 @@ V1 = Family(
 V2 = dataclasses.replace(
     V1,
     model_type='deberta-v2',
-    architectures=tuple(deberta.V2),
+    architecture='deberta_v2',
     keys=with_defaults(
         _KEYS,
         vocab_size=128100,

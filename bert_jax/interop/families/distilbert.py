@@ -1,11 +1,10 @@
 """DistilBERT as transformers writes it (modeling_distilbert.py)."""
 
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, bert_like, common_classes
-from bert_jax.models.architectures import distilbert
 
 FAMILY = Family(
     model_type='distilbert',
-    architectures=tuple(distilbert.BUILDERS),
+    architecture='distilbert',
     keys={
         'vocab_size': Key('vocab_size', 30522),
         'dim': Key('hidden_size', 768),

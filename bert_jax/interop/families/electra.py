@@ -9,11 +9,10 @@ from bert_jax.interop.families.family import (
     common_classes,
     with_defaults,
 )
-from bert_jax.models.architectures import electra
 
 FAMILY = Family(
     model_type='electra',
-    architectures=tuple(electra.BUILDERS),
+    architecture='electra',
     keys=with_defaults(BERT_KEYS, hidden_size=256, num_attention_heads=4, intermediate_size=1024)
     | {'embedding_size': Key('embedding_size', 128)},
     more_keys=lambda architecture: {'embedding_size': architecture.embedding_width},

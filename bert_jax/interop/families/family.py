@@ -98,7 +98,7 @@ class Family:
     """One value of `model_type` in a config.json.
 
     Attributes:
-        architectures: names of our architectures in this family; `keys` apply to the first one.
+        architecture: name of our architecture with the defaults of the family.
         keys: config key → field of Architecture.
         table: our parameter names → theirs (see `state_dict_map.places`).
         prefix: prefix of the encoder's weights in a model with heads; absent in a bare encoder.
@@ -118,7 +118,7 @@ class Family:
     """
 
     model_type: str
-    architectures: tuple[str, ...]
+    architecture: str
     keys: dict[str, Key]
     table: Mapping[str, str]
     prefix: str
@@ -223,7 +223,7 @@ class Family:
         fields: dict[str, Any] = {
             key.field: _read(config, name, key) for name, key in {**_KEYS, **self.keys}.items()
         }
-        architecture = architectures.build(self.architectures[0], **fields)
+        architecture = architectures.build(self.architecture, **fields)
         set_keys = {name: value for name, value in config.items() if value is not None}
         return self.complete(architecture, set_keys)
 

@@ -7,7 +7,6 @@ from typing import Any
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, common_classes
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.architectures import modernbert
 
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
@@ -87,7 +86,7 @@ _HEADS = tuple(head for heads in _CLASSES.values() for head in heads)
 
 FAMILY = Family(
     model_type='modernbert',
-    architectures=tuple(modernbert.BUILDERS),
+    architecture='modernbert',
     keys={
         'vocab_size': Key('vocab_size', 50368),
         'hidden_size': Key('hidden_size', 768),

@@ -15,7 +15,7 @@ _CLASSES = common_classes('Roberta')
 
 ROBERTA = Family(
     model_type='roberta',
-    architectures=('roberta', 'roberta_base', 'roberta_large'),
+    architecture='roberta',
     # Position ids start after the id of the padding token.
     keys=with_defaults(BERT_KEYS, vocab_size=50265) | {'pad_token_id': Key('pad_token_id', 1)},
     fixed=BERT_FIXED,
@@ -42,8 +42,6 @@ ROBERTA = Family(
 )
 
 _SMALLER = with_defaults(ROBERTA.keys, vocab_size=30522)  # their default vocabulary
-XLM_R = renamed(
-    ROBERTA, 'xlm-roberta', 'XLMRoberta', architectures=('xlmr_base', 'xlmr_large'), keys=_SMALLER
-)
+XLM_R = renamed(ROBERTA, 'xlm-roberta', 'XLMRoberta', architecture='xlmr_base', keys=_SMALLER)
 CAMEMBERT = renamed(ROBERTA, 'camembert', 'Camembert', keys=_SMALLER)
 DATA2VEC = renamed(ROBERTA, 'data2vec-text', 'Data2VecText', 'data2vec_text.', keys=_SMALLER)

@@ -5,31 +5,13 @@ from typing import Any
 
 from bert_jax import errors
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.architectures import (
-    albert,
-    bert,
-    deberta,
-    distilbert,
-    electra,
-    modernbert,
-    mosaicbert,
-    neobert,
-    roberta,
-    spanbert,
-)
+from bert_jax.models.architectures import bert, deberta, modernbert
 from bert_jax.models.architectures.builder import Builder
 
 BUILDERS: dict[str, Builder] = {
-    **albert.BUILDERS,
     **bert.BUILDERS,
     **deberta.BUILDERS,
-    **distilbert.BUILDERS,
-    **electra.BUILDERS,
     **modernbert.BUILDERS,
-    **mosaicbert.BUILDERS,
-    **neobert.BUILDERS,
-    **roberta.BUILDERS,
-    **spanbert.BUILDERS,
 }
 
 
@@ -39,10 +21,16 @@ def build(name: str, **sizes: Any) -> Architecture:
     Raises:
         UserError: an unknown name or size, or sizes that do not fit together.
     """
-    if name not in BUILDERS:
-        raise errors.unknown('architecture', name, BUILDERS)
-    known = inspect.signature(BUILDERS[name]).parameters
+    builder = find(name)
+    known = inspect.signature(builder).parameters
     for size in sizes:
         if size not in known:
             raise errors.unknown(f'size of architecture {name}', size, known)
-    return BUILDERS[name](**sizes)
+    return builder(**sizes)
+
+
+def find(name: str) -> Builder:
+    """Return the entry of BUILDERS. Raises UserError for an unknown name."""
+    if name not in BUILDERS:
+        raise errors.unknown('architecture', name, BUILDERS)
+    return BUILDERS[name]

@@ -1,14 +1,97 @@
-"""BERT (Devlin et al. 2019, 1810.04805) and its small sizes (Turc et al. 2019, 1908.08962).
-
-As in all published sizes, num_heads defaults to hidden_size / 64 and intermediate_size to
-4 · hidden_size, so the 24 small models are num_layers in {2, 4, 6, 8, 10, 12} × hidden_size in
-{128, 256, 512, 768}. Hugging Face runs the published weights with hidden_act 'gelu' (exact); the
-original code uses 'gelu_tanh'.
-"""
+"""BERT, and models that differ from it in sizes, embeddings, heads and training."""
 
 from bert_jax.models.architectures.builder import Builder
 
-BERT = Builder()
+# BERT (Devlin et al. 2019, 1810.04805) and its small sizes (Turc et al. 2019, 1908.08962).
+#
+# As in all published sizes, num_heads defaults to hidden_size / 64 and intermediate_size to
+# 4 · hidden_size, so the 24 small models are num_layers in {2, 4, 6, 8, 10, 12} × hidden_size in
+# {128, 256, 512, 768}. Hugging Face runs the published weights with hidden_act 'gelu' (exact); the
+# original code uses 'gelu_tanh'.
+BERT = Builder(family='bert')
+
+
+# SpanBERT (Joshi et al. 2020, arXiv 1907.10529): BERT with the cased vocabulary.
+SPANBERT = Builder(family='bert', sizes=dict(vocab_size=28996))
+
+
+# RoBERTa (Liu et al. 2019, 1907.11692) and XLM-R (Conneau et al. 2020, 1911.02116).
+#
+# As in fairseq, the first token has position pad_token_id + 1, so sequences have at most
+# max_position_embeddings − pad_token_id − 1 tokens. Padding is read from the attention mask. The
+# models were trained without a pooler, although some published files have one.
+ROBERTA = Builder(
+    family='roberta',
+    sizes=dict(
+        vocab_size=50265,
+        max_position_embeddings=514,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        pad_token_id=1,
+        pooler=False,
+    ),
+    fixed=dict(
+        positions='offset_by_padding',
+        prediction_act='gelu',
+        pooling='first',
+        classifier='dropout_dense',
+        classifier_act='tanh',
+    ),
+    derive=lambda pad_token_id, **_: dict(first_position=pad_token_id + 1),
+)
+_ROBERTA_LARGE = dict(num_layers=24, hidden_size=1024)
+XLMR = ROBERTA.resized('xlm-roberta', vocab_size=250_002)
+
+
+# DistilBERT (Sanh et al. 2019, arXiv 1910.01108): 6 layers, no token types, no pooler.
+DISTILBERT = Builder(
+    family='distilbert',
+    sizes=dict(num_layers=6, classifier_dropout=0.2),
+    fixed=dict(
+        type_vocab_size=0, pooler=False, pooling='first', classifier='dense', classifier_act='relu'
+    ),
+)
+
+
+# ELECTRA (Clark et al. 2020, arXiv 2003.10555; google-research/electra).
+#
+# BERT without a pooler. Embeddings are projected if their size differs from hidden_size. Generators
+# have a smaller hidden_size and fewer heads, but the discriminator's embeddings.
+def _projection(embedding_size: int, hidden_size: int, **_: object) -> dict[str, int | None]:
+    return dict(embedding_size=None if embedding_size == hidden_size else embedding_size)
+
+
+ELECTRA = Builder(
+    family='electra',
+    sizes=dict(embedding_size=768),
+    fixed=dict(
+        pooler=False,
+        prediction_act='gelu',
+        pooling='first',
+        classifier='dropout_dense',
+        classifier_act='gelu',
+    ),
+    derive=_projection,
+)
+_ELECTRA_LARGE = dict(embedding_size=1024, num_layers=24)
+
+
+# ALBERT version 2 (Lan et al. 2020, arXiv 1909.11942; google-research/albert).
+#
+# Small embeddings are projected to the hidden size, all layers share parameters, and there is no
+# dropout.
+ALBERT = Builder(
+    family='albert',
+    sizes=dict(
+        vocab_size=30000,
+        embedding_size=128,
+        hidden_act='gelu_tanh',
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        classifier_dropout=0.1,
+    ),
+    fixed=dict(shared_layers=True),
+)
 
 BUILDERS = {
     'bert': BERT,
@@ -18,4 +101,27 @@ BUILDERS = {
     'bert_medium': BERT.resized(num_layers=8, hidden_size=512),
     'bert_base': BERT,
     'bert_large': BERT.resized(num_layers=24, hidden_size=1024),
+    'spanbert_base': SPANBERT,
+    'spanbert_large': SPANBERT.resized(num_layers=24, hidden_size=1024),
+    'roberta': ROBERTA,
+    'roberta_base': ROBERTA,
+    'roberta_large': ROBERTA.resized(**_ROBERTA_LARGE),
+    'xlmr_base': XLMR,
+    'xlmr_large': XLMR.resized(**_ROBERTA_LARGE),
+    'distilbert': DISTILBERT,
+    'distilbert_base': DISTILBERT,
+    'distilbert_base_cased': DISTILBERT.resized(vocab_size=28996),
+    'distilbert_base_multilingual': DISTILBERT.resized(vocab_size=119_547),
+    'electra': ELECTRA,
+    'electra_small': ELECTRA.resized(embedding_size=128, hidden_size=256),
+    'electra_small_generator': ELECTRA.resized(embedding_size=128, hidden_size=256),
+    'electra_base': ELECTRA,
+    'electra_base_generator': ELECTRA.resized(hidden_size=256),
+    'electra_large': ELECTRA.resized(hidden_size=1024, **_ELECTRA_LARGE),
+    'electra_large_generator': ELECTRA.resized(hidden_size=256, **_ELECTRA_LARGE),
+    'albert': ALBERT,
+    'albert_base': ALBERT,
+    'albert_large': ALBERT.resized(num_layers=24, hidden_size=1024),
+    'albert_xlarge': ALBERT.resized(num_layers=24, hidden_size=2048, num_heads=16),
+    'albert_xxlarge': ALBERT.resized(hidden_size=4096),
 }

@@ -52,6 +52,8 @@ class Builder:
             has. Callers can override them.
         fixed: fields that define the family; callers cannot override them.
         derive: computes further fields from all sizes (keywords).
+        family: model_type of the published models, a key of interop.families.FAMILIES; None if no
+            published class has this architecture.
     """
 
     def __init__(
@@ -59,7 +61,9 @@ class Builder:
         sizes: Mapping[str, Any] = {},
         fixed: Mapping[str, Any] = {},
         derive: Callable[..., dict[str, Any]] = lambda **sizes: {},
+        family: str | None = None,
     ) -> None:
+        self.family = family
         self.sizes, self.fixed, self.derive = DEFAULTS | dict(sizes), dict(fixed), derive
         derived = self.derive(**self.sizes)
         defaults = {name: _FIELDS[name] for name in _FIELDS if name not in derived} | self.sizes
@@ -72,9 +76,9 @@ class Builder:
             ]
         )
 
-    def resized(self, **sizes: Any) -> 'Builder':
-        """The same family with other default sizes."""
-        return Builder(self.sizes | sizes, self.fixed, self.derive)
+    def resized(self, family: str | None = None, /, **sizes: Any) -> 'Builder':
+        """The same family, or one with the name `family`, with other default sizes."""
+        return Builder(self.sizes | sizes, self.fixed, self.derive, family or self.family)
 
     def __call__(self, **sizes: Any) -> Architecture:
         sizes = self.sizes | sizes

@@ -22,8 +22,13 @@ _FIXED = dict(
     classifier='dense',
     detection_context=True,
 )
-DEBERTA = Builder(sizes=_SIZES | dict(vocab_size=50265), fixed=_FIXED | dict(key_bias=False))
+DEBERTA = Builder(
+    family='deberta',
+    sizes=_SIZES | dict(vocab_size=50265),
+    fixed=_FIXED | dict(key_bias=False),
+)
 DEBERTA_V2 = Builder(
+    family='deberta-v2',
     sizes=_SIZES
     | dict(
         vocab_size=128100, position_buckets=256, share_position_projections=True, relative_norm=True
@@ -32,13 +37,11 @@ DEBERTA_V2 = Builder(
 )
 _XLARGE = dict(hidden_size=1536, convolution_width=3)
 
-V1 = {
+BUILDERS = {
     'deberta': DEBERTA,
     'deberta_base': DEBERTA,
     'deberta_large': DEBERTA.resized(hidden_size=1024, num_layers=24),
     'deberta_xlarge': DEBERTA.resized(hidden_size=1024, num_layers=48),
-}
-V2 = {
     'deberta_v2': DEBERTA_V2,
     'deberta_v2_xlarge': DEBERTA_V2.resized(**_XLARGE, num_layers=24),
     'deberta_v2_xxlarge': DEBERTA_V2.resized(**_XLARGE, num_layers=48),
@@ -48,4 +51,3 @@ V2 = {
     'deberta_v3_large': DEBERTA_V2.resized(hidden_size=1024, num_layers=24),
     'mdeberta_v3_base': DEBERTA_V2.resized(vocab_size=251000),
 }
-BUILDERS = V1 | V2
