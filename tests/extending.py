@@ -52,7 +52,8 @@ def _add(source: str, table: str, block: str) -> str:
     imports, _, entry = block.partition('\n\n')
     tree, lines = ast.parse(source), source.splitlines()
     targets = {ast.unparse(_target(node)): node for node in tree.body if _target(node)}
-    lines.insert((targets[table].end_lineno or 0) - 1, entry.rstrip())
+    entries = next(node for node in ast.walk(targets[table]) if isinstance(node, ast.Dict))
+    lines.insert((entries.end_lineno or 0) - 1, entry.rstrip())
     last = [
         node.end_lineno or 0
         for node in tree.body

@@ -32,7 +32,7 @@ REFUSED = {
     f'predict {MODEL} --task=embed': ['--input, --output are missing'],
     'predict --task=embed --input=a --output=b': ['--tuned or --model'],
     f'predict --task=embed {MODEL} --input a.txt b.txt --output=-': ["'b.txt'", 'takes one name'],
-    'predict --top=two': ["--top: 'two' is not a whole number"],
+    'predict --top=two': ['--top: two is not a whole number'],
     'evaluate --gold a.txt b.txt --output=x --model=y': ["'b.txt'", "--gold='*.txt'"],
     'evaluate --gold=a --model=y --dta.format=csv': ['--dta.format;', '--data.format?'],
     'evaluate --gold=a --config.problem.no_answer=1': ['did you mean --problem.no_answer?'],

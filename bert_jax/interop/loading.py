@@ -92,12 +92,12 @@ def _check_exists(folder: pathlib.Path) -> None:
 
 
 def _check_not_a_part(folder: pathlib.Path) -> None:
-    """Raise UserError for a folder of another kind, with a part of a model, or with models."""
-    if kind := wrong_paths.describe(folder):
-        raise UserError(f'{folder} is {kind}, which has no model; name a run or a model')
+    """Raise UserError for a folder with a part of a model, of another kind, or with models."""
     found = [name for name in weights.FILES if (folder / name).is_file()]
     if found:
         raise UserError(f'{folder} has {found[0]}, but no config.json')
+    if kind := wrong_paths.describe(folder):
+        raise UserError(f'{folder} is {kind}, which has no model; name a run or a model')
     indices = sorted(path.name for path in folder.glob('*.index'))
     if indices:
         raise UserError(
