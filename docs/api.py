@@ -11,13 +11,11 @@ import pdoc
 
 import bert_jax
 
-SKIP = 'bert_jax.configs'  # in a wheel, the recipes
-
 
 def build(folder: pathlib.Path) -> list[str]:
     """Write one page a module and return the names of the modules."""
     found = pkgutil.walk_packages(bert_jax.__path__, 'bert_jax.')
-    names = ['bert_jax', *(module.name for module in found if not module.name.startswith(SKIP))]
+    names = ['bert_jax', *(module.name for module in found)]
     pdoc.render.configure(docformat='google')
     pdoc.pdoc(*names, output_directory=folder)
     return names

@@ -82,7 +82,7 @@ def test_a_mistake_is_one_line_that_names_what_was_meant(command_line, folder, c
 
 def test_argparse_is_used_through_this_parser_only():
     """All commands of the package give errors of one line."""
-    files = completion.recipes.PACKAGE.rglob('*.py')
+    files = (completion.recipes.FOLDER.parent / 'bert_jax').rglob('*.py')
     users = [path.name for path in files if 'ArgumentParser(' in path.read_text('utf-8')]
     assert users == []
 

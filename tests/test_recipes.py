@@ -12,6 +12,15 @@ from bert_jax import recipes
 from tests.end_to_end import small
 
 ROOT = pathlib.Path(__file__).parents[1]
+PRINT = '--print_config'
+OWN = """
+from configs import tiny
+
+def get_config():
+    config = tiny.get_config()
+    config.workdir = 'runs/mine'
+    return config
+"""
 
 
 def test_a_recipe_is_located_by_its_name_from_another_folder(tmp_path, monkeypatch):
@@ -28,6 +37,25 @@ def test_other_files_stay_as_they_are(tmp_path, monkeypatch):
     own.touch()
     for file in ('configs/tiny.py', 'configs/missing.py', 'base.py'):
         assert recipes.locate(file) == file
+
+
+@pytest.mark.parametrize('hidden', [False, True])
+def test_a_recipe_imports_configs_unless_a_package_of_that_name_hides_them(hidden, tmp_path):
+    (tmp_path / 'configs').mkdir()
+    (tmp_path / 'mine.py').write_text(OWN)
+    if hidden:
+        (tmp_path / 'configs/__init__.py').touch()
+    code = "from bert_jax import recipes; print(recipes.load('mine.py').workdir)"
+    done = subprocess.run(
+        [sys.executable, '-c', code],
+        cwd=tmp_path,
+        env=os.environ | {'PYTHONPATH': str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == ('' if hidden else 'runs/mine\n'), done.stderr
+    assert (f'the recipes of bert_jax are in {ROOT}/configs' in done.stderr) == hidden
 
 
 @pytest.mark.slow
@@ -55,6 +83,10 @@ def test_an_installed_wheel_trains_and_predicts_in_another_folder(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    (tmp_path / 'configs').mkdir()  # a folder of the user's hides nothing
+    (tmp_path / 'configs/mine.py').write_text(OWN)
+    assert "workdir = 'runs/mine'" in run('bert-jax-train', '--config=configs/mine.py', PRINT)
+    assert "workdir = 'runs/tiny'" in run('bert-jax-train', '--config=configs/tiny.py', PRINT)
     arguments = small.arguments(tmp_path, '--config.training.steps=(4, 2)')
     run('bert-jax-train', *arguments)
     (tmp_path / 'texts.txt').write_text('The [MASK] and the gull .\n')

@@ -73,7 +73,6 @@ def parse(argv: list[str], usage: str) -> CommandLine:
             be read.
         SystemExit: with status 0, after printing the help.
     """
-    recipes.register()
     argv = join_values([re.sub('^-(?=[a-z_]{2})', '--', text) for text in argv], ['--config'])
     files = [text.removeprefix(_FILE) for text in argv if text.startswith(_FILE)]
     if {'-h', '--help', '--helpshort', '--helpfull'} & set(argv[1:]):
