@@ -1,4 +1,4 @@
-"""Settings of all tests: they see one CPU device, and share one compilation cache.
+"""Settings of all tests: they see BERT_JAX_TEST_DEVICES CPU devices (1), and share one cache.
 
 Machine code is made quickly and runs slowly: little of the time of a test is spent in it. XLA's
 older emitters take less than half the time of its fusion emitters.
@@ -9,10 +9,12 @@ import os
 import pathlib
 import tempfile
 
+os.environ.setdefault('BERT_JAX_TEST_DEVICES', '1')
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ.setdefault(
     'XLA_FLAGS',
-    '--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 '
+    f'--xla_force_host_platform_device_count={os.environ["BERT_JAX_TEST_DEVICES"]} '
+    '--xla_backend_optimization_level=0 '
     '--xla_cpu_use_fusion_emitters=false',
 )
 os.environ.setdefault(
@@ -29,12 +31,7 @@ import pytest
 from bert_jax.training import state
 from tests import op_by_op
 
-DEVICES = {
-    name: getattr(jax, name)
-    for name in ('devices', 'local_devices', 'device_count', 'local_device_count')
-}
-COMPUTE = state._compute
-
+NUM_DEVICES = int(os.environ['BERT_JAX_TEST_DEVICES'])
 
 # Folders and files that take longest; they start first, so that all workers end together.
 LONGEST = ('end_to_end', 'multidevice', 'test_configs.py', 'problems', 'experiments', 'parity')
@@ -46,13 +43,17 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_collection_modifyitems(items):
-    """Order the tests by LONGEST."""
+    """Order the tests by LONGEST; skip those that need more devices."""
 
     def rank(item):
         parts = item.path.parts
         return next((i for i, name in enumerate(LONGEST) if name in parts), len(LONGEST))
 
     items.sort(key=rank)
+    skip = pytest.mark.skip(reason='needs BERT_JAX_TEST_DEVICES=8')
+    for item in items:
+        if NUM_DEVICES < 8 and item.get_closest_marker('eight_devices'):
+            item.add_marker(skip)
 
 
 def pytest_collection_finish():
@@ -62,31 +63,19 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(scope='session', autouse=True)
-def one_device():
-    """Show one of the eight fake devices, and initialize parameters one operation at a time.
+def initialize_by_operation():
+    """Initialize parameters one operation at a time, on one device.
 
-    Compiling takes most of the time of the tests: a step divided over eight devices takes longer,
-    and an initialization as long as a step.
+    Compiling takes most of the time of the tests, and an initialization as long as a step.
     """
-    first = jax.devices()[:1]
 
     def compute(init, shardings, *arguments):
         return jax.device_put(op_by_op.evaluate(init, *arguments), shardings)
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in DEVICES:
-            found = 1 if name.endswith('count') else first
-            patch.setattr(jax, name, lambda *_, found=found: found)
-        patch.setattr(state, '_compute', compute)
+        if NUM_DEVICES == 1:
+            patch.setattr(state, '_compute', compute)
         yield
-
-
-@pytest.fixture
-def eight_devices(monkeypatch):
-    """Show all fake devices, and compile initializations."""
-    for name, function in DEVICES.items():
-        monkeypatch.setattr(jax, name, function)
-    monkeypatch.setattr(state, '_compute', COMPUTE)
 
 
 @pytest.fixture(scope='module')

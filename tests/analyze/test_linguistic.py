@@ -74,7 +74,7 @@ def large_parameters(task):
         )
 
 
-@pytest.mark.usefixtures('eight_devices')
+@pytest.mark.eight_devices
 @pytest.mark.parametrize('objective', [{}, CAUSAL])
 def test_the_metrics_are_those_of_inference(objective, data, monkeypatch):
     task = Pretraining(config(data, **objective))

@@ -120,7 +120,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.usefixtures('eight_devices')
+@pytest.mark.eight_devices
 @pytest.mark.parametrize('name', REFUSED)
 def test_a_config_that_cannot_run_is_refused_before_any_text_is_read(name, tmp_path, monkeypatch):
     """16 of 16 mistakes were told after the corpus had been prepared: hours for Wikipedia."""

@@ -19,7 +19,7 @@ from configs import base
 from experiments.compiled import hlo
 from tests.training import synthetic
 
-pytestmark = pytest.mark.usefixtures('eight_devices')
+pytestmark = pytest.mark.eight_devices
 
 RULES = base.get_config().sharding_rules
 OPTIMIZER = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)

@@ -17,7 +17,7 @@ from bert_jax.models.partitioning import constrain
 from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.training import sharding
 
-pytestmark = pytest.mark.usefixtures('eight_devices')
+pytestmark = pytest.mark.eight_devices
 
 RULES = (
     ('batch', ('data', 'fsdp')),

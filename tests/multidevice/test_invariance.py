@@ -21,7 +21,7 @@ from bert_jax.training.transfer import TRAIN_ALL, Transfer
 from configs import base, finetune
 from tests.training import synthetic
 
-pytestmark = pytest.mark.usefixtures('eight_devices')
+pytestmark = pytest.mark.eight_devices
 
 RULES = base.get_config().sharding_rules
 MESHES = {

@@ -21,7 +21,7 @@ from configs import base
 from tests.multidevice.test_invariance import MESHES, make_mesh
 from tests.training import synthetic
 
-pytestmark = pytest.mark.usefixtures('eight_devices')
+pytestmark = pytest.mark.eight_devices
 
 RULES = base.get_config().sharding_rules
 ARCHITECTURE = dataclasses.replace(synthetic.ARCHITECTURE, num_layers=1)

@@ -75,7 +75,7 @@ def test_every_recipe_can_evaluate_a_tiny_text_or_says_so_before_training(
             assert source.batch(0, np.arange(2))['attention_mask'].any(axis=1).all()
 
 
-@pytest.mark.usefixtures('eight_devices')
+@pytest.mark.eight_devices
 def test_evaluation_in_micro_batches_gives_the_same_metrics_in_less_memory(tmp_path):
     mesh = sharding.make_mesh({'data': 2, 'fsdp': 1, 'tensor': 4})
     found, sizes = [], []
@@ -128,7 +128,7 @@ def test_every_held_out_example_counts_once_whatever_the_size_of_a_batch(tmp_pat
         assert metrics == pytest.approx(one, rel=1e-5), batch_size
 
 
-@pytest.mark.usefixtures('eight_devices')
+@pytest.mark.eight_devices
 def test_every_held_out_example_counts_once_on_several_devices(tmp_path):
     one, _ = evaluated(tmp_path, 1)
     mesh = {'data': 2, 'fsdp': 2, 'tensor': 2}

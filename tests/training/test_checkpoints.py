@@ -37,7 +37,7 @@ def shardings(tree):
     return jax.tree.map(lambda leaf: leaf.sharding, tree)
 
 
-@pytest.mark.usefixtures('eight_devices')
+@pytest.mark.eight_devices
 @pytest.mark.parametrize('saved_on', [(1, 1, 1), (8, 1, 1), (1, 8, 1), (2, 2, 2)])
 def test_a_state_is_restored_bitwise_onto_other_meshes(tmp_path, saved_on):
     state = make_state(7)
@@ -54,7 +54,7 @@ def test_a_state_is_restored_bitwise_onto_other_meshes(tmp_path, saved_on):
     made.close()
 
 
-@pytest.mark.usefixtures('eight_devices')
+@pytest.mark.eight_devices
 @pytest.mark.parametrize('saved_on', [None, (8, 1, 1), (2, 2, 2)])
 def test_arrays_may_be_donated_as_soon_as_save_returns(tmp_path, saved_on):
     shapes = {'x': np.empty((512, 2048), np.float32), 'b': np.empty(4096, np.float32)}
@@ -77,7 +77,7 @@ def test_arrays_may_be_donated_as_soon_as_save_returns(tmp_path, saved_on):
     made.close()
 
 
-@pytest.mark.usefixtures('eight_devices')
+@pytest.mark.eight_devices
 def test_a_restored_state_can_be_donated(tmp_path):
     save_all(tmp_path, [1])
     restored = Checkpoints(tmp_path, 1).restore(abstract(make_state(), make_mesh(2, 2, 2))).state

@@ -83,7 +83,7 @@ def test_the_memory_of_a_step_is_logged_before_it_runs(tmp_path, capfd):
     assert 'memory of each device' in seen[0]
 
 
-@pytest.mark.usefixtures('eight_devices')
+@pytest.mark.eight_devices
 def test_a_stage_is_divided_into_micro_batches(tmp_path, monkeypatch):
     rows, terms = [], toy.Toy.terms
     monkeypatch.setattr(predictions, 'check', lambda *_: None)  # reads whole batches

@@ -12,7 +12,7 @@ from bert_jax.training import memory, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import compile_train_step
 
-pytestmark = pytest.mark.usefixtures('eight_devices')
+pytestmark = pytest.mark.eight_devices
 
 ROWS, WIDTH, CLASSES = 64, 32, 4096
 
@@ -38,7 +38,7 @@ def compile_step(mesh):
 
 
 @pytest.fixture
-def mesh(eight_devices):
+def mesh():
     return sharding.make_mesh({'data': 8, 'fsdp': 1, 'tensor': 1})
 
 

@@ -121,7 +121,7 @@ def test_glibc_keeps_freed_memory():
     assert second < first / 10
 
 
-@pytest.mark.usefixtures('eight_devices')
+@pytest.mark.eight_devices
 def test_weights_are_gathered_whole_on_tpus_if_they_are_sharded(monkeypatch):
     monkeypatch.setattr(partitioning, 'platform', lambda: 'tpu')
     with jax.set_mesh(sharding.make_mesh({'data': 8, 'fsdp': 1, 'tensor': 1})):
