@@ -18,13 +18,25 @@ def find(manifest: dict[str, Any], sources: Sequence[Source]) -> list[str]:
         sources: The sources, in the order of the manifest.
     """
     languages = list(dict.fromkeys(source.language for source in sources))
-    lines: list[str] = []
+    lines = [*_markup(sources)]
     for language in languages:
         own = [index for index, source in enumerate(sources) if source.language == language]
         place = f' in language {language!r}' if len(languages) > 1 else ''
         lines += _unknown(manifest, own, place)
         lines += _held_out(manifest, [i for i in own if not sources[i].is_training_only], place)
     return lines
+
+
+def _markup(sources: Sequence[Source]) -> Iterator[str]:
+    """Warn of tables and web pages that were read as plain text."""
+    for source in sources:
+        if number := source.report.get('files_with_markup'):
+            yield (
+                f'{source.spec}: {number:,} file(s) such as '
+                f'{source.first_place["files_with_markup"]} were read as plain text, with their '
+                'markup: a model learns it too; convert them to plain text, or read JSON lines '
+                'with jsonl:FILE;field=NAME and tables from Parquet'
+            )
 
 
 def _unknown(manifest: dict[str, Any], own: Sequence[int], place: str) -> Iterator[str]:

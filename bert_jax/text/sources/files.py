@@ -1,6 +1,7 @@
 """Sources that read text files: plain text and JSON lines."""
 
 import abc
+import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
@@ -13,6 +14,7 @@ from bert_jax.text.sources.file_source import FileSource
 
 MAX_DOCUMENT_CHARACTERS = 2**22  # bounds memory: longer documents of a text source are split
 _OPTION = ';encoding'  # of the spec
+_MARKUP = ('.csv', '.tsv', '.json', '.jsonl', '.html', '.htm', '.xml')  # their syntax is not prose
 MAX_LINE_CHARACTERS = 2**26  # of a line of JSON, which cannot be split
 
 
@@ -57,7 +59,8 @@ class TextSource(EncodedFileSource):
     """Plain text files.
 
     A document of more than `MAX_DOCUMENT_CHARACTERS` is split at the next blank line, or at any
-    line after twice as many characters. `report['cut_documents']` counts the splits.
+    line after twice as many characters. `report['cut_documents']` counts the splits, and
+    `report['files_with_markup']` the tables and web pages, which are read as they are.
     """
 
     description = 'text files, plain or compressed; ** matches folders recursively'
@@ -87,6 +90,12 @@ class TextSource(EncodedFileSource):
             raise errors.UserError(
                 f'source {spec!r}: {pattern!r} is not a valid regular expression: {error}'
             ) from None
+
+    def restart(self) -> None:
+        super().restart()
+        marked = [path for path in self.paths if pathlib.PurePath(path).suffix.lower() in _MARKUP]
+        if marked:
+            self.count('files_with_markup', marked[0], len(marked))
 
     def can_divide(self, path: str) -> bool:
         return self.unit != 'file' and super().can_divide(path)

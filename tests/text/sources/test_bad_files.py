@@ -8,6 +8,7 @@ import os
 import numpy as np
 import pytest
 
+from bert_jax.corpus import corpus_warnings
 from bert_jax.errors import UserError
 from tests.text.sources.reading import read, texts, write
 
@@ -106,3 +107,13 @@ def test_files_with_many_malformed_lines_are_bad(tmp_path):
     assert (len(documents), source.report['malformed_lines']) == (95, 5)
     write(tmp_path / 'a.jsonl', good + '\n{"cut": "of')  # a single one is always left out
     assert len(read(f'jsonl:{path}', max_bad_share=0.05)[1]) == 1
+
+
+def test_tables_that_are_read_as_plain_text_are_counted_and_warned_about(tmp_path):
+    write(tmp_path / 'reviews.CSV', 'id,text\n1,Good.\n')
+    write(tmp_path / 'book.txt', 'One.')
+    source, _ = read(f'text:{tmp_path}/*')
+    assert source.report['files_with_markup'] == 1
+    (line,) = corpus_warnings._markup([source])
+    assert str(tmp_path / 'reviews.CSV') in line
+    assert list(corpus_warnings._markup([read(f'text:{tmp_path}/*.txt')[0]])) == []
