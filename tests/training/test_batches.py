@@ -81,9 +81,9 @@ def test_an_empty_range_of_steps_yields_nothing():
 @pytest.mark.parametrize('failing_step', [0, 9, 21])
 def test_an_exception_in_the_source_is_raised_unchanged(failing_step):
     source, seen = Counter(failing_step), []
+    found = batches.read_ahead(source, 0, 100, EVERY_ROW, threads=2)
     with pytest.raises(UserError, match='^shard 3 is damaged$') as caught:
-        for batch in batches.read_ahead(source, 0, 100, EVERY_ROW, threads=2):
-            seen.append(batch['z'][0] // 8)
+        seen.extend(batch['z'][0] // 8 for batch in found)
     assert caught.value is source.error
     assert seen == list(range(len(seen)))
     assert len(seen) <= failing_step < len(seen) + 4
