@@ -1,19 +1,14 @@
-"""Batches as global arrays: made ahead of the step by threads, and sharded over the mesh."""
+"""Batches as global arrays: read ahead on this host and sharded over the mesh."""
 
-import collections
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeAlias
 
 import jax
-import numpy as np
 
+from bert_jax.examples import pipeline
 from bert_jax.examples.example_source import BatchSource
 from bert_jax.training import sharding
 
-AbstractBatch: TypeAlias = Mapping[str, jax.ShapeDtypeStruct]
-
-_STEPS_PER_CALL = 4  # a source makes several batches faster at once than one by one
+AbstractBatch = Mapping[str, jax.ShapeDtypeStruct]
 
 
 def read(
@@ -25,40 +20,13 @@ def read(
     """
     row_sharding = sharding.batch_sharding(jax.sharding.get_mesh())
     rows = sharding.local_rows(row_sharding, source.batch_size)
-    for batch in read_ahead(source, start, stop, rows, threads):
+    for batch in pipeline.batches(source, start, stop, rows, workers=threads):
         yield {
             name: jax.make_array_from_process_local_data(
                 row_sharding, array, (source.batch_size, *array.shape[1:])
             )
             for name, array in batch.items()
         }
-
-
-def read_ahead(
-    source: BatchSource, start: int, stop: int, rows: slice | np.ndarray, threads: int
-) -> Iterator[dict[str, np.ndarray]]:
-    """Yield source.batch(step, rows) for start ≤ step < stop, made ahead by threads.
-
-    An exception in source.batch is raised here, after the batches of earlier steps.
-    """
-    calls: collections.deque[Future[dict[str, np.ndarray]]] = collections.deque()
-    pool = ThreadPoolExecutor(threads, 'batches')
-    try:
-        for first in range(start, stop, _STEPS_PER_CALL):
-            steps = np.arange(first, min(first + _STEPS_PER_CALL, stop))
-            calls.append(pool.submit(source.batch, steps, rows))
-            if len(calls) > threads + 1:
-                yield from _split(calls.popleft().result())
-        while calls:
-            yield from _split(calls.popleft().result())
-    finally:
-        pool.shutdown(cancel_futures=True)  # waits for the batches in progress
-
-
-def _split(batches: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the batches of several steps, given as arrays [G, B, …]."""
-    for arrays in zip(*batches.values(), strict=True):
-        yield dict(zip(batches, arrays, strict=True))
 
 
 def abstract(source: BatchSource) -> AbstractBatch:

@@ -4,8 +4,8 @@
     python experiments/benchmarks/input_pipeline.py --corpus=corpora/books
 
 Without --corpus, writes a synthetic text to a temporary folder (sentences of 22 and documents of
-550 tokens on average). 'NumPy' is source.batch of four steps at a time in one thread, 'threads' is
-training.batches with its worker threads. The last column divides by the CPU time of all threads
+550 tokens on average). 'NumPy' is source.batch of four steps at a time in one thread, 'tf.data' is
+examples.pipeline with its worker threads. The last column divides by the CPU time of all threads
 instead of the wall time, and so does not depend on the load of the machine. Tokens include padding:
 rows × length. All numbers are medians of the repeats, with the best in parentheses; the kinds of
 examples take turns.
@@ -22,9 +22,8 @@ import types
 import numpy as np
 
 from bert_jax.corpus import corpus
-from bert_jax.examples import sentence_pairs, single_segments
+from bert_jax.examples import pipeline, sentence_pairs, single_segments
 from bert_jax.examples.text_example_source import RowSettings
-from bert_jax.training import batches
 
 ARRAYS = ('tokens', 'sentences', 'documents')
 
@@ -47,9 +46,10 @@ def synthetic(folder: pathlib.Path, num_tokens: int, num_shards: int):
     for number in range(num_shards):
         write_shard(folder, number, num_tokens // num_shards)
         paths = {name: folder / f'{number}.{name}.npy' for name in ARRAYS}
-        arrays = {name: np.load(path, mmap_mode='r') for name, path in paths.items()}
-        shards.append(types.SimpleNamespace(**arrays, files=()))
-    tokenizer = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2, vocab_size=2**16)
+        shards.append(
+            types.SimpleNamespace(**{k: np.load(v, mmap_mode='r') for k, v in paths.items()})
+        )
+    tokenizer = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2)
     return types.SimpleNamespace(shards=shards), tokenizer
 
 
@@ -62,9 +62,9 @@ def numpy_rate(source, length: int, steps: int) -> float:
 
 
 def pipeline_rates(source, length: int, steps: int, workers: int) -> tuple[float, float]:
-    """Return the million tokens of training.batches per second and per second of CPU time."""
+    """Return the million tokens of examples.pipeline per second and per second of CPU time."""
     warmup = 20
-    iterator = batches.read_ahead(source, 0, steps + warmup, slice(None), workers)
+    iterator = pipeline.batches(source, 0, steps + warmup, workers=workers)
     for _ in range(warmup):
         next(iterator)
     start, processor = time.perf_counter(), time.process_time()
@@ -85,7 +85,7 @@ def measure(split, tokenizer, workers: int, repeats: int):
         for name, (source, length, steps) in kinds.items():
             alone = numpy_rate(source, length, steps)
             rates[name].append((alone, *pipeline_rates(source, length, steps, workers)))
-    print('| M tokens/s | NumPy, one thread | threads | threads, per CPU second |')
+    print('| M tokens/s | NumPy, one thread | tf.data | tf.data, per CPU second |')
     print('|---|---|---|---|')
     for name, runs in rates.items():
         cells = (f'{statistics.median(c):.1f} ({max(c):.1f})' for c in zip(*runs, strict=True))
