@@ -1,9 +1,8 @@
 """The exported function: from token ids to the outputs of a task."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.export
@@ -13,8 +12,7 @@ from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoders import build_encoder
-from bert_jax.models.encoders.base import EncoderOutput
+from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
 from bert_jax.problems.base import HostOutputs, Problem
 from bert_jax.types import Params
@@ -88,10 +86,10 @@ class Computation(NamedTuple):
 
 def of_embedding(model: Pretrained, modules: SentenceModules, has_erf: bool) -> Computation:
     """The vector of each text, 'embedding' [B, E], and 'states' [B, T, D] of its tokens."""
-    encode, inputs = _encoder(model, has_erf)
+    module, inputs = _build(model, {}, has_erf)
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
-        states_BTD = encode(params, batch).hidden_BTD
+        states_BTD = _apply(module, params, Rows.of(batch)).states.hidden_BTD
         is_token_BT = jnp.asarray(batch['attention_mask']) > 0
         vectors = [_POOLINGS[mode](states_BTD, is_token_BT[:, :, None]) for mode in modules.pooling]
         embedding_BE = modules.apply(jnp.concatenate(vectors, axis=-1), jnp)
@@ -103,14 +101,11 @@ def of_embedding(model: Pretrained, modules: SentenceModules, has_erf: bool) -> 
 
 def of_masked_tokens(model: Pretrained, has_erf: bool) -> Computation:
     """'logits' [B, T, V] of all tokens of the vocabulary at each position."""
-    encode, inputs = _encoder(model, has_erf)
-    architecture = _architecture(model.architecture, has_erf)
+    module, inputs = _build(model, {'mlm': {}}, has_erf)
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
-        decoded_BTD = encode(params, batch).decoded_BTD
-        assert decoded_BTD is not None
-        logits_BTV = pretrained.token_logits(architecture, _COMPUTE, params, decoded_BTD)
-        return {'logits': logits_BTV[..., : architecture.vocab_size]}
+        logits_BTV = _apply(module, params, Rows.of(batch)).heads['mlm']
+        return {'logits': logits_BTV[..., : model.architecture.vocab_size]}
 
     params = {'encoder': _without_pooler(model), 'mlm': model.params['mlm']}
     return Computation(function, params, inputs, frozenset(['logits']))
@@ -146,20 +141,15 @@ def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool)
     Args:
         rows: a batch with one sequence a row; fields that the heads read become inputs.
     """
-    encode, inputs = _encoder(model, has_erf)
-    makers = problem.make_heads(_architecture(model.architecture, has_erf), _COMPUTE)
-    read_fields: set[str] = set()
+    heads, read_fields = problem.heads(), set[str]()
+    module, inputs = _build(model, heads, has_erf, 'pooler' in model.params['encoder'])
 
     def apply(params: Params, batch: Arrays) -> HostOutputs:
-        heads = {
-            name: functools.partial(make().apply, {'params': params[name]['head']})
-            for name, make in makers.items()
-        }
         first_B1 = jnp.zeros_like(batch['attention_mask'][:, :1])
         recorded = _Recorder(batch, read_fields)
         recorded |= {'segment_ids': batch['attention_mask'], 'first_positions': first_B1}
-        head_rows = Rows.of(batch).replace(first_positions_BS=first_B1, labels=recorded)
-        outputs = problem.apply_heads(heads, encode(params, batch, first_B1), head_rows, None)
+        rows = Rows.of(batch).replace(first_positions_BS=first_B1, labels=recorded)
+        outputs = problem.outputs(_apply(module, params, rows).heads, rows)
         return problem.exported_outputs(outputs, recorded)
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
@@ -170,7 +160,7 @@ def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool)
         }
 
     parts = {**model.params, **model.other_parts}
-    params = {'encoder': model.params['encoder']} | {name: parts[name] for name in makers}
+    params = {'encoder': model.params['encoder']} | {name: parts[name] for name in heads}
     outputs = jax.eval_shape(apply, params, rows)
     head_inputs = {
         name: ('t', *array.shape[2:])
@@ -192,21 +182,19 @@ class _Recorder(dict):
         return super().__getitem__(name)
 
 
-def _encoder(
-    model: Pretrained, has_erf: bool
-) -> tuple[Callable[..., EncoderOutput], dict[str, tuple[int | str, ...]]]:
-    """The encoder as a function of params, batch and first positions; and its inputs."""
+def _build(
+    model: Pretrained, heads: Mapping[str, HeadOptions], has_erf: bool, has_pooler: bool = False
+) -> tuple[Model, dict[str, tuple[int | str, ...]]]:
+    """The model that is exported, and its inputs."""
     architecture = _architecture(model.architecture, has_erf)
+    inputs: dict[str, tuple[int | str, ...]] = dict.fromkeys(_input_names(architecture), ('t',))
+    is_pooled = architecture.pooler and has_pooler
+    architecture = dataclasses.replace(architecture, pooler=is_pooled)
+    return Model(architecture, _COMPUTE, heads, model.is_causal), inputs
 
-    def encode(params: Params, batch: Arrays, first_B1: jax.Array | None = None) -> EncoderOutput:
-        variables = {'params': params['encoder']}
-        is_pooled = architecture.pooler and 'pooler' in params['encoder']
-        encoder = build_encoder(dataclasses.replace(architecture, pooler=is_pooled), _COMPUTE)
-        rows = Rows.of(batch).replace(first_positions_BS=first_B1)
-        output: Any = encoder.apply(variables, rows, causal=model.is_causal)
-        return output
 
-    return encode, dict.fromkeys(_input_names(architecture), ('t',))
+def _apply(model: Model, params: Params, rows: Rows) -> ModelOutput:
+    return cast(ModelOutput, model.apply({'params': params}, rows))
 
 
 def _input_names(architecture: Architecture) -> list[str]:

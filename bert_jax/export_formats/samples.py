@@ -11,9 +11,10 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
+from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.problems.base import Problem
-from bert_jax.problems.finetuning_model import FineTuningModel, apply_model
+from bert_jax.problems.finetuning_model import FineTuningModel
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 
@@ -103,11 +104,11 @@ def expected_of_problem(
     model: Pretrained, problem: Problem, samples: Samples
 ) -> dict[str, np.ndarray]:
     """The outputs of `predict` for a fine-tuning problem, before decoding."""
-    module = FineTuningModel(model.architecture, Compute(), problem)
+    module = FineTuningModel(problem, Model(model.architecture, Compute(), problem.heads()))
 
     @jax.jit
     def compute(params: Any, batch: Any) -> Any:
-        return problem.exported_outputs(apply_model(module, params, batch), batch)
+        return problem.exported_outputs(module.outputs(params, batch), batch)
 
     params = {**model.params, **model.other_parts}
     outputs = jax.device_get(compute(params, dict(samples.batch)))

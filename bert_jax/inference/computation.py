@@ -1,4 +1,7 @@
-"""The jitted functions of inference: states, masked-token predictions, likelihoods."""
+"""The jitted functions of inference: states, predicted tokens, likelihoods.
+
+The parameters may have more heads than the model.
+"""
 
 import functools
 from typing import Any, TypeAlias
@@ -6,10 +9,9 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from bert_jax.interop.pretrained import token_logits
-from bert_jax.models.encoders.base import Encoder
 from bert_jax.models.encoders.transformer import attention_probabilities
-from bert_jax.models.rows import Rows, gather_positions
+from bert_jax.models.model import Model
+from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.types import Batch, Params
 
@@ -24,16 +26,14 @@ COMBINATIONS = {
 }
 
 
-def _apply(encoder: Encoder, params: Params, batch: Batch, **options: Any) -> Any:
-    return encoder.apply({'params': params['encoder']}, Rows.of(batch), **options)
+def _apply(model: Model, params: Params, batch: Batch, **options: Any) -> Any:
+    return model.with_heads().apply({'params': params}, Rows.of(batch), **options)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def states(
-    encoder: Encoder, layer: Layers, causal: bool, params: Params, batch: Batch
-) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def states(model: Model, layer: Layers, params: Params, batch: Batch) -> jax.Array:
     """States of a layer or a combination, float32 [B, T, D]; of K layers, float32 [B, T, K, D]."""
-    output = _apply(encoder, params, batch, all_hidden=layer != -1, causal=causal)
+    output = _apply(model, params, batch, all_hidden=layer != -1).states
     if layer == -1:
         return output.hidden_BTD.astype(jnp.float32)
     states_LBTD = output.all_hidden_LBTD.astype(jnp.float32)
@@ -46,12 +46,10 @@ def _combine(states_LBTD: jax.Array, layer: int | str) -> jax.Array:
     return COMBINATIONS[layer](states_LBTD) if isinstance(layer, str) else states_LBTD[layer]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def pooled(
-    encoder: Encoder, layer: Layers, causal: bool, mode: str, params: Params, batch: Batch
-) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def pooled(model: Model, layer: Layers, mode: str, params: Params, batch: Batch) -> jax.Array:
     """Sum, or maximum if mode is 'max', of the states in the span of each row, float32 [B, …]."""
-    states_BTX = states(encoder, layer, causal, params, batch)
+    states_BTX = states(model, layer, params, batch)
     positions_T, (first_B, last_B) = jnp.arange(states_BTX.shape[1]), batch['span'].T
     chosen_BT = (positions_T >= first_B[:, None]) & (positions_T < last_B[:, None])
     if mode == 'max':
@@ -61,21 +59,21 @@ def pooled(
     return jnp.einsum('BT...,BT->B...', states_BTX, chosen_BT, precision='highest')
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def attention(encoder: Encoder, causal: bool, params: Params, batch: Batch) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=0)
+def attention(model: Model, params: Params, batch: Batch) -> jax.Array:
     """Attention probabilities of every layer and head, float32 [B, L, H, T, T]."""
-    _, variables = _apply(encoder, params, batch, causal=causal, mutable='intermediates')
-    intermediates = variables.get('intermediates', {})
-    weights_LBHTU = attention_probabilities(encoder.architecture, intermediates)
+    _, variables = _apply(model, params, batch, mutable='intermediates')
+    intermediates = variables.get('intermediates', {}).get('encoder', {})
+    weights_LBHTU = attention_probabilities(model.architecture, intermediates)
     return weights_LBHTU.swapaxes(0, 1)
 
 
-def _logits(encoder: Encoder, params: Params, batch: Batch, causal: bool = False) -> jax.Array:
-    """Logits at the `positions` of each row, float32 [B, P, V]."""
-    output = _apply(encoder, params, batch, causal=causal)
-    name, states_BTD = ('clm', output.hidden_BTD) if causal else ('mlm', output.decoded_BTD)
-    hidden_BPD = gather_positions(states_BTD, jnp.asarray(batch['positions']))
-    return token_logits(encoder.architecture, encoder.compute, params, hidden_BPD, name)
+def _logits(model: Model, params: Params, batch: Batch) -> jax.Array:
+    """Logits of the model's only head at the `positions` of each row, float32 [B, P, V]."""
+    targets = Targets.at(jnp.asarray(batch['positions']))
+    output: Any = model.apply({'params': params}, Rows.of(batch).replace(targets=targets))
+    (logits_BPV,) = output.heads.values()
+    return logits_BPV
 
 
 # Compiled separately, and shared by `guesses` and prompts: the last bits of a softmax depend on the
@@ -85,11 +83,9 @@ probabilities = jax.jit(jax.nn.softmax)
 _top_k = jax.jit(jax.lax.top_k, static_argnums=1)
 
 
-def guesses(
-    encoder: Encoder, top_k: int, params: Params, batch: Batch
-) -> tuple[jax.Array, jax.Array]:
+def guesses(model: Model, top_k: int, params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Probabilities and ids of the most probable tokens, [B, P, top_k] each."""
-    return _top_k(probabilities(logits(encoder, params, batch)), top_k)
+    return _top_k(probabilities(logits(model, params, batch)), top_k)
 
 
 @jax.jit
@@ -98,7 +94,7 @@ def pick(logits_BPV: jax.Array, p_BPV: jax.Array, ids_AK: jax.Array) -> dict[str
     return {'p': p_BPV[:, :, ids_AK], 'log_p': jax.nn.log_softmax(logits_BPV)[:, :, ids_AK]}
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def log_probabilities(encoder: Encoder, causal: bool, params: Params, batch: Batch) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=0)
+def log_probabilities(model: Model, params: Params, batch: Batch) -> jax.Array:
     """Log probabilities of the `targets` at the `positions` of each row, float32 [B, P]."""
-    return -cross_entropy(_logits(encoder, params, batch, causal), batch['targets'])
+    return -cross_entropy(_logits(model, params, batch), batch['targets'])

@@ -19,7 +19,7 @@ from bert_jax.labels.records import ReadingReport
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoders import build_encoder
+from bert_jax.models.model import Model
 from bert_jax.problems import PROBLEMS
 from bert_jax.problems.finetuning_model import (
     EncodedExamples,
@@ -147,9 +147,7 @@ class FineTuned:
         self._words = model.metadata.get('words', self.problem.splitter)
         self.data = config.get('data', {})
         self._num_texts = model.metadata.get('texts')
-        self._encoder = build_encoder(architecture, compute)
-        self._module_settings = (architecture, compute)
-        self._module = FineTuningModel(architecture, compute, self.problem)
+        self._model = Model(architecture, compute, self.problem.heads())
         self._max_length, self._batch_tokens = architecture.max_length, batch_tokens
         self._overlap, self._kind = overlap, kind
 
@@ -172,7 +170,6 @@ class FineTuned:
                 raise UserError(f'problem.{name} is {value!r}, not of type {kind}') from None
         changed = copy.copy(self)
         changed.problem = problem
-        changed._module = FineTuningModel(*self._module_settings, problem)
         return changed
 
     def predict(
@@ -276,7 +273,7 @@ class FineTuned:
         if isinstance(self.problem, Prompt):
             outputs = prompts.outputs(
                 self.problem,
-                self._encoder,
+                self._model,
                 params,
                 examples,
                 batch_tokens=self._batch_tokens,
@@ -293,7 +290,9 @@ class FineTuned:
     @functools.cache  # noqa: B019  (a loaded model lives as long as its process)
     def _step(self, all_probabilities: bool) -> PredictionStep:
         """The prediction step, traced again when the problem has other outputs."""
-        return jax.jit(prediction_step(self._module, with_terms=False))
+        return jax.jit(
+            prediction_step(FineTuningModel(self.problem, self._model), with_terms=False)
+        )
 
 
 def _with_ids(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -18,7 +18,7 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoders import build_encoder
+from bert_jax.models.model import Model
 
 POOLINGS = ('mean', 'cls', 'max', 'tokens')
 
@@ -93,13 +93,16 @@ class PretrainedPredictor:
         self._advance = advance or (lambda num_rows: None)
         self.is_causal = model.is_causal
         self._compute, self._overlap, self._batch_tokens = Compute(dtype), overlap, batch_tokens
-        self._encoder = build_encoder(self.architecture, self._compute)
         self._max_length = max_length
         self.tasks: tuple[str, ...] = ('embed',)
+        heads: tuple[str, ...] = ()
         if 'mlm' in model.heads:
-            self.tasks = ('fill_mask', 'embed', 'pseudo_likelihood')
+            self.tasks, heads = ('fill_mask', 'embed', 'pseudo_likelihood'), ('mlm',)
         elif self.is_causal and 'clm' in model.heads:
-            self.tasks = ('embed', 'pseudo_likelihood')
+            self.tasks, heads = ('embed', 'pseudo_likelihood'), ('clm',)
+        self._model = Model(
+            self.architecture, self._compute, dict.fromkeys(heads, {}), self.is_causal
+        )
         self._params = jax.tree.map(jnp.asarray, model.params)
         self.counts: Counter[str] = Counter()
         self._unsupported: str | None = None  # why a model with a classifier cannot classify
@@ -226,7 +229,7 @@ class PretrainedPredictor:
         self, rows: Sequence[Sequence[TokenizedText]], layer: Layers
     ) -> list[np.ndarray]:
         """The states of the tokens of each text, [CLS] and [SEP] included, from its rows."""
-        results = self._run(computation.states, layer, self.is_causal, rows=rows)
+        results = self._run(computation.states, layer, rows=rows)
         return [
             np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in windows])
             for windows in results
@@ -235,7 +238,7 @@ class PretrainedPredictor:
     def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: Layers) -> list[np.ndarray]:
         """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
         rows = [list(self._rows.of_spans(ids, mode)) for ids in encoded]
-        results = self._run(computation.pooled, layer, self.is_causal, mode, rows=rows)
+        results = self._run(computation.pooled, layer, mode, rows=rows)
         if mode == 'max':
             return [np.max([max_D for _, max_D in windows], axis=0) for windows in results]
         power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
@@ -261,7 +264,7 @@ class PretrainedPredictor:
                 f'the text has {len(ids)} tokens; attention supports up to {self._rows.size}'
             )
         rows = [[TokenizedText(row, {})]]
-        (((_, weights_LHTT),),) = self._run(computation.attention, self.is_causal, rows=rows)
+        (((_, weights_LHTT),),) = self._run(computation.attention, rows=rows)
         return [self._rows.token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
 
     def attention_of_words(
@@ -285,7 +288,7 @@ class PretrainedPredictor:
             else []
             for text in aligned
         ]
-        results = self._run(computation.attention, self.is_causal, rows=rows)
+        results = self._run(computation.attention, rows=rows)
         return [
             word_states.pool_attention(windows[0][1], text) if windows else None
             for text, windows in zip(aligned, results, strict=True)
@@ -321,7 +324,7 @@ class PretrainedPredictor:
         """
         self.require('pseudo_likelihood')
         texts = [list(map(self._check_row, text_rows)) for text_rows in rows]
-        results = self._run(computation.log_probabilities, self.is_causal, rows=texts)
+        results = self._run(computation.log_probabilities, rows=texts)
         return [
             [log_p[: len(row.extras['targets'])] for row, log_p in text_rows]
             for text_rows in results
@@ -331,7 +334,7 @@ class PretrainedPredictor:
         self, function: Callable[..., Any], *options: Any, rows: Iterable[Iterable[TokenizedText]]
     ) -> list[list[tuple[TokenizedText, Any]]]:
         """Run a function of `computation` on the rows of each text; see `TextRows.run`."""
-        function = functools.partial(function, self._encoder, *options, self._params)
+        function = functools.partial(function, self._model, *options, self._params)
         return self._rows.run(function, rows)
 
     def _check_row(self, row: ScoredRow) -> TokenizedText:

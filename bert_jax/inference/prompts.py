@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.inference import batching, computation
 from bert_jax.inference.batching import TokenizedText
-from bert_jax.models.encoders.base import Encoder
+from bert_jax.models.model import Model
 from bert_jax.problems.base import ExampleOutputs
 from bert_jax.problems.finetuning_model import answer_references, complete
 from bert_jax.problems.prompt import Prompt
@@ -17,7 +17,7 @@ from bert_jax.types import Batch, Params
 
 def outputs(
     problem: Prompt,
-    encoder: Encoder,
+    model: Model,
     params: Params,
     examples: Sequence[Any],
     *,
@@ -30,7 +30,7 @@ def outputs(
 
     Args:
         problem: the prompt problem.
-        encoder: the encoder of the model.
+        model: an encoder with the head 'mlm'.
         params: 'encoder' and 'mlm'.
         examples: examples of the problem.
         batch_tokens, advance: as for `bert_jax.load`.
@@ -40,7 +40,7 @@ def outputs(
         inputs = {name: batch[name] for name in ('input_ids', 'attention_mask', 'positions')}
         if np.any(batch['token_type_ids']):
             inputs['token_type_ids'] = batch['token_type_ids'][:, : batch['input_ids'].shape[1]]
-        logits_BPV = computation.logits(encoder, params, inputs)
+        logits_BPV = computation.logits(model, params, inputs)
         p_BPV = computation.probabilities(logits_BPV)
         return computation.pick(logits_BPV, p_BPV, problem.answers.pieces_AK)
 
@@ -50,7 +50,7 @@ def outputs(
             compute,
             list(map(_row, sequences)),
             batch_tokens=batch_tokens,
-            max_length=encoder.architecture.max_length,
+            max_length=model.architecture.max_length,
             pad_id=problem.tokenizer.pad_id,
             advance=advance,
         )

@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax.errors import UserError, report, warn
 from bert_jax.interop import pretrained, state_dict_map, weights
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import HEADS
+from bert_jax.interop.pretrained import PUBLISHED_HEADS
 from bert_jax.interop.state_dict_map import Place
 from bert_jax.models.architecture import Architecture
 
@@ -121,11 +121,11 @@ def _without_extras(
 
 def _head(ours: str) -> str | None:
     part = ours.partition('/')[0]
-    return part if part in HEADS else None
+    return part if part in PUBLISHED_HEADS else None
 
 
 def _possible_heads(family: Family, architecture: Architecture) -> tuple[str, ...]:
-    excluded = set() if architecture.pooler else set(pretrained.POOLER_HEADS)
+    excluded = set() if architecture.pooler else {'nsp', 'sop'}
     if excluded and architecture.pooling == 'pooler':
         excluded |= {'sequence_classification', 'multiple_choice'}
     return tuple(name for name in family.heads if name not in excluded)
@@ -139,7 +139,7 @@ def _select_heads(
     for ours, place in places.items():
         owners[place.name].add(_head(ours))
     identified = {next(iter(owners[name])) for name in state if len(owners[name]) == 1}
-    return tuple(name for name in HEADS if name in {*requested, *identified})
+    return tuple(name for name in PUBLISHED_HEADS if name in {*requested, *identified})
 
 
 def _with_undeclared(
@@ -167,7 +167,7 @@ def _with_undeclared(
     pooler = {place.name for ours, place in places.items() if ours.startswith(_POOLER)}
     found = [
         head
-        for head in HEADS
+        for head in PUBLISHED_HEADS
         if left_over and left_over <= names[head] and fits[head]
         if pooler <= state.keys() or not pretrained.reads_pooler(head, architecture)
     ]
@@ -180,4 +180,4 @@ def _with_undeclared(
         )
     if found:
         report(f'{source}: {found[0]}, which config.json does not name')
-    return tuple(head for head in HEADS if head in {*heads, *found})
+    return tuple(head for head in PUBLISHED_HEADS if head in {*heads, *found})

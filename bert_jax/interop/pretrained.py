@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,64 +16,16 @@ from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoders import EncoderOutput, build_encoder
-from bert_jax.models.heads import (
-    MaskedLanguageModelHead,
-    MultipleChoiceHead,
-    NextSentenceHead,
-    QuestionAnsweringHead,
-    ReplacedTokenHead,
-    SequenceClassificationHead,
-    TokenClassificationHead,
-)
+from bert_jax.models.heads import HEADS
+from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import Array, Key, Params
+from bert_jax.types import Key, Params
 
-
-class HeadType(NamedTuple):
-    """A type of head.
-
-    Attributes:
-        module: the module's class; takes architecture, compute and, with `has_labels`, num_labels.
-        inputs: selects the module's arguments from the encoder's output, the rows and the token
-            embeddings [V, D].
-        has_labels: whether the user chooses the number of classes.
-        needs_pooler: whether the head reads the pooled state.
-    """
-
-    module: Callable[..., nn.Module]
-    inputs: Callable[[EncoderOutput, Rows, Array], tuple]
-    has_labels: bool = False
-    needs_pooler: bool = False
-
-
-def _pooled(encoded: EncoderOutput, rows: Rows, table_VD: Array) -> tuple:
-    return (encoded.pooled_BD,)
-
-
-def _all_states(encoded: EncoderOutput, rows: Rows, table_VD: Array) -> tuple:
-    return encoded, rows
-
-
-HEADS = {
-    'mlm': HeadType(
-        MaskedLanguageModelHead, lambda encoded, _, table_VD: (encoded.decoded_BTD, table_VD)
-    ),
-    'nsp': HeadType(NextSentenceHead, _pooled, needs_pooler=True),
-    'sop': HeadType(NextSentenceHead, _pooled, needs_pooler=True),
-    'clm': HeadType(
-        MaskedLanguageModelHead, lambda encoded, _, table_VD: (encoded.hidden_BTD, table_VD)
-    ),
-    'rtd': HeadType(ReplacedTokenHead, lambda encoded, *_: (encoded.hidden_BTD,)),
-    'sequence_classification': HeadType(SequenceClassificationHead, _all_states, has_labels=True),
-    'token_classification': HeadType(TokenClassificationHead, _all_states, has_labels=True),
-    'question_answering': HeadType(QuestionAnsweringHead, _all_states),
-    'multiple_choice': HeadType(MultipleChoiceHead, _all_states),
-}
-LABEL_HEADS = tuple(name for name, head in HEADS.items() if head.has_labels)
+# Heads that published checkpoints may hold; a model may have others, see HEADS of models/heads.
 PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'rtd')
-POOLER_HEADS = tuple(name for name, head in HEADS.items() if head.needs_pooler)
+LABEL_HEADS = ('sequence_classification', 'token_classification')  # with any number of classes
+PUBLISHED_HEADS = (*PRETRAINING_HEADS, *LABEL_HEADS, 'question_answering', 'multiple_choice')
 # Value of `activation_fn` → activation.
 ACTIVATIONS: dict[str | None, str] = {
     'torch.nn.modules.linear.Identity': 'identity',
@@ -94,12 +46,12 @@ class Pretrained:
         family: key of `interop.families.FAMILIES`; None for an architecture without a published
             family.
         params: float32 NumPy arrays with unstacked layers: 'encoder', and one part for each head,
-            named as in HEADS.
+            named as in PUBLISHED_HEADS.
         tokenizer: None if the folder has none.
         labels: class names in the order of their ids, if the model has classes.
         newly_initialized: names of the parameters that no file contains.
-        other_parts: parameters of a checkpoint that belong neither to the encoder nor to HEADS, by
-            part.
+        other_parts: parameters of a checkpoint that belong neither to the encoder nor to
+            PUBLISHED_HEADS, by part.
         metadata: `step` and the metadata of a bert_jax checkpoint; empty for other folders.
         problem_type: what config.json says about a sequence classifier: 'regression',
             'single_label_classification', 'multi_label_classification' or None.
@@ -126,8 +78,8 @@ class Pretrained:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Names of the model's heads, in the order of HEADS."""
-        return tuple(name for name in HEADS if name in self.params)
+        """Names of the model's heads, in the order of PUBLISHED_HEADS."""
+        return tuple(name for name in PUBLISHED_HEADS if name in self.params)
 
     @property
     def activation(self) -> str:
@@ -146,10 +98,8 @@ class Pretrained:
 
 
 def reads_pooler(head: str, architecture: Architecture) -> bool:
-    """Whether a head of HEADS reads the output of the encoder's pooler."""
-    if head == 'sequence_classification':
-        return architecture.pooling == 'pooler'
-    return HEADS[head].needs_pooler or (head == 'multiple_choice' and architecture.pooler)
+    """Whether a head reads the output of the encoder's pooler."""
+    return HEADS[head](architecture, Compute()).reads_pooler()
 
 
 def num_labels(params: Params) -> int:
@@ -160,20 +110,25 @@ def num_labels(params: Params) -> int:
     return 2
 
 
+def build_model(
+    architecture: Architecture,
+    heads: Iterable[str],
+    num_labels: int = 2,
+    compute: Compute | None = None,
+    is_causal: bool = False,
+) -> Model:
+    """Build an encoder with some of PUBLISHED_HEADS."""
+    options = {name: {'num_labels': num_labels} if name in LABEL_HEADS else {} for name in heads}
+    return Model(architecture, compute or Compute(), options, is_causal)
+
+
 def init(
     architecture: Architecture, heads: Iterable[str], key: Key, num_labels: int = 2
 ) -> dict[str, Any]:
     """Parameters of an encoder with heads, boxed with their logical axis names."""
-    keys = dict(zip(('encoder', *HEADS), jax.random.split(key, 1 + len(HEADS)), strict=True))
-    encoder = build_encoder(architecture, Compute())
     rows = Rows(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), jnp.int32))
-    encoded, variables = encoder.init_with_output(keys['encoder'], rows)
-    params = {'encoder': variables['params']}
-    table_VD: Any = encoder.apply(nn.unbox(variables), method='embedding_table')
-    for name in heads:
-        head = _make_head(name, architecture, Compute(), num_labels)
-        inputs = HEADS[name].inputs(encoded, rows, table_VD)
-        params[name] = {'head': head.init(keys[name], *inputs)['params']}
+    params: dict[str, Any]
+    params = build_model(architecture, heads, num_labels).init(key, rows)['params']
     return params
 
 
@@ -257,37 +212,10 @@ def outputs(
         sequence_classification [B, C]; token_classification [B, T, C]; question_answering
         [B, T, 2]; multiple_choice [B].
     """
-    encoder = build_encoder(architecture, compute)
-    variables = {'params': params['encoder']}
-    encoded: Any = encoder.apply(variables, rows, all_hidden=True, causal=is_causal)
-    table_VD: Any = encoder.apply(variables, method='embedding_table')
-    computed: dict[str, Any] = {'all_hidden': encoded.all_hidden_LBTD}
-    for name in (name for name in params if name in HEADS):
-        head = _make_head(name, architecture, compute, num_labels(params))
-        states = HEADS[name].inputs(encoded, rows, table_VD)
-        computed[f'{name}_logits'] = head.apply({'params': params[name]['head']}, *states)
-    for name in {'mlm_logits', 'clm_logits'} & computed.keys():
-        computed[name] = computed[name][..., : architecture.vocab_size]
-    return computed
-
-
-def token_logits(
-    architecture: Architecture,
-    compute: Compute,
-    params: Params,
-    hidden_BPD: jax.Array,
-    head: str = 'mlm',
-) -> Any:
-    """Logits of the 'mlm' or 'clm' head for selected final states, float32 [B, P, padded V]."""
-    table_VD = build_encoder(architecture, compute).apply(
-        {'params': params['encoder']}, method='embedding_table'
-    )
-    module = MaskedLanguageModelHead(architecture, compute)
-    return module.apply({'params': params[head]['head']}, hidden_BPD, table_VD)
-
-
-def _make_head(
-    name: str, architecture: Architecture, compute: Compute, num_labels: int
-) -> nn.Module:
-    options = {'num_labels': num_labels} if name in LABEL_HEADS else {}
-    return HEADS[name].module(architecture, compute, **options)
+    heads = [name for name in params if name in PUBLISHED_HEADS]
+    model = build_model(architecture, heads, num_labels(params), compute, is_causal)
+    output: Any = model.apply({'params': params}, rows, all_hidden=True)
+    logits = {f'{name}_logits': logits for name, logits in output.heads.items()}
+    for name in {'mlm_logits', 'clm_logits'} & logits.keys():
+        logits[name] = logits[name][..., : architecture.vocab_size]
+    return {'all_hidden': output.states.all_hidden_LBTD} | logits

@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax import tree_paths
 from bert_jax.errors import UserError, join_first
 from bert_jax.interop import pretrained
-from bert_jax.interop.pretrained import HEADS, TOKEN_ROWS, Pretrained
+from bert_jax.interop.pretrained import PUBLISHED_HEADS, TOKEN_ROWS, Pretrained
 from bert_jax.models.architecture import Architecture
 from bert_jax.tokenizers import Tokenizer, old_subwords
 
@@ -45,9 +45,11 @@ def fit(
     """
     _check_same(model.architecture, architecture)
     params = tree_paths.flatten(model.params)
-    heads = tuple(name for name in HEADS if name in set(heads))
-    unused = [name for name in params if name.partition('/')[0] in set(HEADS) - set(heads)]
-    why = dict.fromkeys(HEADS, 'no objective uses it') | dict(reasons or {})
+    heads = tuple(name for name in PUBLISHED_HEADS if name in set(heads))
+    unused = [
+        name for name in params if name.partition('/')[0] in set(PUBLISHED_HEADS) - set(heads)
+    ]
+    why = dict.fromkeys(PUBLISHED_HEADS, 'no objective uses it') | dict(reasons or {})
     lines = [f'{name} is dropped: {why[name.partition("/")[0]]}' for name in unused]
     if model.is_causal and 'clm' not in heads:
         lines.append(

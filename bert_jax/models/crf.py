@@ -14,9 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 
-from bert_jax.models.partitioning import param
 from bert_jax.models.rows import segment_starts
 from bert_jax.types import Array
 
@@ -201,34 +199,3 @@ def _split(label: str) -> tuple[str, str]:
     prefix, dash, name = label.partition('-')
     prefix = {'L': 'E', 'U': 'S'}.get(prefix, prefix)
     return (prefix, name) if dash and prefix in ('B', 'I', 'E', 'S') else ('', label)
-
-
-class LinearChain(nn.Module):
-    """Learned scores, initially 0; DISALLOWED for sequences that the tagging scheme rules out.
-
-    Attributes:
-        labels: names of the tags.
-        rate: multiplies the parameters, so that optimizers with normalized steps (Adam) move scores
-            this many times faster; at an encoder's learning rate scores would hardly leave 0.
-        constrained: whether to disallow sequences.
-    """
-
-    labels: tuple[str, ...]
-    rate: float = 1.0
-    constrained: bool = True
-
-    @nn.compact
-    def __call__(self) -> TransitionScores:
-        size = len(self.labels)
-        shapes = {'transitions': (size, size), 'start': (size,), 'end': (size,)}
-        scores = TransitionScores(*(self._scores(name, shape) for name, shape in shapes.items()))
-        if not self.constrained:
-            return scores
-        pairs = zip(scores, allowed_tags(self.labels), strict=True)
-        return TransitionScores(
-            *(jnp.where(is_allowed, score, DISALLOWED) for score, is_allowed in pairs)
-        )
-
-    def _scores(self, name: str, shape: tuple[int, ...]) -> jax.Array:
-        axes = ('labels', None)[: len(shape)]
-        return self.rate * param(self, name, nn.initializers.zeros, shape, axes)

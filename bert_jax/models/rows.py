@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import NamedTuple
 
 import flax.struct
 import jax
@@ -9,6 +10,25 @@ import jax.numpy as jnp
 
 from bert_jax.models.linear import product
 from bert_jax.types import Array
+
+
+class Targets(NamedTuple):
+    """Tokens to predict in each row; unused slots of the P predictions have weight 0.
+
+    Attributes:
+        positions_BP: int32, distinct positions within a row.
+        ids_BP: int32, the tokens to predict there.
+        weights_BP: float32, 1 for a prediction, 0 for an unused slot.
+    """
+
+    positions_BP: Array
+    ids_BP: Array
+    weights_BP: Array
+
+    @classmethod
+    def at(cls, positions_BP: Array) -> 'Targets':
+        """Positions of tokens that are not known."""
+        return cls(positions_BP, jnp.zeros_like(positions_BP), jnp.zeros(positions_BP.shape))
 
 
 class Rows(flax.struct.PyTreeNode):
@@ -24,6 +44,7 @@ class Rows(flax.struct.PyTreeNode):
         first_positions_BS: int32, the first position of each packed sequence, whose states are
             pooled; outputs of negative positions are finite and meaningless. None: one sequence
             per row, and outputs of sequences have no axis S.
+        targets: tokens to predict, chosen by a corruption; None: none are chosen.
         labels: further arrays by name, such as the labels of sequences [B, …] or [B, S, …] and of
             positions [B, T, …].
     """
@@ -33,6 +54,7 @@ class Rows(flax.struct.PyTreeNode):
     token_type_ids_BT: Array | None = None
     segment_ids_BT: Array | None = None
     first_positions_BS: Array | None = None
+    targets: Targets | None = None
     labels: Mapping[str, Array] = field(default_factory=dict)
 
     @classmethod
@@ -45,13 +67,25 @@ class Rows(flax.struct.PyTreeNode):
             labels.pop('token_type_ids', None),
             labels.pop('segment_ids', None),
             labels.pop('first_positions', None),
-            labels,
+            labels=labels,
         )
 
     @property
     def is_token_BT(self) -> jax.Array:
         """bool, False for padding."""
         return jnp.asarray(self.attention_mask_BT) > 0
+
+    @property
+    def chosen(self) -> Targets:
+        """The targets of rows from a corruption that chooses tokens to predict."""
+        assert self.targets is not None
+        return self.targets
+
+    def at_targets(self, states_BTD: jax.Array) -> jax.Array:
+        """[B, P, D]: the states at the positions of the targets; without targets, all states."""
+        if self.targets is None:
+            return states_BTD
+        return gather_positions(states_BTD, self.targets.positions_BP)
 
     def starts(self) -> jax.Array | None:
         """int32 [B, T]: first position of each position's sequence; None: one sequence per row."""

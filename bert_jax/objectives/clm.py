@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms
-from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.heads.prediction import MaskedLanguageModelHead
 from bert_jax.models.rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.corruption import Corruption
@@ -40,12 +40,12 @@ class CausalLanguageModel(Objective):
     def logits(self, encoded: EncodedBatch) -> jax.Array:
         """Return the logits of the token after each of `corrupted.positions`, float32 [B, P, V]."""
         hidden_BPD = gather_positions(encoded.hidden, encoded.corrupted.positions)
-        return self.head(hidden_BPD, encoded.embedding_table)
+        return self.head.predict(hidden_BPD, encoded.embedding_table)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Return the terms `clm_loss` (nats per token), `clm_accuracy` and `clm_empty`."""
         targets = encoded.corrupted
-        logits_BPV = self.head(encoded.hidden[:, :-1], encoded.embedding_table)
+        logits_BPV = self.head.predict(encoded.hidden[:, :-1], encoded.embedding_table)
         terms = prediction_terms('clm', logits_BPV, targets.labels, targets.weights)
         return terms | empty_rows('clm', targets.weights, encoded.batch['attention_mask'])
 

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.heads import MaskedLanguageModelHead, ReplacedTokenHead
-from bert_jax.models.rows import gather_positions
+from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.heads.prediction import MaskedLanguageModelHead, ReplacedTokenHead
+from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.edits import EditedText
 from bert_jax.objectives.mlm import prediction_terms
@@ -58,7 +59,8 @@ class EditDetection(Objective):
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Return the terms of `detection_terms`, named after the edit."""
         labels_BT = encoded.corrupted.labels[self.edit]
-        logits_BT = self.head(encoded.hidden)
+        rows = encoded.corrupted.seen_rows(Rows.of(encoded.batch))
+        logits_BT = self.head(EncoderOutput(encoded.hidden, None), rows)
         return detection_terms(self.edit, logits_BT, labels_BT > 0, labels_BT >= 0)
 
     @staticmethod
@@ -122,7 +124,7 @@ class DeletionDetection(EditDetection):
         positions_BP = jnp.argsort(labels_BT <= 0, axis=1, stable=True)[:, :num_predictions]
         deleted_BP = jnp.take_along_axis(labels_BT, positions_BP, axis=1)
         decoded_BPD = gather_positions(encoded.decoded, positions_BP)
-        logits_BPV = self.token_head(decoded_BPD, encoded.embedding_table)
+        logits_BPV = self.token_head.predict(decoded_BPD, encoded.embedding_table)
         token_BP = jnp.maximum(deleted_BP - 1, 0)
         return super().__call__(encoded) | prediction_terms(
             'deletion_token', logits_BPV, token_BP, deleted_BP > 0

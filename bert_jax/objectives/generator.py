@@ -16,7 +16,7 @@ from bert_jax.errors import UserError, unknown
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import fold_in, random_bits
 from bert_jax.models.encoders import Encoder, build_encoder
-from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.heads.prediction import MaskedLanguageModelHead
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 from bert_jax.models.rows import Rows, gather_positions
@@ -250,7 +250,7 @@ class Generator(Module):
         rows, seeds_B = masked.seen_rows(Rows.of(batch)), fold_in(dropout_seeds_B, _DROPOUT)
         output: Any = self._unbound_encoder().apply({'params': params}, rows, seeds_B)
         decoded_BPD = gather_positions(output.decoded_BTD, masked.positions)
-        return self.head(decoded_BPD, embeddings['token'])
+        return self.head.predict(decoded_BPD, embeddings['token'])
 
 
 def gumbel_samples(logits_BPV: jax.Array, temperature: float, seeds_B: jax.Array) -> jax.Array:

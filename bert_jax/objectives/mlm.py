@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.averages import Term, Terms, weighted_sum
-from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.heads.prediction import MaskedLanguageModelHead
 from bert_jax.models.rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.generator import ReplacedText
@@ -29,7 +29,7 @@ class MaskedLanguageModel(Objective):
     def logits(self, encoded: EncodedBatch) -> jax.Array:
         """Return the logits at the masked positions, float32 [B, P, V]."""
         decoded_BPD = gather_positions(encoded.decoded, encoded.corrupted.positions)
-        return self.head(decoded_BPD, encoded.embedding_table)
+        return self.head.predict(decoded_BPD, encoded.embedding_table)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Return the terms of `masked_terms`."""

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.heads import NextSentenceHead
+from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.heads.prediction import NextSentenceHead
+from bert_jax.models.rows import Rows
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.edits import EditedText
 from bert_jax.objectives.generator import ReplacedText
@@ -42,7 +44,12 @@ class PairClassification(Objective):
         weights_X = jnp.any(batch['attention_mask'] > 0, axis=1)
         if 'first_positions' in batch:
             weights_X = batch['first_positions'] >= 0
-        terms = prediction_terms(self.term, self.head(encoded.pooled), labels_X, weights_X)
+        terms = prediction_terms(
+            self.term,
+            self.head(EncoderOutput(encoded.hidden, encoded.pooled), Rows.of(batch)),
+            labels_X,
+            weights_X,
+        )
         return terms | {f'{self.term}_negatives': weighted_sum(labels_X, weights_X)}
 
     @staticmethod

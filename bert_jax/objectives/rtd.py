@@ -7,8 +7,9 @@ from typing import Any
 
 from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.heads import ReplacedTokenHead
-from bert_jax.models.rows import segment_starts
+from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.heads.prediction import ReplacedTokenHead
+from bert_jax.models.rows import Rows
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.edit_detection import detection_flops, detection_terms
 from bert_jax.objectives.generator import Generator, GeneratorOptions, ReplacedText
@@ -36,8 +37,7 @@ class ReplacedTokenDetection(Objective):
         replaced tokens.
         """
         replaced, batch = encoded.corrupted, encoded.batch
-        starts_BT = segment_starts(batch['segment_ids']) if 'segment_ids' in batch else None
-        logits_BT = self.head(encoded.hidden, starts_BT)
+        logits_BT = self.head(EncoderOutput(encoded.hidden, None), Rows.of(batch))
         mask_BT = batch['attention_mask']
         terms = detection_terms('rtd', logits_BT, replaced.is_replaced, mask_BT > 0)
         return masked_terms(replaced.generator_logits, replaced.masked, mask_BT) | terms

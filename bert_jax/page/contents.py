@@ -13,8 +13,8 @@ from bert_jax.errors import UserError
 from bert_jax.inference import finetuned
 from bert_jax.interop import huggingface, tuned
 from bert_jax.interop.pretrained import TOKEN_ROWS, Pretrained
-from bert_jax.models import crf
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.heads.linear_chain import LinearChain
 from bert_jax.page import tokenizers, weights
 from bert_jax.text import scripts
 
@@ -164,7 +164,9 @@ def _as_page_array(name: str, array: np.ndarray, architecture: Architecture) -> 
 def _chain_scores(model: Pretrained) -> dict[str, np.ndarray]:
     """The scores of a CRF; transitions that the tagging scheme forbids have −10⁹."""
     rate = model.metadata['config']['problem']['crf_rate']
-    scores = crf.LinearChain(model.labels, rate).apply({'params': model.other_parts['crf']['head']})
+    chain = LinearChain(model.architecture, Compute(), model.labels, rate)
+    params = model.other_parts['crf']['head']
+    scores: Any = chain.apply({'params': params}, method='scores')
     return {
         f'crf/{name}': np.asarray(array, np.float32)
         for name, array in zip(_CRF, scores, strict=True)

@@ -2,21 +2,20 @@
 
 tasks/finetuning.py trains any `Problem`. An example passes through its methods:
 
-    parse_input ─▶ encode ─▶ apply_heads ─▶ host_outputs ─▶ decode ─▶ postprocess ─▶ score
-     raw input     packed     logits          arrays         one         all       to_record
+    parse_input ─▶ encode ─▶ outputs ─▶ host_outputs ─▶ decode ─▶ postprocess ─▶ score
+     raw input     packed    logits       arrays         one         all       to_record
                     rows   └▶ terms (loss)   per example  prediction  predictions
 """
 
 import abc
 import collections
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
@@ -27,8 +26,7 @@ from bert_jax.labels.examples import ExampleId
 from bert_jax.labels.records import InvalidRecord
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.model import HeadOptions
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Array, Batch
@@ -36,8 +34,6 @@ from bert_jax.types import Array, Batch
 ExampleT = TypeVar('ExampleT')  # one of labels/examples.py
 PredictionT = TypeVar('PredictionT')  # JSON types
 
-HeadMakers = dict[str, Callable[..., nn.Module]]  # name → constructor that takes `name`
-Heads = Mapping[str, Callable[..., Any]]  # name → head, bound to its parameters
 Outputs = Mapping[str, Any]  # name → fp32 array, or a tuple of them
 Seeds = jax.Array | None  # dropout seeds, uint32, one for each row; None for evaluation
 
@@ -82,10 +78,9 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
 
     Attributes:
         weights: loss term → weight.
-        pretrained_heads: names of its heads that published checkpoints may hold (HEADS of
-            interop/pretrained.py): loaded with `init_from`, and exported.
+        pretrained_heads: names of its heads that published checkpoints may hold
+            (interop/pretrained.py): loaded with `init_from`, and exported.
         required_heads: the pretrained heads that a run cannot train from scratch.
-        reads_embeddings: whether heads are called with `embedding_VE`, the token embeddings.
         min_labels: minimum number of classes.
         settings: the config's `problem`.
         layout: where special tokens go around one or two texts.
@@ -110,7 +105,6 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     weights: ClassVar[Mapping[str, float]]
     pretrained_heads: ClassVar[tuple[str, ...]] = ()
     required_heads: ClassVar[tuple[str, ...]] = ()
-    reads_embeddings: ClassVar[bool] = False
     min_labels: ClassVar[int] = 0
     has_probabilities: ClassVar[bool] = False
     long_texts: ClassVar[tuple[str, ...]] = ('windows',)
@@ -219,12 +213,12 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
             raise UserError('data.unlabeled has no use for this kind of problem; leave it out')
         return train
 
-    def corrupt(self, batch: Batch, dropout_seeds_R: Seeds) -> Batch:
-        """Change the input of the encoder, such as mask tokens; by default returns it unchanged.
+    def corrupt(self, rows: Rows, dropout_seeds_R: Seeds) -> Rows:
+        """Return the rows that the model reads; by default unchanged.
 
-        Fields that are added to the batch reach `apply_heads`.
+        They may have other tokens, such as [MASK], and targets that say where a head predicts.
         """
-        return batch
+        return rows
 
     def further_items(self, example: ExampleT, parts: ExampleOutputs) -> list[Item]:
         """Return items that depend on the outputs of earlier items; none by default.
@@ -256,18 +250,16 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         return self.labels[int(stored) - 1] if stored else None
 
     @abc.abstractmethod
-    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
-        """Return the heads by name; the parameters of a head are params[name]['head']."""
+    def heads(self) -> Mapping[str, HeadOptions]:
+        """Return the heads of the model: name in HEADS of models/heads → options."""
 
-    def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, rows: Rows, dropout_seeds_R: Seeds
-    ) -> Outputs:
-        """Apply the heads to encoded rows; the outputs go to `terms` and `host_outputs`.
+    def outputs(self, heads: Mapping[str, Any], rows: Rows) -> Outputs:
+        """Return what `terms` and `host_outputs` read, from the outputs of the heads by name.
 
-        By default returns 'logits', the output of the only head for each sequence, fp32 [R, S, …].
+        By default 'logits', the output of the only head.
         """
-        (head,) = heads.values()
-        return {'logits': head(encoded, rows, dropout_seeds_R)}
+        (logits,) = heads.values()
+        return {'logits': logits}
 
     @abc.abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import jax
@@ -19,8 +18,7 @@ from bert_jax.labels.examples import DistilledExample, MarkedExample, TextExampl
 from bert_jax.metrics import scores
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.heads import SequenceClassificationHead
+from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base
 from bert_jax.tokenizers.sliding_windows import make_windows
 from bert_jax.tokenizers.special_token_layout import truncate_longest_first
@@ -197,10 +195,8 @@ class Classification(SingleLabelProblem[TextExample | DistilledExample]):
             {'classification': soft}, {'classification': hard['classification']}
         )
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
-        number = len(self.labels)
-        head = partial(SequenceClassificationHead, architecture, compute, num_labels=number)
-        return {'sequence_classification': head}
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'sequence_classification': {'num_labels': len(self.labels)}}
 
 
 class Regression(base.Problem[TextExample, float]):
@@ -224,9 +220,8 @@ class Regression(base.Problem[TextExample, float]):
         values = {'target': target, 'known': np.float32(is_known)}
         return _encode_windows(self, example.texts, values)
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
-        head = partial(SequenceClassificationHead, architecture, compute, num_labels=1)
-        return {'sequence_classification': head}
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'sequence_classification': {'num_labels': 1}}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'regression', the squared error."""

@@ -1,11 +1,10 @@
 """The model of a fine-tuning problem, and its predictions on packed batches of examples."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import numpy as np
 
@@ -18,8 +17,7 @@ from bert_jax.examples.finetune_batches import (
     evaluation_slots,
     unpack_outputs,
 )
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoders import build_encoder
+from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.problems.base import ExampleOutputs, HostOutputs, Outputs, Problem
 from bert_jax.types import Batch, Params
@@ -29,50 +27,30 @@ ItemRunner = Callable[[Sequence[Any], Sequence[list[Item]]], list[ExampleOutputs
 PredictionStep = Callable[[Params, Batch], tuple[averages.Terms, HostOutputs]]
 
 
-class FineTuningModel(nn.Module):
-    """An encoder and the heads of a problem: params['encoder'] and params[NAME]['head']."""
+@dataclasses.dataclass(frozen=True)
+class FineTuningModel:
+    """A problem and a model with the heads of the problem."""
 
-    architecture: Architecture
-    compute: Compute
     problem: Problem[Any, Any]
+    model: Model
 
-    @nn.compact
-    def __call__(self, batch: Batch, dropout_seeds_R: jax.Array | None = None) -> Outputs:
+    def rows(self, batch: Batch, dropout_seeds_R: jax.Array | None = None) -> Rows:
+        """Return the rows of a batch that the model reads."""
+        return self.problem.corrupt(Rows.of(batch), dropout_seeds_R)
+
+    def outputs(
+        self, params: Params, batch: Batch, dropout_seeds_R: jax.Array | None = None
+    ) -> Outputs:
         """Return the problem's outputs for a batch of packed rows.
 
         Args:
+            params: parameters of the model.
             batch: a batch of examples/finetune_batches.py.
             dropout_seeds_R: uint32, one for each row; None for evaluation.
         """
-        batch = self.problem.corrupt(batch, dropout_seeds_R)
-        encoder = build_encoder(self.architecture, self.compute, name='encoder')
-        rows = Rows.of(batch)
-        encoded = encoder(rows, dropout_seeds_R)
-        constructors = self.problem.make_heads(self.architecture, self.compute)
-        heads: dict[str, Callable[..., Any]] = {
-            name: _NamedHead(make, name=name) for name, make in constructors.items()
-        }
-        if self.problem.reads_embeddings:
-            table_VE = encoder.embedding_table()
-            heads = {name: partial(head, embedding_VE=table_VE) for name, head in heads.items()}
-        return self.problem.apply_heads(heads, encoded, rows, dropout_seeds_R)
-
-
-def apply_model(
-    model: FineTuningModel, params: Params, batch: Batch, dropout_seeds_R: jax.Array | None = None
-) -> Outputs:
-    """Return the outputs of a model with given parameters."""
-    return cast(Outputs, model.apply({'params': params}, batch, dropout_seeds_R))
-
-
-class _NamedHead(nn.Module):
-    """A head with its parameters at params[name]['head'], as in pretraining."""
-
-    make: Callable[..., nn.Module]
-
-    @nn.compact
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return self.make(name='head')(*arguments, **options)
+        rows = self.rows(batch, dropout_seeds_R)
+        output: Any = self.model.apply({'params': params}, rows, dropout_seeds_R)
+        return self.problem.outputs(output.heads, rows)
 
 
 class EncodedExamples(NamedTuple):
@@ -107,7 +85,7 @@ def prediction_step(model: FineTuningModel, with_terms: bool) -> PredictionStep:
     """Return a step for `jax.jit`; `with_terms` needs the labels of the batch."""
 
     def step(params: Params, batch: Batch) -> tuple[averages.Terms, HostOutputs]:
-        outputs = apply_model(model, params, batch)
+        outputs = model.outputs(params, batch)
         terms = model.problem.terms(outputs, batch) if with_terms else {}
         return terms, model.problem.host_outputs(outputs, batch)
 

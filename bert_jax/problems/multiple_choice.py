@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -15,8 +14,7 @@ from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels.examples import MultipleChoiceExample
 from bert_jax.metrics.scores import Scores
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.heads import MultipleChoiceHead
+from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base
 from bert_jax.problems.classification import sequence
 from bert_jax.reports import glue
@@ -58,8 +56,8 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
         ]
         return [tuple(sequences)]
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
-        return {'multiple_choice': partial(MultipleChoiceHead, architecture, compute)}
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'multiple_choice': {}}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'multiple_choice', −log p of all correct choices together, and 'accuracy'."""

@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,10 +17,8 @@ from bert_jax.labels.examples import PromptExample
 from bert_jax.metrics import scores
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoders import EncoderOutput
-from bert_jax.models.heads import MaskedLanguageModelHead
-from bert_jax.models.rows import Rows, gather_positions
+from bert_jax.models.model import HeadOptions
+from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.problems import base
 from bert_jax.problems.classification import Probabilities, most_probable, scoring_arguments
@@ -64,7 +61,6 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
 
     weights = {'classification': 1.0}
     pretrained_heads = required_heads = ('mlm',)
-    reads_embeddings = True
     min_labels = 2
     has_probabilities = True
     long_texts = ('truncate',)
@@ -123,12 +119,22 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
             )
         return auxiliary.mix(train, unlabeled) if unlabeled else train
 
-    def corrupt(self, batch: Batch, dropout_seeds_R: base.Seeds) -> Batch:
-        """In training, mask the unlabeled prompts."""
-        if not self.settings.mlm_weight or dropout_seeds_R is None:
-            return batch
-        masked = auxiliary.mask_unlabeled(self._masking, batch, dropout_seeds_R)
-        return {**batch, 'input_ids': masked.input_ids, 'masked': masked}
+    def corrupt(self, rows: Rows, dropout_seeds_R: base.Seeds) -> Rows:
+        """Make targets of the masks; in training with `mlm_weight`, mask unlabeled prompts too."""
+        slot_RT = jnp.asarray(rows.labels['mask_slot'])
+        positions_RT = jnp.argsort(slot_RT == 0, axis=1, stable=True)
+        targets = Targets.at(positions_RT[:, : self._num_masks(rows)])
+        if self.settings.mlm_weight and dropout_seeds_R is not None:
+            masked = auxiliary.mask_unlabeled(self._masking, rows, dropout_seeds_R)
+            pairs = zip(targets, masked.chosen, strict=True)
+            targets = Targets(*(jnp.concatenate(pair, axis=1) for pair in pairs))
+            rows = rows.replace(input_ids_BT=masked.input_ids_BT)
+        return rows.replace(targets=targets)
+
+    def _num_masks(self, rows: Rows) -> int:
+        """Return the maximum number of masks in a row."""
+        sequences = 1 if rows.first_positions_BS is None else rows.first_positions_BS.shape[1]
+        return min(sequences * self.answers.lengths[-1], rows.input_ids_BT.shape[1])
 
     def blind_guess(self, train: Sequence[PromptExample]) -> PromptPrediction:
         """Return the share of every class in the train split."""
@@ -245,31 +251,22 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     ) -> dict[str, Any]:
         return {'label': self.stored_label(fields['label'])}
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
-        return {'mlm': partial(MaskedLanguageModelHead, architecture, compute)}
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'mlm': {}}
 
-    def apply_heads(
-        self,
-        heads: base.Heads,
-        encoded: EncoderOutput,
-        rows: Rows,
-        dropout_seeds_R: base.Seeds,
-    ) -> base.Outputs:
+    def outputs(self, heads: Mapping[str, Any], rows: Rows) -> base.Outputs:
         """Return 'log_p' of the pieces of all answers, fp32 [R, S, A, K].
 
         Entry [r, s, a, k] is log p of piece k of answer a at mask k of sequence s; it is not valid
         where the sequence has no such mask or the answer no such piece. In training with
         `mlm_weight`, also returns 'masked': logits, labels and weights of masked tokens.
         """
+        number, longest = self._num_masks(rows), self.answers.lengths[-1]
+        positions_RP = rows.chosen.positions_BP[:, :number]
         slot_RT, segment_RT = jnp.asarray(rows.labels['mask_slot']), rows.segment_ids_BT
         segment_RT = jnp.ones_like(slot_RT) if segment_RT is None else jnp.asarray(segment_RT)
         first_RS = rows.first_positions_BS
         sequences = 1 if first_RS is None else first_RS.shape[1]
-        longest = self.answers.lengths[-1]
-        number = min(sequences * longest, slot_RT.shape[1])
-        positions_RP = jnp.argsort(slot_RT == 0, axis=1, stable=True)[:, :number]
-        assert encoded.decoded_BTD is not None
-        logits_RPV = heads['mlm'](gather_positions(encoded.decoded_BTD, positions_RP))
 
         slot_RP = jnp.take_along_axis(slot_RT, positions_RP, axis=1)
         segment_RP = jnp.take_along_axis(segment_RT, positions_RP, axis=1)
@@ -284,12 +281,12 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
             values_PAK = values_PV[:, pieces_AK]
             return values_PAK[index_SK, :, slot_K].swapaxes(-1, -2)
 
-        outputs = {}
-        if 'masked' in rows.labels:
-            masked: Any = rows.labels['masked']
-            hidden_RMD = gather_positions(encoded.decoded_BTD, masked.positions)
-            outputs['masked'] = heads['mlm'](hidden_RMD), masked.labels, masked.weights
-        return outputs | {'log_p': jax.vmap(pick)(jax.nn.log_softmax(logits_RPV), index_RSK)}
+        log_p_RPV = jax.nn.log_softmax(heads['mlm'][:, :number])
+        outputs: dict[str, Any] = {'log_p': jax.vmap(pick)(log_p_RPV, index_RSK)}
+        _, ids_RM, weights_RM = (array[:, number:] for array in rows.chosen)
+        if ids_RM.shape[1]:
+            outputs['masked'] = heads['mlm'][:, number:], ids_RM, weights_RM
+        return outputs
 
     def _class_scores(self, log_p_RSAK: jax.Array) -> jax.Array:
         """Score each class with parallel decoding, fp32 [R, S / number of lengths, C]."""

@@ -4,7 +4,6 @@ Devlin et al. 2019, sections 4.2 and 4.3, and google-research/bert run_squad.py.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,8 +16,7 @@ from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.labels.examples import Answer, QuestionExample
 from bert_jax.metrics import squad
 from bert_jax.metrics.scores import Scores, Table
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.heads import QuestionAnsweringHead
+from bert_jax.models.model import HeadOptions
 from bert_jax.problems import answer_spans, base
 from bert_jax.tokenizers import sliding_windows
 from bert_jax.tokenizers.sliding_windows import Window
@@ -113,8 +111,8 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         first, last = fields['answer_ends'].argmax(0)
         return {'answer': tokens[first : last + 1]}
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
-        return {'question_answering': partial(QuestionAnsweringHead, architecture, compute)}
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'question_answering': {}}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'answer', the mean cross-entropy of both ends over the positions of a sequence."""

@@ -2,7 +2,6 @@
 
 import collections
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels.builder import parse_int
 from bert_jax.labels.examples import Mark, MarkedExample
 from bert_jax.labels.records import InvalidRecord
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
+from bert_jax.models.heads.relations import FIRST, SECOND
+from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base
 from bert_jax.problems.classification import Probabilities, SingleLabelProblem
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
@@ -99,9 +98,8 @@ class Relations(SingleLabelProblem[MarkedExample]):
         )
         return kept
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
-        number = len(self.labels)
-        return {'relation': partial(MarkedPairHead, architecture, compute, num_labels=number)}
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'relation': {'num_labels': len(self.labels)}}
 
     def postprocess(
         self, examples: Sequence[MarkedExample], predictions: Sequence[Probabilities]

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,10 +18,8 @@ from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics import scores
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoders import EncoderOutput
-from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificationHead
-from bert_jax.models.rows import Rows
+from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES
+from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base
 from bert_jax.tokenizers.alignment import Alignment, align, join_words
 from bert_jax.tokenizers.sliding_windows import Window
@@ -174,24 +171,10 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
             spans.append([label, *tokens[start : start + sizes_NL[start, size]]])
         return {'spans': spans}
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
-        settings = self.settings
-        head = partial(
-            SpanClassificationHead,
-            architecture,
-            compute,
-            num_labels=1 + len(self.labels),
-            width=settings.width,
-            summary=settings.summary,
-            boundary=settings.boundary,
-        )
-        return {'spans': head}
-
-    def apply_heads(
-        self, heads: base.Heads, encoded: EncoderOutput, rows: Rows, dropout_seeds_R: base.Seeds
-    ) -> base.Outputs:
-        """Return 'logits' of no label and of each label, fp32 [R, T, L, 1 + C]."""
-        return {'logits': heads['spans'](encoded, rows, dropout_seeds_R)}
+    def heads(self) -> Mapping[str, HeadOptions]:
+        """The logits are of no label and of each label, fp32 [R, T, L, 1 + C]."""
+        options = {name: self.settings[name] for name in ('width', 'summary', 'boundary')}
+        return {'spans': {'num_labels': 1 + len(self.labels), **options}}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'spans', the weighted cross-entropy over spans; "no label" is a class."""

@@ -3,7 +3,6 @@
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -20,10 +19,8 @@ from bert_jax.metrics import entities, scores
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
 from bert_jax.models import crf
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoders import EncoderOutput
-from bert_jax.models.heads import TokenClassificationHead
 from bert_jax.models.linear import product
+from bert_jax.models.model import HeadOptions
 from bert_jax.models.rows import Rows
 from bert_jax.problems import base
 from bert_jax.tokenizers.alignment import Alignment, align
@@ -157,21 +154,16 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         """Return 'tags', the tag that each token learns, or None."""
         return {'tags': [self.stored_label(stored) for stored in fields['label']]}
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
-        number = len(self.labels)
-        head = partial(TokenClassificationHead, architecture, compute, num_labels=number)
-        heads: base.HeadMakers = {'token_classification': head}
+    def heads(self) -> Mapping[str, HeadOptions]:
+        heads: dict[str, HeadOptions]
+        heads = {'token_classification': {'num_labels': len(self.labels)}}
         if self.settings.crf:
-            heads['crf'] = partial(crf.LinearChain, self.labels, self.settings.crf_rate)
+            heads['crf'] = {'labels': self.labels, 'rate': self.settings.crf_rate}
         return heads
 
-    def apply_heads(
-        self, heads: base.Heads, encoded: EncoderOutput, rows: Rows, dropout_seeds_R: base.Seeds
-    ) -> base.Outputs:
+    def outputs(self, heads: Mapping[str, Any], rows: Rows) -> base.Outputs:
         """Return 'logits', fp32 [R, T, C], and with a CRF 'crf', its `crf.TransitionScores`."""
-        head = heads['token_classification']
-        outputs = {'logits': head(encoded, rows, dropout_seeds_R)}
-        return outputs | ({'crf': heads['crf']()} if self.settings.crf else {})
+        return {'logits': heads['token_classification'], 'crf': heads.get('crf')}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'tagging', −log p per word (per token with label_pieces='all'), and 'accuracy'."""

@@ -35,6 +35,7 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
+from bert_jax.models.model import Model
 from bert_jax.problems import finetuning_model
 from bert_jax.reports import finetuning_card, glue, tables
 from bert_jax.storage import paths
@@ -82,7 +83,9 @@ class FineTuning:
         self.problem.prepare(self.splits.train)
         self.problem.score((), ())  # raises for invalid metrics now rather than after training
         self.weights = self.problem.weights
-        self.model = finetuning_model.FineTuningModel(self.architecture, self.compute, self.problem)
+        self.model = finetuning_model.FineTuningModel(
+            self.problem, Model(self.architecture, self.compute, self.problem.heads())
+        )
         self.train = finetuning_model.EncodedExamples.of(
             self.problem, self.problem.training_examples(self.splits.train, self.splits.unlabeled)
         )
@@ -235,7 +238,8 @@ class FineTuning:
 
     def init(self, key: Key) -> Params:
         batch = self._source.batch(0, np.arange(1))
-        return self.model.init(key, batch)['params']
+        params: Params = self.model.model.init(key, self.model.rows(batch))['params']
+        return params
 
     def terms(self, params: Params, batch: Batch, key: Key, train: bool) -> averages.Terms:
         """Return the loss terms; dropout depends only on `key` and the index of the row."""
@@ -243,8 +247,7 @@ class FineTuning:
         if train:
             keys_R = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
             seeds_R = jax.vmap(jax.random.bits)(keys_R)
-        outputs = finetuning_model.apply_model(self.model, params, batch, seeds_R)
-        return self.problem.terms(outputs, batch)
+        return self.problem.terms(self.model.outputs(params, batch, seeds_R), batch)
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
         """Tune thresholds, if any, on the dev split; return its metrics and losses."""

@@ -138,9 +138,8 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
 
     from bert_jax.averages import Term
     from bert_jax.models.architecture import Compute
-    from bert_jax.models.encoders import build_encoder
-    from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
-    from bert_jax.models.rows import Rows, gather_positions
+    from bert_jax.models.model import Model
+    from bert_jax.models.rows import Rows, Targets
     from bert_jax.objectives.mlm import cross_entropy
     from bert_jax.training import optimizers
     from bert_jax.training.state import TrainState
@@ -150,38 +149,27 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
     architecture = architecture_of(shape)
     compute = Compute(dtype, **compute_options)
 
-    class Model(nn.Module):
-        def setup(self):
-            self.encoder = build_encoder(architecture, compute)
-            self.mlm = MaskedLanguageModelHead(architecture, compute)
-            self.nsp = NextSentenceHead(architecture, compute)
+    labels = {'mlm': 'targets'} | ({'nsp': 'next_sentence_label'} if architecture.pooler else {})
 
-        def __call__(self, batch, seeds_B):
-            output = self.encoder(Rows.of(batch), seeds_B)
-            hidden_BPD = gather_positions(output.hidden_BTD, batch['positions'])
-            losses = {
-                'mlm': (self.mlm(hidden_BPD, self.encoder.embedding_table()), batch['targets']),
-            }
-            if architecture.pooler:
-                losses['nsp'] = (self.nsp(output.pooled_BD), batch['next_sentence_label'])
-            return {
-                name: Term(cross_entropy(logits, labels).sum(), float(labels.size))
-                for name, (logits, labels) in losses.items()
-            }
+    def rows_of(batch):
+        return Rows.of(batch).replace(targets=Targets.at(batch['positions']))
 
     class Task:
-        weights = {'mlm': 1.0} | ({'nsp': 1.0} if architecture.pooler else {})
+        weights = dict.fromkeys(labels, 1.0)
 
         def terms(self, params, batch, key, train):
             seeds_B = jax.random.bits(key, (shape.batch,))
-            return model.apply({'params': params}, batch, seeds_B)
+            logits = model.apply({'params': params}, rows_of(batch), seeds_B).heads
+            losses = {name: cross_entropy(logits[name], batch[labels[name]]) for name in labels}
+            return {name: Term(loss.sum(), float(loss.size)) for name, loss in losses.items()}
 
     batch = jax.device_put(make_batch(shape))
-    model, optimizer = Model(), optimizers.build(ADAMW, lambda step: 1e-4)
+    model = Model(architecture, compute, {name: {} for name in labels})
+    optimizer = optimizers.build(ADAMW, lambda step: 1e-4)
 
     @jax.jit(compiler_options=runtime.compiler_options())
     def init():
-        params = nn.unbox(model.init(jax.random.key(0), batch, None))['params']
+        params = nn.unbox(model.init(jax.random.key(0), rows_of(batch)))['params']
         return TrainState(0, 0, 0, params, optimizer.init(params))
 
     state, arguments = init(), (batch, jax.random.key(0))

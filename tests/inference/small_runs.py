@@ -9,8 +9,10 @@ from bert_jax import tokenizers
 from bert_jax.examples.finetune_batches import BatchShape, evaluation_batches
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
+from bert_jax.models.model import Model
+from bert_jax.models.rows import Rows
 from bert_jax.problems import PROBLEMS
-from bert_jax.problems.finetuning_model import EncodedExamples, FineTuningModel
+from bert_jax.problems.finetuning_model import EncodedExamples
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training.checkpoints import Checkpoints
 from tests.random_parameters import random_parameters
@@ -53,8 +55,9 @@ def save_run(folder, kind, changes=None, **more_metadata):
     )
     items = EncodedExamples.of(problem, [problem.parse_input('x', given)]).items
     batch, _ = next(evaluation_batches(items, BatchShape(1, 64, 4)))
-    model = FineTuningModel(architecture, Compute(), problem)
-    params = random_parameters(model, batch, deviation=0.3)
+    model = Model(architecture, Compute(), problem.heads())
+    rows = problem.corrupt(Rows.of(batch), None)
+    params = random_parameters(model, rows, deviation=0.3)
     metadata = {
         'task': kind,
         'family': 'bert',

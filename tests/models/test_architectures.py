@@ -16,7 +16,7 @@ from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.architectures.builder import COMPONENTS
-from bert_jax.models.encoders import build_encoder
+from bert_jax.models.encoders import EncoderOutput, build_encoder
 from bert_jax.models.heads import (
     MaskedLanguageModelHead,
     NextSentenceHead,
@@ -27,6 +27,7 @@ from bert_jax.models.parameters import num_parameters, stack_layers
 from bert_jax.models.rows import Rows
 
 HERE = pathlib.Path(__file__).parent
+ROWS = Rows(np.ones((1, 1), np.int32), np.ones((1, 1), np.int32))
 
 
 def abstract_params(module, *inputs):
@@ -106,10 +107,11 @@ def test_parameter_names_shapes_and_axes_are_unchanged():
     architecture = architectures.build('bert_tiny', num_layers=1)
     compute = Compute()
     hidden, table = jnp.zeros((1, 1, 128)), jnp.zeros((architecture.padded_vocab_size, 128))
+    states = EncoderOutput(hidden, hidden[0], embedding_VE=table)
     params = {
         'encoder': encoder_params(architecture),
-        'mlm': abstract_params(MaskedLanguageModelHead(architecture, compute), hidden, table),
-        'nsp': abstract_params(NextSentenceHead(architecture, compute), hidden[0]),
+        'mlm': abstract_params(MaskedLanguageModelHead(architecture, compute), states, ROWS),
+        'nsp': abstract_params(NextSentenceHead(architecture, compute), states, ROWS),
     }
     assert described(params) == json.loads((HERE / 'bert_parameters.json').read_text())
 

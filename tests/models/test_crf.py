@@ -8,11 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models import crf
+from bert_jax.models import architectures, crf
+from bert_jax.models.architecture import Compute
+from bert_jax.models.heads.linear_chain import LinearChain
 
 TAGS = 4
 LENGTHS = (1, 2, 3, 4, 5, 0)
 LABELS = ('B-x', 'I-x', 'B-y', 'I-y', 'O')
+ARCHITECTURE = architectures.build('bert_tiny')
 
 
 def random_scores(rng, size=TAGS):
@@ -179,15 +182,17 @@ def test_bilou_allows_the_sequences_of_bioes():
 
 def test_disallowed_sequences_have_no_probability_and_are_never_chosen():
     rng = np.random.default_rng(2)
-    module = crf.LinearChain(LABELS)
+    module = LinearChain(ARCHITECTURE, Compute(), LABELS)
     params = jax.tree.map(
         lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
-        module.init(jax.random.key(0)),
+        module.init(jax.random.key(0), method='scores'),
     )
     chain = 3 * rng.normal(size=(4, len(LABELS)))
     emissions, is_link, segment_ids = (x[None] for x in rows_of([chain], 12))
-    scores = module.apply(params)
-    free = crf.LinearChain(LABELS, constrained=False).apply(params)
+    scores = module.apply(params, method='scores')
+    free = LinearChain(ARCHITECTURE, Compute(), LABELS, constrained=False).apply(
+        params, method='scores'
+    )
     paths, totals = every_path(jax.tree.map(np.asarray, free), chain)
     fine = np.array([is_allowed([LABELS[i] for i in path], False) for path in paths])
     assert not fine[totals.argmax()]  # otherwise the test proves nothing

@@ -222,10 +222,10 @@ def test_padding_rows_of_the_vocabulary_are_neither_predicted_nor_trained(dtype)
     hidden = jax.random.normal(jax.random.key(1), (3, 4, 16))
     # as if something had written to the padding rows
     table = jax.random.normal(jax.random.key(2), (ARCHITECTURE.padded_vocab_size, 16))
-    params = nn.unbox(head.init(jax.random.key(3), hidden, table))['params']
+    params = nn.unbox(head.init(jax.random.key(3), hidden, table, method='predict'))['params']
 
     def loss(params, table):
-        logits_BPV = head.apply({'params': params}, hidden, table)
+        logits_BPV = head.apply({'params': params}, hidden, table, method='predict')
         return -jax.nn.log_softmax(logits_BPV)[..., 7].sum(), logits_BPV
 
     (grads, grad_table), logits_BPV = jax.jit(jax.grad(loss, (0, 1), has_aux=True))(params, table)

@@ -1,6 +1,7 @@
 """The encoder computes the same on a 2 × 2 × 2 mesh of fake devices as on one device."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +55,7 @@ def test_loss_and_gradients_equal_those_on_one_device(scan_layers):
     hidden, table = jnp.zeros((1, 1, 32)), jnp.zeros((ARCHITECTURE.padded_vocab_size, 32))
     boxed = {
         'encoder': encoder.init(jax.random.key(0), Rows(ids, mask))['params'],
-        'head': head.init(jax.random.key(1), hidden, table)['params'],
+        'head': head.init(jax.random.key(1), hidden, table, method='predict')['params'],
     }
     params = nn.unbox(boxed)
 
@@ -62,7 +63,10 @@ def test_loss_and_gradients_equal_those_on_one_device(scan_layers):
         output = encoder.apply({'params': params['encoder']}, Rows(ids, mask), seeds)
         hidden_BPD = gather_positions(output.hidden_BTD, positions)
         logits_BPV = head.apply(
-            {'params': params['head']}, hidden_BPD, params['encoder']['embeddings']['token']
+            {'params': params['head']},
+            hidden_BPD,
+            params['encoder']['embeddings']['token'],
+            method='predict',
         )
         return -jax.nn.log_softmax(logits_BPV)[..., 5].mean() + output.pooled_BD.sum()
 
@@ -124,6 +128,6 @@ def test_sharding_rules_may_name_every_axis_of_activations(scan_layers, monkeypa
     jax.eval_shape(model.init, jax.random.key(0), Rows(ids, ids))
     head = MaskedLanguageModelHead(ARCHITECTURE, Compute())
     hidden, table = jnp.zeros((2, 3, 32)), jnp.zeros((ARCHITECTURE.padded_vocab_size, 32))
-    jax.eval_shape(head.init, jax.random.key(0), hidden, table)
+    jax.eval_shape(functools.partial(head.init, method='predict'), jax.random.key(0), hidden, table)
     assert {'batch', 'heads', 'mlp', 'vocab'} < used
     assert used - {None} <= {*sharding.ACTIVATION_AXES, 'positions'}

@@ -45,8 +45,8 @@ def test_losses_have_no_gradient_with_respect_to_later_tokens(name):
             given = params | {'embeddings': params['embeddings'] | {'token': token}}
             hidden = encoder.apply({'params': given}, Rows(ids, mask), causal=True).hidden_BTD
             states = hidden[:, :-1]
-            head_params = head.init(key, states, table)
-            logits = head.apply(head_params, states, table)
+            head_params = head.init(key, states, table, method='predict')
+            logits = head.apply(head_params, states, table, method='predict')
             return cross_entropy(logits, targets.labels)[0]
 
         return jnp.abs(jax.jacrev(losses)(table)[:, ids[0]]).max(-1)  # [position, input]

@@ -20,7 +20,7 @@ from bert_jax.interop.families import FAMILIES
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.disentangled import log_buckets
-from bert_jax.models.encoders import build_encoder
+from bert_jax.models.encoders import EncoderOutput, build_encoder
 from bert_jax.models.heads import ReplacedTokenHead
 from bert_jax.models.parameters import num_parameters, stack_layers, unstack_layers
 from bert_jax.models.rows import Rows
@@ -205,7 +205,8 @@ def test_the_replaced_token_head_agrees_with_microsofts():
     }
     params = jax.tree.map(lambda value: value.detach().numpy(), params)
     head = ReplacedTokenHead(architecture, Compute())
-    agree(head.apply({'params': params}, hidden_BTD), theirs[..., 0].numpy())
+    states, ids = EncoderOutput(hidden_BTD, None), np.zeros(hidden_BTD.shape[:2], np.int32)
+    agree(head.apply({'params': params}, states, Rows(ids, ids)), theirs[..., 0].numpy())
 
 
 # The published configs, and the parameter counts of transformers.

@@ -47,7 +47,7 @@ def one_per_row(model, params, sequences) -> np.ndarray:
         'token_type_ids': padded([sequence.token_type_ids for sequence in sequences]),
         'attention_mask': padded([np.ones(len(own.ids), np.int32) for own in sequences]),
     }
-    logits = jax.jit(model.apply)({'params': params}, batch)['logits']
+    logits = jax.jit(model.outputs)(params, batch)['logits']
     return np.asarray(logits).reshape(len(sequences), -1)
 
 

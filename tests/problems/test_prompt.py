@@ -276,16 +276,16 @@ def test_only_unlabeled_prompts_are_masked_and_only_in_training():
     assert problem.weights == {'classification': 1 - 1e-4, 'mlm': 1e-4}
     encoded = EncodedExamples.of(problem, given)
     ((batch, _),) = batches(encoded, BatchShape(16, 64, 16))
-    assert problem.corrupt(batch, None) is batch
+    np.testing.assert_array_equal(model.rows(batch).input_ids_BT, batch['input_ids'])
     seeds_R = jnp.arange(16, dtype=jnp.uint32)
-    masked_ids = np.asarray(problem.corrupt(batch, seeds_R)['input_ids'])
-    again = np.asarray(problem.corrupt(batch, seeds_R + 16)['input_ids'])
+    masked_ids = np.asarray(model.rows(batch, seeds_R).input_ids_BT)
+    again = np.asarray(model.rows(batch, seeds_R + 16).input_ids_BT)
     changed = masked_ids != batch['input_ids']
     assert changed.any()
     assert (masked_ids != again).any()
     assert not changed[(batch['is_unlabeled'] == 0) | (batch['mask_slot'] > 0)].any()
     params = large_params(model, encoded)
-    outputs = model.apply({'params': params}, batch, seeds_R)
+    outputs = model.outputs(params, batch, seeds_R)
     terms = problem.terms(outputs, batch)
     # 15 % of the tokens of each sequence, at least one.
     sizes = [
@@ -302,7 +302,7 @@ def test_only_unlabeled_prompts_are_masked_and_only_in_training():
         torch.tensor(np.asarray(labels))[np.asarray(weights) > 0].long(),
     )
     assert float(mean(terms['mlm'])) == pytest.approx(float(expected), rel=1e-4)
-    assert 'mlm' not in problem.terms(model.apply({'params': params}, batch), batch)
+    assert 'mlm' not in problem.terms(model.outputs(params, batch), batch)
 
 
 def test_an_epoch_has_three_unlabeled_examples_for_each_labeled_one():

@@ -358,7 +358,7 @@ def test_a_tiny_encoder_memorizes_some_questions():
     ((batch, places),) = evaluation_batches(encoded.items, shape)
 
     def loss(params):
-        return mean(task.terms(model.apply({'params': params}, batch), batch)['answer'])
+        return mean(task.terms(model.outputs(params, batch), batch)['answer'])
 
     @jax.jit
     def train(params):
@@ -369,11 +369,13 @@ def test_a_tiny_encoder_memorizes_some_questions():
             return (optax.apply_updates(params, updates), state), value
 
         (params, _), losses = jax.lax.scan(step, (params, optimizer.init(params)), length=120)
-        outputs = model.apply({'params': params}, batch)
+        outputs = model.outputs(params, batch)
         return losses, task.host_outputs(outputs, batch)
 
     optimizer = optax.adam(3e-3)
-    losses, answers = train(nn.unbox(jax.jit(model.init)(jax.random.key(0), batch)['params']))
+    losses, answers = train(
+        nn.unbox(jax.jit(model.model.init)(jax.random.key(0), model.rows(batch))['params'])
+    )
     assert losses[0] > 2
     assert losses[-1] < 0.1
     answers = jax.device_get(answers)

@@ -13,6 +13,7 @@ from bert_jax.averages import mean
 from bert_jax.examples.finetune_batches import BatchShape, evaluation_slots, row_length
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
+from bert_jax.models.model import Model
 from bert_jax.problems.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
@@ -45,14 +46,14 @@ def make(kind, labels, max_length: int = 64, name: str = 'bert', train=(), **set
     layout = SpecialTokenLayout(tokenizer(), max_length, built.type_vocab_size)
     problem = kind(ConfigDict(settings), layout, labels)
     problem.prepare(list(train))
-    return problem, FineTuningModel(built, Compute(), problem)
+    return problem, FineTuningModel(problem, Model(built, Compute(), problem.heads()))
 
 
 def large_params(model, encoded, scale: float = 8.0):
     """Initial parameters, scaled up so that every part of the model affects its outputs."""
     shape = BatchShape(1, row_length(int(encoded.items.length_N.max()), 512), 8)
     batch, _ = next(iter(batches(encoded, shape)))
-    return random_parameters(model, batch, deviation=0.02 * scale)
+    return random_parameters(model.model, model.rows(batch), deviation=0.02 * scale)
 
 
 def fit(model, examples, steps: int):
@@ -63,7 +64,7 @@ def fit(model, examples, steps: int):
     optimizer = optax.adam(3e-3)
 
     def loss(params):
-        terms = model.problem.terms(model.apply({'params': params}, batch), batch)
+        terms = model.problem.terms(model.outputs(params, batch), batch)
         return sum(mean(terms[name]) for name in model.problem.weights)
 
     def step(carry, _):
@@ -74,7 +75,7 @@ def fit(model, examples, steps: int):
 
     @jax.jit
     def train(key):
-        params = nn.unbox(model.init(key, batch)['params'])
+        params = nn.unbox(model.model.init(key, model.rows(batch))['params'])
         (params, _), losses = jax.lax.scan(step, (params, optimizer.init(params)), length=steps)
         return params, losses
 

@@ -17,14 +17,17 @@ class EncoderOutput(NamedTuple):
             first positions; None without a pooler.
         all_hidden_LBTD: if requested, the embeddings and the states of every layer: num_layers + 1
             entries, the last of which is hidden_BTD.
-        decoded_BTD: states from which masked tokens are predicted: hidden_BTD, unless the encoder
-            has a separate mask decoder.
+        decoded_BTD: states of a separate mask decoder, from which masked tokens are predicted;
+            None: hidden_BTD.
+        embedding_VE: fp32 [padded_vocab_size, embedding_width] token embeddings, which heads may be
+            tied to; a `Model` adds them.
     """
 
     hidden_BTD: jax.Array
     pooled_BD: jax.Array | None
     all_hidden_LBTD: jax.Array | None = None
     decoded_BTD: jax.Array | None = None
+    embedding_VE: jax.Array | None = None
 
 
 class Encoder(Module):

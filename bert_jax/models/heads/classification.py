@@ -23,8 +23,8 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import head_dropout
 from bert_jax.models.encoders.base import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
+from bert_jax.models.heads.base import Head
 from bert_jax.models.linear import TRUNCATED_STDDEV
-from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.rows import Rows, gather_positions, masked_mean
 
@@ -39,7 +39,7 @@ CLASSIFIERS: dict[str, tuple[str, ...]] = {
 Inputs: TypeAlias = tuple[jax.Array, tuple[str, ...]]
 
 
-class _Head(Module):
+class _Classifier(Head):
     """Base class: encoder output → fp32 logits.
 
     Initial kernels have standard deviation initializer_range after truncation, as in transformers.
@@ -86,12 +86,16 @@ class _Head(Module):
         return CLASSIFIERS[classifier] if classifier == 'dense_norm' else default
 
 
-class SequenceClassificationHead(_Head):
+class SequenceClassificationHead(_Classifier):
     """logits_BC of each sequence's classes; logits_BSC in packed rows."""
 
     def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
         layers = CLASSIFIERS[self.architecture.classifier]
         return _pool(self.architecture, encoded, rows), layers
+
+    @nn.nowrap
+    def reads_pooler(self) -> bool:
+        return self.architecture.pooling == 'pooler'
 
 
 class MultipleChoiceHead(SequenceClassificationHead):
@@ -111,15 +115,19 @@ class MultipleChoiceHead(SequenceClassificationHead):
     def __call__(self, *args: Any, **options: Any) -> jax.Array:
         return super().__call__(*args, **options)[..., 0]
 
+    @nn.nowrap
+    def reads_pooler(self) -> bool:
+        return self.architecture.pooler
 
-class TokenClassificationHead(_Head):
+
+class TokenClassificationHead(_Classifier):
     """logits_BTC of each position's classes."""
 
     def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
         return encoded.hidden_BTD, self.token_layers(CLASSIFIERS['linear'])
 
 
-class QuestionAnsweringHead(_Head):
+class QuestionAnsweringHead(_Classifier):
     """logits_BT2 of each position being the first (0) or last (1) of the answer.
 
     No dropout, as in google-research/bert run_squad.py, except with classifier dense_norm.

@@ -1,20 +1,21 @@
-"""Pretraining heads: masked tokens, sentence pairs, replaced tokens."""
+"""Pretraining heads: masked and next tokens, sentence pairs, replaced tokens."""
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.errors import UserError
+from bert_jax.models.encoders.base import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
+from bert_jax.models.heads.base import Head
 from bert_jax.models.linear import add_bias, product, weight_init
-from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain, param
-from bert_jax.models.rows import gather_positions
+from bert_jax.models.rows import Rows, gather_positions
 
 PADDED_LOGIT = -1e9
 
 
-class MaskedLanguageModelHead(Module):
+class MaskedLanguageModelHead(Head):
     """Dense, activation, norm, product with token embeddings (or a separate matrix), bias.
 
     google-research/bert run_pretraining.py, get_masked_lm_output. The dense layer maps to the width
@@ -22,9 +23,18 @@ class MaskedLanguageModelHead(Module):
     gradients through them are exactly 0.
     """
 
+    reads_decoded = True
+
+    def __call__(
+        self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
+    ) -> jax.Array:
+        """Return the logits at the targets of the rows or, without targets, at every position."""
+        decoded_BTD = states.hidden_BTD if states.decoded_BTD is None else states.decoded_BTD
+        return self.predict(rows.at_targets(decoded_BTD), states.embedding_VE)
+
     @nn.compact
-    def __call__(self, hidden_BPD: jax.Array, embedding_VE: jax.Array) -> jax.Array:
-        """Return fp32 logits [B, P, padded_vocab_size]."""
+    def predict(self, hidden_BPD: jax.Array, embedding_VE: jax.Array | None) -> jax.Array:
+        """Return fp32 logits [B, P, padded_vocab_size] for some states."""
         architecture = self.architecture
         activation = architecture.prediction_act or architecture.hidden_act
         shape = (architecture.hidden_size, architecture.embedding_width)
@@ -38,6 +48,7 @@ class MaskedLanguageModelHead(Module):
             embedding_VE = param(
                 self, 'decoder', weight_init(architecture), shape, ('vocab', 'embed')
             )
+        assert embedding_VE is not None
         embedding_VE = constrain(embedding_VE, ('vocab', None))
         logits_BPV = product('BPE,VE->BPV', x_BPE, embedding_VE, self.compute.activation_dtype)
         bias_V: jax.Array | int = 0
@@ -47,29 +58,63 @@ class MaskedLanguageModelHead(Module):
         logits_BPV = add_bias(logits_BPV, jnp.where(is_token_V, bias_V, PADDED_LOGIT))
         return constrain(logits_BPV, ('batch', None, 'vocab'))
 
+    @nn.nowrap
+    def vocabulary_products(self, sequence_length: int, num_predictions: int) -> int:
+        """Only the targets predict a token."""
+        return num_predictions
 
-class NextSentenceHead(Module):
+
+class NextTokenHead(MaskedLanguageModelHead):
+    """The same layers on the states of the last layer: logits of the token after a position."""
+
+    reads_decoded = False
+
+    def __call__(
+        self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
+    ) -> jax.Array:
+        """As `MaskedLanguageModelHead`."""
+        return super().__call__(states._replace(decoded_BTD=None), rows, dropout_seeds_B)
+
+    @nn.nowrap
+    def vocabulary_products(self, sequence_length: int, num_predictions: int) -> int:
+        """Every position but the last predicts a token."""
+        return sequence_length - 1
+
+
+class NextSentenceHead(Head):
     """Whether the second segment follows the first: class 0 yes, class 1 no.
 
     Class 1 is a random segment (NSP), or the two segments swapped (SOP).
     """
 
     @nn.compact
-    def __call__(self, pooled_BD: jax.Array | None) -> jax.Array:
-        """[B, D] → fp32 logits [B, 2], or [B, S, D] → [B, S, 2].
+    def __call__(
+        self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
+    ) -> jax.Array:
+        """Return fp32 logits [B, 2], or [B, S, 2] in packed rows.
 
         Raises:
             UserError: the encoder has no pooler.
         """
-        if pooled_BD is None:
+        if (pooled_BD := states.pooled_BD) is None:
             raise UserError('the objectives nsp and sop need an architecture with a pooler')
         shape, names = (self.architecture.hidden_size, 2), ('embed', 'labels')
         spec = 'BD,DC->BC' if pooled_BD.ndim == 2 else 'BSD,DC->BSC'
         dense = self.make_dense(spec, shape, names, use_bias=True, name='dense')
         return dense(pooled_BD).astype(jnp.float32)
 
+    @nn.nowrap
+    def reads_pooler(self) -> bool:
+        return True
 
-class ReplacedTokenHead(Module):
+    @nn.nowrap
+    def flops(self, sequence_length: int, num_predictions: int) -> int:
+        """The pooler and the two classes."""
+        size = self.architecture.hidden_size
+        return 2 * size * (size + 2)
+
+
+class ReplacedTokenHead(Head):
     """Logits of each token having been replaced: dense, activation, dense.
 
     ELECTRA (Clark et al. 2020, arXiv 2003.10555). With detection_context the state of the
@@ -79,17 +124,14 @@ class ReplacedTokenHead(Module):
     """
 
     @nn.compact
-    def __call__(self, hidden_BTD: jax.Array, first_BT: jax.Array | None = None) -> jax.Array:
-        """Return fp32 logits [B, T].
-
-        Args:
-            hidden_BTD: states of the encoder.
-            first_BT: int32, the first position of each position's sequence, in rows that pack
-                several sequences.
-        """
+    def __call__(
+        self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
+    ) -> jax.Array:
+        """Return fp32 logits [B, T]."""
         size = self.architecture.hidden_size
-        x_BTD = constrain(hidden_BTD, ('batch', 'length', 'embed'))
+        x_BTD = constrain(states.hidden_BTD, ('batch', 'length', 'embed'))
         if self.architecture.detection_context:
+            first_BT = rows.starts()
             first_BTD = x_BTD[:, :1] if first_BT is None else gather_positions(x_BTD, first_BT)
             x_BTD = self.make_norm('norm')(first_BTD + x_BTD)
         names = ('embed', 'features')
@@ -98,3 +140,9 @@ class ReplacedTokenHead(Module):
         options = dict(use_bias=True, name='output')
         output = self.make_dense('BTD,DC->BTC', (size, 1), ('embed', 'labels'), **options)
         return output(x_BTD)[..., 0].astype(jnp.float32)
+
+    @nn.nowrap
+    def flops(self, sequence_length: int, num_predictions: int) -> int:
+        """Every position is classified."""
+        size = self.architecture.hidden_size
+        return 2 * sequence_length * size * (size + 1)

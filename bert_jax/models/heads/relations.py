@@ -7,14 +7,14 @@ from flax import linen as nn
 from bert_jax.models.dropout import head_dropout
 from bert_jax.models.encoders.base import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
-from bert_jax.models.module import Module
+from bert_jax.models.heads.base import Head
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.rows import Rows, masked_mean
 
 FIRST, SECOND = 1, 2  # bits of a position's marks
 
 
-class MarkedPairHead(Module):
+class MarkedPairHead(Head):
     """Classes of each sequence's pair of marked spans, from the spans' mean states a and b.
 
     A hidden layer reads [a; b; a ∘ b; |a − b|] (products as in Lee et al. 2017, arXiv 1707.07045,

@@ -53,4 +53,4 @@ class SpanBoundaryHead(Module):
         activation = ACTIVATIONS[architecture.prediction_act or architecture.hidden_act]
         x_BPD = self.make_norm('first_norm')(activation(x_BPD))
         second = MaskedLanguageModelHead(architecture, self.compute, name='second')
-        return second(x_BPD, embedding_VE)
+        return second.predict(x_BPD, embedding_VE)

@@ -7,8 +7,8 @@ from flax import linen as nn
 from bert_jax.models.dropout import head_dropout
 from bert_jax.models.encoders.base import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
+from bert_jax.models.heads.base import Head
 from bert_jax.models.linear import TRUNCATED_STDDEV, add_bias, product
-from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain, param
 from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.types import Array
@@ -18,7 +18,7 @@ BOUNDARIES = ('state', 'ffn')
 _MAX_LOGIT = 4.0  # attention weights are within e^±4, so differences of their sums stay exact
 
 
-class SpanClassificationHead(Module):
+class SpanClassificationHead(Head):
     """Classes of spans, from [start_i; end_j; summary_ij] through a hidden layer.
 
     Jurafsky & Martin, Speech and Language Processing, 3rd ed., section 11.5 "Fine-Tuning for

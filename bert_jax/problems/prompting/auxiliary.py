@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.labels.examples import PromptExample
-from bert_jax.objectives.masking import Masked, Masking, mask_tokens
+from bert_jax.models.rows import Rows, Targets
+from bert_jax.objectives.masking import Masking, mask_tokens
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import Array, Batch
 
 RATE = 0.15
 _MASKING_KEY = 7919  # separates masking from dropout, which uses the same seeds
@@ -40,16 +40,17 @@ def bert_masking(tokenizer: Tokenizer) -> Masking:
     )
 
 
-def mask_unlabeled(masking: Masking, batch: Batch, seeds_R: jax.Array) -> Masked:
-    """Mask the unlabeled sequences of a batch of packed rows.
+def mask_unlabeled(masking: Masking, rows: Rows, seeds_R: jax.Array) -> Rows:
+    """Mask the unlabeled sequences of packed rows.
 
     Args:
         masking: see `bert_masking`.
-        batch: its 'is_unlabeled', int32 [R, T], is 1 at the tokens of unlabeled sequences.
+        rows: their label 'is_unlabeled', int32 [R, T], is 1 at the tokens of unlabeled sequences.
         seeds_R: uint32, one for each row.
     """
     keys_R = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(_MASKING_KEY), seed))(seeds_R)
-    eligible_RT: Array = batch['attention_mask'] * batch['is_unlabeled']
+    eligible_RT = rows.attention_mask_BT * rows.labels['is_unlabeled']
     number = math.ceil(RATE * eligible_RT.shape[1])
-    ids_RT, segments_RT = jnp.asarray(batch['input_ids']), jnp.asarray(batch['segment_ids'])
-    return mask_tokens(masking, keys_R, ids_RT, jnp.asarray(eligible_RT), number, segments_RT)
+    ids_RT, segments_RT = jnp.asarray(rows.input_ids_BT), jnp.asarray(rows.segment_ids_BT)
+    masked = mask_tokens(masking, keys_R, ids_RT, jnp.asarray(eligible_RT), number, segments_RT)
+    return rows.replace(input_ids_BT=masked.input_ids, targets=Targets(*masked[1:]))

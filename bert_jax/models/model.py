@@ -1,0 +1,102 @@
+"""The model that is trained, loaded, queried and exported: an encoder with named heads."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+from flax import linen as nn
+from flax.core import FrozenDict, freeze
+
+from bert_jax.errors import unknown
+from bert_jax.models.encoders import EncoderOutput, build_encoder
+from bert_jax.models.heads import HEADS, Head
+from bert_jax.models.module import Module
+from bert_jax.models.rows import Rows
+
+HeadOptions = Mapping[str, Any]  # further fields of the head's class
+
+
+class ModelOutput(NamedTuple):
+    """What a model computes for rows.
+
+    Attributes:
+        rows: the rows that the encoder read.
+        states: the encoder's states.
+        heads: name of a head → its output, such as fp32 logits.
+    """
+
+    rows: Rows
+    states: EncoderOutput
+    heads: Mapping[str, Any]
+
+
+class Model(Module):
+    """An encoder with named heads.
+
+    Parameters: `encoder`, and NAME/head for each head.
+
+    Attributes:
+        architecture: the encoder's architecture.
+        compute: precision and kernels.
+        heads: name in HEADS → options of the head.
+        is_causal: whether positions do not attend to later positions.
+
+    Raises:
+        UserError: a head is not in HEADS.
+    """
+
+    heads: Mapping[str, HeadOptions] = FrozenDict()
+    is_causal: bool = False
+
+    def __post_init__(self) -> None:
+        self.heads = freeze({**self.heads})  # hashable: a model can be static in jax.jit
+        super().__post_init__()
+
+    def setup(self) -> None:
+        self.encoder = build_encoder(self.architecture, self.compute)
+        for name in self.heads:
+            setattr(self, name, _Part(self.make_head(name)))
+
+    def __call__(
+        self, rows: Rows, dropout_seeds_B: jax.Array | None = None, *, all_hidden: bool = False
+    ) -> ModelOutput:
+        """Compute the states of the encoder and the outputs of the heads.
+
+        Args:
+            rows: what the encoder and the heads read.
+            dropout_seeds_B: uint32, one per row (dropout.py); None for evaluation.
+            all_hidden: also return the states of every layer.
+        """
+        states = self.encoder(rows, dropout_seeds_B, all_hidden=all_hidden, causal=self.is_causal)
+        return self.apply_heads(rows, states, dropout_seeds_B)
+
+    def apply_heads(
+        self, rows: Rows, states: EncoderOutput, dropout_seeds_B: jax.Array | None
+    ) -> ModelOutput:
+        """Compute the outputs of the heads for encoded rows."""
+        states = states._replace(embedding_VE=self.encoder.embedding_table())
+        heads = {name: getattr(self, name)(states, rows, dropout_seeds_B) for name in self.heads}
+        return ModelOutput(rows, states, heads)
+
+    @nn.nowrap
+    def make_head(self, name: str) -> Head:
+        """Make one of the heads, without parameters."""
+        if name not in HEADS:
+            raise unknown('head', name, HEADS)
+        options: Mapping[str, Any] = self.heads[name]
+        return HEADS[name](self.architecture, self.compute, **options, parent=None)
+
+    @nn.nowrap
+    def with_heads(self, *names: str) -> 'Model':
+        """Return the encoder with only these of its heads; it reads the same parameters."""
+        heads = {name: self.heads[name] for name in names}
+        return Model(self.architecture, self.compute, heads, self.is_causal)
+
+
+class _Part(nn.Module):
+    """Keeps the parameters of a head as `head`."""
+
+    head: Head
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.head(*arguments)
