@@ -2,21 +2,28 @@
 
 import pathlib
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from bert_jax.corpus.corpus import read_manifest
 from bert_jax.errors import UserError, warn
 from bert_jax.files import parse_json, write_json
 from bert_jax.storage import paths, trust
-from bert_jax.text.sources import Source, open_source
+
+if TYPE_CHECKING:
+    from bert_jax.text.sources import Source
 
 NAME = 'source_files.json'  # in the folder of a corpus; not hashed, because times differ by machine
 
 Stamps: TypeAlias = dict[str, list[int]]  # path → bytes, modification time in ns
 
 
-def stamps(source: Source) -> Stamps:
-    """Return the size and time of each file of a source; {} for a source without files."""
+def stamps(source: 'Source') -> Stamps:
+    """Return the size and time of each file of a source; {} for a source without a location.
+
+    The files of such a source are a part of this package, and have the time of its installation.
+    """
+    if not source.where:
+        return {}
     statuses = paths.statuses(source.identities.values())
     return {path: [status.st_size, status.st_mtime_ns] for path, status in statuses.items()}
 
@@ -47,10 +54,13 @@ def changes(folder: pathlib.Path) -> list[str]:
     Sources without files on this machine, or in buckets that the user did not name, are left out.
     """
     path = folder / NAME
-    if not path.exists():
+    before = read(folder) if path.exists() else []
+    if not any(before):
         return []
+    from bert_jax.text.sources import open_source  # preparing a corpus and these changes need it
+
     specs = read_manifest(folder)['made_from']['sources']
-    before, now = read(folder), []
+    now = []
     for spec, old in zip(specs, before, strict=True):
         location = spec.partition(':')[2].partition(';')[0]
         try:

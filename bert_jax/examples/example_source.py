@@ -54,6 +54,10 @@ class ExampleSource(BatchSource):
         """Return counts for the log."""
         return {}
 
+    def language_shares(self, number: int) -> dict[str, tuple[float, float]]:
+        """Return language → share of the first `number` examples, target; {} without a mixture."""
+        return {}
+
 
 class FirstExamples:
     """The first examples of a source, at most one epoch; the last batch is filled up.
@@ -88,3 +92,8 @@ def blank_rows(batch: dict[str, np.ndarray], is_blank_R: np.ndarray) -> dict[str
         for name, value in outside.items()
         if name in batch
     }
+
+
+def ranges(count_N: np.ndarray) -> np.ndarray:
+    """Return 0, …, count − 1 for each count, concatenated."""
+    return np.arange(count_N.sum()) - np.repeat(np.cumsum(count_N) - count_N, count_N)

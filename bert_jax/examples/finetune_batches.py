@@ -14,7 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bert_jax import sampling
-from bert_jax.examples.packing import RowPacking, best_fit, ranges
+from bert_jax.examples.example_source import ranges
+from bert_jax.examples.packing import RowPacking, best_fit
 
 _ORDER, _STRATIFY = 200, 201  # random streams
 _MIN_EVALUATION_SLOTS = 16  # per row

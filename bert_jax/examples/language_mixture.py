@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax import sampling
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import ExampleSource
-from bert_jax.text.languages import check_alpha, largest_remainder, shares
+from bert_jax.text.languages import largest_remainder, shares
 
 BLOCK = 1000  # examples in which every language has its share, rounded up or down
 BLOCKS = 1000  # blocks in a period, over which the rounding cancels out
@@ -72,6 +72,10 @@ class Mixture(ExampleSource):
         count_L = np.bincount(self._language_N[:rest], minlength=len(self._sources))
         return dict(zip(self.shares, (count_L + periods * self._count_L).tolist(), strict=True))
 
+    def language_shares(self, number: int) -> dict[str, tuple[float, float]]:
+        seen = self.observed(number)
+        return {name: (seen[name] / number, share) for name, share in self.shares.items()}
+
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
         """Return the examples of the sources; example_index is the number modulo 2^31."""
         period_B, place_B = np.divmod(number_B, _PERIOD)
@@ -97,7 +101,7 @@ class Mixture(ExampleSource):
 
 
 def mix_languages(
-    make: Callable[[str | None, int], ExampleSource],
+    make: Callable[[str, int], ExampleSource],
     names: Iterable[str],
     alpha: float,
     batch_size: int,
@@ -109,8 +113,7 @@ def mix_languages(
     same language.
 
     Args:
-        make: make(language, seed) returns the source of a language; make(None, seed), called if
-            there is a single language, the source of the whole text.
+        make: make(language, seed) returns the source of a language.
         names: Languages.
         alpha: Exponent, 0 ≤ alpha ≤ 1.
         batch_size: Rows of a global batch.
@@ -119,10 +122,6 @@ def mix_languages(
     Raises:
         UserError: alpha is invalid, or `make` failed for a language.
     """
-    check_alpha(alpha)
-    names = list(names)
-    if len(names) == 1:
-        return make(None, seed)
     sources = {}
     for number, name in enumerate(names):
         try:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bert_jax import sampling
-from bert_jax.examples.example_source import ExampleSource
+from bert_jax.examples.example_source import ExampleSource, ranges
 from bert_jax.examples.text_example_source import TextExampleSource
 
 _ROW_ORDER, _EXAMPLE_ORDER = 100, 101  # random streams that sources do not use
@@ -208,11 +208,6 @@ class RowPacking:
         packed = np.zeros((rows, slots, *value_E.shape[1:]), value_E.dtype)
         packed[self._row_E, self._slot_E] = value_E
         return packed
-
-
-def ranges(count_N: np.ndarray) -> np.ndarray:
-    """Return 0, …, count − 1 for each count, concatenated."""
-    return np.arange(count_N.sum()) - np.repeat(np.cumsum(count_N) - count_N, count_N)
 
 
 def best_fit(

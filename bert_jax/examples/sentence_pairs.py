@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax import sampling
 from bert_jax.errors import UserError
-from bert_jax.examples.packing import ranges
+from bert_jax.examples.example_source import ranges
 from bert_jax.examples.text_example_source import (
     DRAW,
     LABEL,

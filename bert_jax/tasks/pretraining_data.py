@@ -6,39 +6,35 @@ import json
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from bert_jax import progress
+from bert_jax import lazy_table, progress
 from bert_jax.corpus import source_files
 from bert_jax.corpus.corpus import Corpus, read_manifest
 from bert_jax.corpus.corpus import settings as corpus_settings
 from bert_jax.errors import UserError, nearest, unknown
-from bert_jax.examples import language_mixture
 from bert_jax.examples.example_source import ExampleSource
-from bert_jax.examples.packing import PackedRows
 from bert_jax.examples.text_example_source import RowSettings, TextExampleSource
 from bert_jax.storage import paths
 from bert_jax.storage.block_cache import CacheSettings
 from bert_jax.training import multihost
 from bert_jax.types import Config
 
-
-def _pairs(settings: RowSettings, data: Config, swapped: bool) -> TextExampleSource:
-    from bert_jax.examples.published_pairs import PublishedPairs
-    from bert_jax.examples.sentence_pairs import SentencePairs
-
-    kind = PublishedPairs if data.faithful_negatives else SentencePairs
-    return kind(settings, data.short_sequence_probability, swapped, fixed_lengths=data.pack)
+_SENTENCE_PAIRS = 'bert_jax.examples.sentence_pairs:SentencePairs'
+_PUBLISHED_PAIRS = 'bert_jax.examples.published_pairs:PublishedPairs'
+_SINGLE_SEGMENTS = 'bert_jax.examples.single_segments:SingleSegments'
+_SPLIT_SEGMENTS = 'bert_jax.examples.single_segments:SplitSegments'
+_FULL_SENTENCES = 'bert_jax.examples.full_sentences:FullSentences'
 
 
-def _segments(settings: RowSettings, data: Config, split: bool) -> TextExampleSource:
-    from bert_jax.examples.single_segments import SingleSegments, SplitSegments
+def _make(settings: RowSettings, data: Config, name: str, **options: bool) -> ExampleSource:
+    make: Callable[..., ExampleSource] = lazy_table.load(name)
+    return make(settings, **options)
 
-    return SplitSegments(settings) if split else SingleSegments(settings)
 
-
-def _sentences(settings: RowSettings, data: Config, within_documents: bool) -> TextExampleSource:
-    from bert_jax.examples.full_sentences import FullSentences
-
-    return FullSentences(settings, within_documents)
+def _pairs(settings: RowSettings, data: Config, swapped: bool) -> ExampleSource:
+    make: Callable[..., ExampleSource] = lazy_table.load(
+        _PUBLISHED_PAIRS if data.faithful_negatives else _SENTENCE_PAIRS
+    )
+    return make(settings, data.short_sequence_probability, swapped, fixed_lengths=data.pack)
 
 
 class Segments(NamedTuple):
@@ -62,10 +58,12 @@ SEGMENTS = {
     'ordered_pairs': Segments(
         functools.partial(_pairs, swapped=True), (_SHORT, 'data.faithful_negatives')
     ),
-    'single': Segments(functools.partial(_segments, split=False)),
-    'two_segments': Segments(functools.partial(_segments, split=True)),
-    'full_sentences': Segments(functools.partial(_sentences, within_documents=False)),
-    'doc_sentences': Segments(functools.partial(_sentences, within_documents=True)),
+    'single': Segments(functools.partial(_make, name=_SINGLE_SEGMENTS)),
+    'two_segments': Segments(functools.partial(_make, name=_SPLIT_SEGMENTS)),
+    'full_sentences': Segments(functools.partial(_make, name=_FULL_SENTENCES)),
+    'doc_sentences': Segments(
+        functools.partial(_make, name=_FULL_SENTENCES, within_documents=True)
+    ),
 }
 
 
@@ -203,14 +201,15 @@ def train_source(
         seed: Seed of the order of the data.
         mark_sentences: See `RowSettings`.
     """
-    batch_size, _ = shape
-    return language_mixture.mix_languages(
-        lambda language, seed: source(corpus, 'train', language, data, shape, seed, mark_sentences),
-        corpus.split('train').languages,
-        data.language_alpha,
-        batch_size,
-        seed,
-    )
+
+    def make(language: str | None, seed: int) -> ExampleSource:
+        return source(corpus, 'train', language, data, shape, seed, mark_sentences)
+
+    languages = list(corpus.split('train').languages)
+    if len(languages) == 1:
+        return make(None, seed)
+    mix_languages = lazy_table.load('bert_jax.examples.language_mixture:mix_languages')
+    return mix_languages(make, languages, data.language_alpha, shape[0], seed)
 
 
 def held_out_sources(
@@ -267,7 +266,7 @@ def source(
             f'data.pack is True, but rows of data.segments={data.segments!r} cannot be packed; set '
             'data.pack=False'
         )
-    return PackedRows(examples, seed)
+    return lazy_table.load('bert_jax.examples.packing:PackedRows')(examples, seed)
 
 
 def describe(examples: ExampleSource, number: int) -> list[str]:
@@ -287,11 +286,9 @@ def describe(examples: ExampleSource, number: int) -> list[str]:
             f'{left_out["tokens"]:,} of {total:,} tokens ({left_out["tokens"] / total:.1%}): they '
             'have no second segment; data.faithful_negatives=True gives them a random one'
         )
-    if isinstance(examples, language_mixture.Mixture):
-        seen = examples.observed(number)
+    if by_language := examples.language_shares(number):
         shares = ', '.join(
-            f'{name} {seen[name] / number:.2%} ({share:.2%})'
-            for name, share in examples.shares.items()
+            f'{name} {share:.2%} ({target:.2%})' for name, (share, target) in by_language.items()
         )
         lines.append(f'languages, share of the examples (target): {shares}')
     return lines

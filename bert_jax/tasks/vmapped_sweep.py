@@ -20,7 +20,7 @@ from bert_jax.errors import writing
 from bert_jax.examples.finetune_batches import BatchShape
 from bert_jax.storage import paths
 from bert_jax.tasks.finetuning import FineTuning
-from bert_jax.training import loop, memory, runtime, workdir
+from bert_jax.training import devices, runtime, workdir
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.run import Plan
 from bert_jax.training.state import TrainState
@@ -209,8 +209,8 @@ def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -
         'tokens_per_second': round(tokens / max(seconds, 1e-9)),
         'learning_rate': task.learning_rate,
         'skipped_steps': int(state.skipped),
-        'peak_memory_bytes': memory.peak_bytes(),
-        'devices': loop.devices(),
+        'peak_memory_bytes': devices.peak_bytes(),
+        'devices': devices.describe(),
     }
     metadata = {
         **task.metadata,

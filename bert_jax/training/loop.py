@@ -12,9 +12,8 @@ from bert_jax.errors import warn
 from bert_jax.models.tuning_method import ADDED
 from bert_jax.training import (
     batches,
-    memory,
+    devices,
     multihost,
-    peak_flops,
     predictions,
 )
 from bert_jax.training.interruption import Interrupted
@@ -137,7 +136,7 @@ def dry_run(task: Task, config: Config) -> Iterator[str]:
     with Plan.of(task, config) as plan:
         yield from task.describe()
         yield from plan.transfer.describe(plan.abstract.params)
-        yield f'{num_parameters(plan.abstract.params):,} parameters on {devices()}'
+        yield f'{num_parameters(plan.abstract.params):,} parameters on {devices.describe()}'
         for number, stage in enumerate(task.stages, start=1):
             yield f'compiling stage {number} of {len(task.stages)}'
             yield from _compile(plan, stage)[1]
@@ -150,10 +149,10 @@ def _describe(run: Run) -> None:
         run.log.info(line)
     peak = ''
     if run.peak_flops is not None:
-        origin = 'measured' if peak_flops.published_flops() is None else 'published'
+        origin = 'measured' if devices.published_flops() is None else 'published'
         peak = f', {origin} peak {run.peak_flops / 1e12:,.2f} TFLOP/s'
     run.log.info(
-        f'{num_parameters(run.state.params):,} parameters on {devices()}{peak}; '
+        f'{num_parameters(run.state.params):,} parameters on {devices.describe()}{peak}; '
         + (f'resuming from step {run.step:,}' if run.step else f'new run in {run.config.workdir}')
     )
 
@@ -194,7 +193,7 @@ def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
     compiled = compile_train_step(train_step, plan.abstract, batch)
     evaluation = plan.task.compile_evaluation(plan.abstract.params, stage)
     multihost.barrier()  # compile times differ between hosts, and collectives time out
-    estimate = memory.MemoryEstimate.of(compiled, plan.abstract, batch, evaluation)
+    estimate = devices.MemoryEstimate.of(compiled, plan.abstract, batch, evaluation)
     warning = estimate.warning(stage, plan.config.compute.remat)
     if warning and jax.process_index() == 0:
         warn(warning)
@@ -296,11 +295,6 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
         'tokens_per_second': round(tokens / max(run.seconds, 1e-9)),
         'learning_rate': run.task.learning_rate,
         'skipped_steps': skipped,
-        'peak_memory_bytes': memory.peak_bytes(),
-        'devices': devices(),
+        'peak_memory_bytes': devices.peak_bytes(),
+        'devices': devices.describe(),
     }
-
-
-def devices() -> str:
-    """Return the number and kind of the devices, such as '8 × TPU v4'."""
-    return f'{jax.device_count()} × {jax.devices()[0].device_kind}'

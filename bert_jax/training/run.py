@@ -15,9 +15,9 @@ import optax
 from bert_jax.errors import UserError
 from bert_jax.storage import paths
 from bert_jax.training import (
+    devices,
     multihost,
     optimizers,
-    peak_flops,
     schedules,
     sharding,
     trackers,
@@ -155,7 +155,7 @@ def check(config: Config, overwrite: bool = False) -> None:
 def start(task: Task, config: Config) -> Iterator[Run]:
     """Claim the working directory and restore the last checkpoint, or initialize."""
     early_stopping, profile = EarlyStopping(config.evaluation), Profile(config)
-    flops = peak_flops.reference(config.compute.dtype)  # before set_mesh: it uses one device
+    flops = devices.reference(config.compute.dtype)  # before set_mesh: it uses one device
     multihost.check_same('config', lambda: json.dumps(config.to_dict()))
     multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(dict(task.metadata)))
     multihost.check_same('initial weights', lambda: _digest(task.start.params))

@@ -77,9 +77,9 @@ def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
         if side == 'bert_jax_dense':
             local_attention.is_local = lambda length, window: False
         step = make_bert_jax_step(shape, dtype, compute_options)
-        from bert_jax.training import memory
+        from bert_jax.training import devices
 
-        return step, memory.peak_bytes
+        return step, devices.peak_bytes
     return make_torch_step(shape, dtype, *TORCH_SIDES[side])
 
 

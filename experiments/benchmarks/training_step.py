@@ -5,7 +5,7 @@
 sides.py describes the sides and a step. Every side has its own process, with the same allocator
 settings; the processes take turns, one step each, so that changes in the load of the machine affect
 all of them alike. Reports the median and range of the steps after warm-up, tokens per second, model
-FLOP/s and their share of the peak (MFU, training/peak_flops.py), and the peak memory of each
+FLOP/s and their share of the peak (MFU, training/devices.py), and the peak memory of each
 process.
 """
 
@@ -28,9 +28,9 @@ def work(side: str, shape: sides.Shape, dtype: str, compute_options: dict):
     answers = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
     if side == 'peak':
-        from bert_jax.training import peak_flops
+        from bert_jax.training import devices
 
-        print(peak_flops.peak_flops(dtype), file=answers, flush=True)
+        print(devices.peak_flops(dtype), file=answers, flush=True)
         return
     step, peak_bytes = sides.make_step(side, shape, dtype, compute_options)
     for _ in sys.stdin:

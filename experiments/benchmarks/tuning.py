@@ -32,7 +32,7 @@ import report
 from bert_jax import files, main
 from bert_jax.tasks import vmapped_sweep
 from bert_jax.tasks.finetuning import FineTuning
-from bert_jax.training import memory, runtime
+from bert_jax.training import devices, runtime
 from bert_jax.training.run import Plan
 from bert_jax.training.step import make_train_step
 from configs import finetune
@@ -79,9 +79,9 @@ def make_side(config):
             donate_argnums=0,
             compiler_options=runtime.compiler_options(),
         )
-        trained = memory.local_bytes(plan.transfer.select(state.params))
-        share = trained / memory.local_bytes(state.params)
-        size = memory.local_bytes(state.opt_state)
+        trained = devices.local_bytes(plan.transfer.select(state.params))
+        share = trained / devices.local_bytes(state.params)
+        size = devices.local_bytes(state.opt_state)
         numbers = itertools.count()
 
     def run():
@@ -101,8 +101,8 @@ def make_at_once(configs):
         group = vmapped_sweep.Group.of(stack, tasks)
         frozen, state = group.initial_params(), group.initial_state()
         steps, keys = vmapped_sweep.make_steps([group]), group.keys()
-        share = memory.local_bytes(state.params) / len(tasks) / memory.local_bytes(frozen)
-        size = memory.local_bytes(state.opt_state) / len(tasks)
+        share = devices.local_bytes(state.params) / len(tasks) / devices.local_bytes(frozen)
+        size = devices.local_bytes(state.opt_state) / len(tasks)
     states, numbers = [state], itertools.count()
 
     def run():

@@ -11,8 +11,8 @@ from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
 from bert_jax.tasks import finetuning, make_task
-from bert_jax.training import batches, peak_flops, sharding
-from bert_jax.training.memory import MemoryEstimate
+from bert_jax.training import batches, devices, sharding
+from bert_jax.training.devices import MemoryEstimate
 from bert_jax.training.run import Plan
 from bert_jax.training.step import compile_train_step, make_train_step
 from configs.finetune_tasks import TASKS
@@ -116,7 +116,7 @@ def _describe(
             operations=[operation._asdict() for operation in operations[:_NUM_OPERATIONS]],
         )
         if seconds > 0:  # libtpu 0.0.42 returns negative seconds for v5e
-            peak = peak_flops.published_flops(topology.chip.kind)
+            peak = devices.published_flops(topology.chip.kind)
             record |= dict(seconds=seconds, mfu=model_flops / seconds / peak)
     return record
 

@@ -18,7 +18,7 @@ class Chip(NamedTuple):
 
     Attributes:
         platform: 'tpu' or 'cuda'.
-        kind: JAX's name, as in the table of bert_jax/training/peak_flops.py.
+        kind: JAX's name, as in the table of bert_jax/training/devices.py.
         memory: bytes of memory of a device.
         target: for GPUs, further fields of the description that XLA's compiler reads.
     """

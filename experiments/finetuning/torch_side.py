@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from bert_jax import problems
-from bert_jax.training import memory, runtime
+from bert_jax.training import devices, runtime
 from experiments.finetuning import tasks
 from experiments.finetuning.torch_problems import PROBLEMS, parameter_groups
 
@@ -46,7 +46,7 @@ def run(config, padded: bool = False, method: str = '') -> dict:
     results = {
         'seconds_per_step': seconds,
         'trained_percent': _trained_percent(model),
-        'peak_memory_bytes': memory.peak_bytes(),
+        'peak_memory_bytes': devices.peak_bytes(),
     }
     return results if padded else results | {'held_out': evaluate(model, problem, splits.dev)}
 

@@ -7,7 +7,7 @@ import tensorboardX  # noqa: F401
 import bert_jax.tasks
 import bert_jax.training.loop  # noqa: F401
 from bert_jax import tensorflow_import
-from bert_jax.training import peak_flops
+from bert_jax.training import devices
 
 tensorflow_import.tensorflow()
-peak_flops.MATRIX_SIZE['cpu'] = 256  # measuring takes time
+devices.MATRIX_SIZE['cpu'] = 256  # measuring takes time

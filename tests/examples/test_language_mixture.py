@@ -59,7 +59,7 @@ def test_shares():
 @pytest.mark.parametrize('alpha', [-0.1, 1.01, float('nan')])
 def test_an_invalid_alpha_is_an_error(alpha):
     with pytest.raises(UserError, match='language_alpha is .* between 0 .* and 1'):
-        language_mixture.mix_languages(lambda name, seed: None, ['en'], alpha, 1, 0)
+        mixture(alpha)
 
 
 def test_a_language_without_text_is_an_error():
@@ -131,18 +131,6 @@ def test_batches_do_not_depend_on_the_number_of_hosts_or_the_order():
             rows = slice(host * 64 // hosts, (host + 1) * 64 // hosts)
             for name, array in again.batch(step, rows).items():
                 np.testing.assert_array_equal(array, whole[name][step, rows])
-
-
-def test_a_single_language_needs_no_mixture():
-    made = []
-
-    def make(language, seed):
-        made.append((language, seed))
-        return Numbers(0, seed, 5)
-
-    source = language_mixture.mix_languages(make, ['en'], 1.0, 4, 11)
-    assert type(source) is Numbers
-    assert made == [(None, 11)]
 
 
 def test_a_language_that_would_never_occur_is_an_error():

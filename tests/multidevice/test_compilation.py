@@ -12,7 +12,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.training import optimizers, runtime, sharding
-from bert_jax.training.memory import local_bytes
+from bert_jax.training.devices import local_bytes
 from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.step import compile_train_step, make_train_step
 from configs import base

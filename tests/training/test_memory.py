@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.training import memory, sharding
+from bert_jax.training import devices, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import compile_train_step
 
@@ -45,7 +45,7 @@ def mesh():
 @pytest.fixture
 def estimate(mesh):
     with jax.set_mesh(mesh):
-        return memory.MemoryEstimate.of(*compile_step(mesh))
+        return devices.MemoryEstimate.of(*compile_step(mesh))
 
 
 def test_sizes_are_those_of_the_arrays_on_one_device(estimate):
@@ -66,13 +66,13 @@ def test_an_evaluation_that_needs_more_than_a_training_step_counts(estimate, mes
     logits = jax.ShapeDtypeStruct((64 * ROWS, CLASSES), jnp.float32)
     with jax.set_mesh(mesh):
         step = compile_step(mesh)
-        found = memory.MemoryEstimate.of(*step, jax.jit(evaluate).lower(logits).compile())
+        found = devices.MemoryEstimate.of(*step, jax.jit(evaluate).lower(logits).compile())
     assert found.evaluation >= 4 * 64 * ROWS * CLASSES > estimate.temporaries
     assert found.total == estimate.total - estimate.temporaries + found.evaluation
 
 
 def test_the_table_names_every_part(estimate, monkeypatch):
-    monkeypatch.setattr(memory, 'device_bytes', lambda: 3 * 2**30)
+    monkeypatch.setattr(devices, 'device_bytes', lambda: 3 * 2**30)
     title, *lines = estimate.table()
     assert 'each device' in title
     assert [line.split()[0] for line in lines] == [
@@ -86,9 +86,9 @@ def test_the_table_names_every_part(estimate, monkeypatch):
 def test_advice_names_only_what_can_be_changed(estimate, mesh, monkeypatch):
     stage = types.SimpleNamespace(source=types.SimpleNamespace(batch_size=64), accumulation=4)
     with jax.set_mesh(mesh):
-        monkeypatch.setattr(memory, 'device_bytes', lambda: estimate.total)
+        monkeypatch.setattr(devices, 'device_bytes', lambda: estimate.total)
         assert estimate.warning(stage, remat=False) is None
-        monkeypatch.setattr(memory, 'device_bytes', lambda: estimate.total - 1)
+        monkeypatch.setattr(devices, 'device_bytes', lambda: estimate.total - 1)
         line = estimate.warning(stage, remat=False)
         for part in ('accumulation', 'compute.remat=True', 'mesh.fsdp=8', 'smaller'):
             assert part in line
@@ -99,9 +99,9 @@ def test_advice_names_only_what_can_be_changed(estimate, mesh, monkeypatch):
 
 
 def test_simulated_devices_share_the_memory_of_the_machine():
-    shared = memory.device_bytes() * jax.local_device_count()
-    assert memory.peak_bytes() < shared
+    shared = devices.device_bytes() * jax.local_device_count()
+    assert devices.peak_bytes() < shared
     with open('/proc/meminfo') as file:
         kib = int(file.readline().split()[1])
     assert shared <= 1024 * kib
-    assert np.isclose(memory.local_bytes({'x': jnp.ones((3, 5))}), 60)
+    assert np.isclose(devices.local_bytes({'x': jnp.ones((3, 5))}), 60)

@@ -7,9 +7,11 @@ import zlib
 import numpy as np
 import pytest
 
+from bert_jax.corpus import source_files
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.corpus.preparation import prepare
 from bert_jax.text.held_out import choose_rule
+from bert_jax.text.sources import open_source
 from bert_jax.text.sources.sample import FOLDER
 from tests.text.sources.reading import read
 
@@ -71,3 +73,7 @@ def test_a_corpus_of_the_books_holds_two_of_them_out(tmp_path):
     corpus = Corpus.open(tmp_path / 'corpus')
     assert corpus.split('held_out').num_documents == 12 + 27
     assert corpus.split('train').num_documents == 387 - 39
+
+
+def test_installing_the_package_again_does_not_change_the_source():
+    assert source_files.stamps(open_source('sample')) == {}
