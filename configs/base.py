@@ -173,8 +173,19 @@ def get_config() -> ConfigDict:
             choices='bert_jax.models.encoders:ENCODERS',
         ),
         pooler=key(None, 'whether there is a pooled state', kind=bool),
-        mask_decoder=key(None, 'DeBERTa: absolute positions only for predicting masks', kind=bool),
-        global_theta=key(None, 'ModernBERT: rotary base of the global layers', kind=float),
+        positions=key(
+            None,
+            "position vectors: 'learned', 'offset' (after padding, as in RoBERTa), 'none', or "
+            "'mask_decoder' (DeBERTa: only for predicting masks)",
+            kind=str,
+            choices=('learned', 'mask_decoder', 'none', 'offset'),
+        ),
+        attention=section(
+            'How attention depends on positions.',
+            theta=key(
+                None, 'base of rotary attention, in ModernBERT of its global layers', kind=float
+            ),
+        ),
     )
     config.init_from = key(
         '',

@@ -23,7 +23,7 @@ def get_config() -> ConfigDict:
     config.data.lowercase = False
     config.data.segments = 'single'
     config.model.architecture = 'deberta_v3_base'
-    config.model.mask_decoder = True
+    config.model.positions = 'mask_decoder'
     config.objectives.nsp = 0.0
     config.objectives.rtd = 50.0
     config.masking.mask = 1.0

@@ -33,7 +33,7 @@ def get_config(stage: str = 'pretraining') -> ConfigDict:
     config.model.architecture = 'modernbert_base'
     config.objectives.nsp = 0.0
     config.masking.rate = 0.3
-    config.model.global_theta = 10_000.0
+    config.model.attention.theta = 10_000.0
     config.compute.float32_residual = True
     config.training.steps = (360_000,)
     config.training.sequence_length = (1024,)
@@ -49,7 +49,7 @@ def get_config(stage: str = 'pretraining') -> ConfigDict:
     if stage == 'extension':
         config.workdir, config.init_from = 'runs/modernbert_extension', config.workdir
         config.model.architecture = None  # the architecture of init_from
-        config.model.global_theta = 160_000.0
+        config.model.attention.theta = 160_000.0
         config.training.steps = (64_000,)
         config.training.sequence_length = (8192,)
         config.training.batch_size = (576,)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax import config_keys
 from bert_jax.export import export
 from bert_jax.interop import huggingface, loading
 from bert_jax.models import architectures
@@ -114,7 +115,7 @@ PUBLISHED = {
         'objectives.rtd': 50.0,
         'masking.unknown': False,
         'rtd.sharing': 'gdes',
-        'model.mask_decoder': True,
+        'model.positions': 'mask_decoder',
         'rtd.generator_width': 1.0,
         'rtd.generator_depth': 0.5,
         'training.batch_size': (8192,),
@@ -137,7 +138,7 @@ PUBLISHED = {
         'optimizer.weight_decay': 1e-5,
         'schedule.name': 'constant',
         'schedule.learning_rate': 8e-4,
-        'model.global_theta': 10_000.0,
+        'model.attention.theta': 10_000.0,
         'compute.float32_residual': True,
         'training.sequence_length': (1024,),
     },
@@ -148,8 +149,7 @@ PUBLISHED = {
 def test_hyperparameters_are_as_published(name):
     config = CONFIGS[name][0]()
     for key, value in PUBLISHED[name].items():
-        part, _, key_of_part = key.partition('.')
-        assert config[part][key_of_part] == value, key
+        assert config_keys.find(config, key) == value, key
 
 
 # Steps of the warmup in the papers and the code; the configs state shares of the run.
@@ -191,7 +191,7 @@ def test_modernbert_trains_on_the_published_number_of_tokens():
     assert warmup * per_step == pytest.approx(3e9, rel=0.02)
     assert second.schedule.decay_steps * per_step == pytest.approx(50e9, rel=0.02)
     assert (second.schedule.name, second.schedule.learning_rate) == ('sqrt', 3e-4)
-    assert (second.init_from, second.model.global_theta) == (first.workdir, 160_000.0)
+    assert (second.init_from, second.model.attention.theta) == (first.workdir, 160_000.0)
 
 
 @pytest.fixture(scope='module')
@@ -317,7 +317,7 @@ def test_a_shrunk_version_and_its_generator_open_in_transformers(
         theirs = published.open_without_complaints(path)
         model = loading.load_checkpoint(tmp_path, generator=generator)
         # transformers has no mask decoder.
-        architecture = dataclasses.replace(model.architecture, mask_decoder=False)
+        architecture = model.architecture.without_mask_decoder()
         model = dataclasses.replace(model, architecture=architecture)
         expected = published.theirs(theirs, model.architecture)
         computed = published.ours(huggingface.publishable(model)[0])

@@ -114,7 +114,7 @@ def of_masked_tokens(model: Pretrained, has_erf: bool) -> Computation:
 def of_published_class(model: Pretrained) -> Computation:
     """The outputs of the class of transformers with the model's heads, under its output names."""
     # transformers has no enhanced mask decoder.
-    architecture = dataclasses.replace(model.architecture, mask_decoder=False)
+    architecture = model.architecture.without_mask_decoder()
     heads = model.heads
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:

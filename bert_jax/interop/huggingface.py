@@ -69,8 +69,8 @@ def load(
     if not architecture.pooler and conversion.has_weight(family, state, 'encoder/pooler'):
         architecture = dataclasses.replace(architecture, pooler=True)
     position = 'encoder/embeddings/position'
-    if architecture.positions == 'none' and conversion.has_weight(family, state, position):
-        architecture = dataclasses.replace(architecture, mask_decoder=True)
+    if architecture.positions.kind == 'none' and conversion.has_weight(family, state, position):
+        architecture = architecture.changed({'positions': 'mask_decoder'})
     tokenizer = load_tokenizer(folder, architecture)
     if tokenizer and lowercase:
         tokenizer = tokenizer.with_lowercase()
@@ -185,7 +185,7 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
     architecture = dataclasses.replace(architecture, pooler=has_pooler)
     if model.sentence_modules and model.sentence_modules.unsupported:
         lines.append(f'modules.json is dropped: it has {model.sentence_modules.unsupported}')
-    if architecture.mask_decoder and 'mlm' in heads:
+    if architecture.positions.kind == 'mask_decoder' and 'mlm' in heads:
         lines.append('transformers has no enhanced mask decoder: its predictions of [MASK] differ')
     known, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
     params, _ = pretrained.fill(known, architecture, heads, num_labels)
@@ -236,7 +236,7 @@ def family_of(model: Pretrained) -> Family:
 def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:
     # In RoBERTa's published code, position ids start after the id of the padding token.
     first = architecture.first_position
-    if architecture.positions == 'offset_by_padding' and tokenizer.pad_id != first - 1:
+    if architecture.positions.kind == 'offset' and tokenizer.pad_id != first - 1:
         raise UserError(
             f'{folder}: the padding token has the id {tokenizer.pad_id} in the tokenizer, but the '
             f'positions of the model are for the id {first - 1} (pad_token_id)'

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,9 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.tokenizers import Tokenizer, old_subwords
 
 # Architecture fields that may differ between the weights and the new model.
-_INDEPENDENT = ('hidden_dropout', 'attention_dropout', 'initializer_range', 'rope_thetas')
-_RESOLVED = ('max_relative_positions',)  # compared as max_distance, which resolves None
-_FITTED = ('vocab_size', 'max_position_embeddings')
+_INDEPENDENT = {'hidden_dropout', 'attention_dropout', 'initializer_range'}
+_INDEPENDENT |= {'attention/theta', 'attention/local_theta'}
+_FITTED = {'vocab_size', 'max_position_embeddings'}
 _POSITIONS = 'encoder/embeddings/position'
 
 
@@ -75,18 +76,24 @@ def fit(
 
 
 def _check_same(old: Architecture, new: Architecture) -> None:
+    there, here = _fields(old), _fields(new)
     differences = [
-        f'{field.name} is {getattr(old, field.name)} there and {getattr(new, field.name)} here'
-        for field in dataclasses.fields(Architecture)
-        if field.name not in (*_INDEPENDENT, *_FITTED, *_RESOLVED)
-        and getattr(old, field.name) != getattr(new, field.name)
+        f'{name.replace("/", ".")} is {there.get(name)} there and {here.get(name)} here'
+        for name in {**there, **here}
+        if there.get(name) != here.get(name)
     ]
-    if new.attention == 'disentangled' and old.max_distance != new.max_distance:
-        differences.append(
-            f'max_relative_positions is {old.max_distance} there and {new.max_distance} here'
-        )
     if differences:
         raise UserError(f'the weights have another architecture: {"; ".join(differences)}')
+
+
+def _fields(architecture: Architecture) -> dict[str, Any]:
+    """The values that must agree, by '/'-joined name."""
+    if architecture.attention.kind == 'disentangled':
+        largest = architecture.attention.largest_distance(architecture.max_position_embeddings)
+        architecture = architecture.changed({'attention.max_distance': largest})
+    tree = dataclasses.asdict(architecture) | {'windows': architecture.layer_windows}
+    fields = tree_paths.flatten(tree, lambda value: not isinstance(value, dict))
+    return {name: fields[name] for name in fields.keys() - _INDEPENDENT - _FITTED}
 
 
 def _fit_vocabulary(

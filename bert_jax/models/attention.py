@@ -62,11 +62,13 @@ class LayerConstants:
 
 def layer_constants(architecture: Architecture) -> list[LayerConstants]:
     """The constants of each layer."""
-    windows = architecture.attention_windows or (None,) * architecture.num_layers
-    if architecture.rope_thetas is None:
+    windows, attention = architecture.layer_windows, architecture.attention
+    if attention.kind != 'rotary':
         return [LayerConstants(window) for window in windows]
     exponents_J = np.arange(0, architecture.head_size, 2) / architecture.head_size
-    frequencies_LJ = 1 / np.array(architecture.rope_thetas)[:, None] ** exponents_J
+    local_theta = attention.local_theta or attention.theta
+    thetas_L = np.array([attention.theta if window is None else local_theta for window in windows])
+    frequencies_LJ = 1 / thetas_L[:, None] ** exponents_J
     return list(map(LayerConstants, windows, frequencies_LJ.astype(np.float32)))
 
 

@@ -40,7 +40,7 @@ class Block(Module):
 
     def setup(self) -> None:
         settings = (self.architecture, self.compute)
-        self.attention = ATTENTIONS[self.architecture.attention](*settings)
+        self.attention = ATTENTIONS[self.architecture.attention.kind](*settings)
         self.feedforward = FEEDFORWARDS[self.architecture.feedforward](*settings)
         if not self.skip_norm:
             self.attention_norm = self.make_norm()

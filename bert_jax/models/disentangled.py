@@ -10,6 +10,7 @@ from jax.export import is_symbolic_dim
 
 from bert_jax.models import partitioning
 from bert_jax.models.architecture import Architecture
+from bert_jax.models.architecture_parts import Disentangled
 from bert_jax.models.attention import Attention, Context
 from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.flash_inputs import Distances
@@ -24,7 +25,7 @@ _BLOCK = 128  # rows that a product selects at a time
 class RelativePositions(Module):
     """The learned vectors of relative distances, shared by all layers.
 
-    The table has 2 · relative_span rows for the distances (or distance buckets) −span … span − 1.
+    The table has 2 · span rows for the distances (or distance buckets) −span … span − 1.
     """
 
     @nn.compact
@@ -36,8 +37,8 @@ class RelativePositions(Module):
                 of the longest sequence.
             rows_TU: int32, the row of vectors_RD for each query and key.
         """
-        architecture = self.architecture
-        shape = (2 * architecture.relative_span, architecture.hidden_size)
+        architecture, options = self.architecture, _options(self.architecture)
+        shape = (2 * options.span(architecture.max_position_embeddings), architecture.hidden_size)
         init, names = weight_init(architecture), ('positions', 'embed')
         table_RD = param(self, 'embedding', init, shape, names)
         is_symbolic = is_symbolic_dim(length)
@@ -45,7 +46,7 @@ class RelativePositions(Module):
         rows_R = distance_rows(architecture, np.arange(1 - longest, longest))
         first, last = rows_R[0], rows_R[-1]
         vectors_RD = table_RD[first : last + 1]
-        if architecture.relative_norm:
+        if options.norm:
             vectors_RD = self.make_norm('norm')(vectors_RD)
         xp = jnp if is_symbolic else np
         position_T = xp.arange(length)
@@ -65,12 +66,11 @@ class DisentangledAttention(Attention):
 
     def setup(self) -> None:
         super().setup()
-        architecture = self.architecture
-        terms = architecture.position_terms or ()
-        if not architecture.share_position_projections:
-            if 'content_to_position' in terms:
-                self.position_key = self.projection(None if architecture.key_bias else False)
-            if 'position_to_content' in terms:
+        options = _options(self.architecture)
+        if not options.shared_projections:
+            if 'content_to_position' in options.terms:
+                self.position_key = self.projection(None if self.architecture.key_bias else False)
+            if 'position_to_content' in options.terms:
                 self.position_query = self.projection()
 
     def scores(
@@ -113,8 +113,8 @@ class DisentangledAttention(Attention):
     ) -> tuple[jax.Array | None, jax.Array | None]:
         """Return the keys and queries of distances; None for a term that is not used."""
         architecture, vectors_RD = self.architecture, context.relative_RD
-        is_shared = architecture.share_position_projections
-        terms = architecture.position_terms or ()
+        options = _options(architecture)
+        is_shared, terms = options.shared_projections, options.terms
         assert vectors_RD is not None
         # One table for all examples, [1, R, D], unless dropout makes them differ.
         vectors_XRD = vectors_RD[None]
@@ -131,7 +131,7 @@ class DisentangledAttention(Attention):
 
     @property
     def score_scale(self) -> float:
-        terms = self.architecture.position_terms or ()
+        terms = _options(self.architecture).terms
         return ((1 + len(terms)) * self.architecture.head_size) ** -0.5
 
 
@@ -217,10 +217,17 @@ def _one_hot(rows_TU: jax.Array, number: int, dtype: jnp.dtype) -> jax.Array:
 
 def distance_rows(architecture: Architecture, distances: np.ndarray) -> np.ndarray:
     """Return the row of the distance table for each signed distance (query − key), int32."""
-    if architecture.position_buckets is not None:
-        distances = log_buckets(distances, architecture.position_buckets, architecture.max_distance)
-    span = architecture.relative_span
+    options = _options(architecture)
+    if options.buckets is not None:
+        largest = options.largest_distance(architecture.max_position_embeddings)
+        distances = log_buckets(distances, options.buckets, largest)
+    span = options.span(architecture.max_position_embeddings)
     return np.clip(distances + span, 0, 2 * span - 1).astype(np.int32)
+
+
+def _options(architecture: Architecture) -> Disentangled:
+    assert architecture.attention.kind == 'disentangled'
+    return architecture.attention
 
 
 def log_buckets(distances: np.ndarray, num_buckets: int, max_distance: int) -> np.ndarray:

@@ -18,12 +18,6 @@ from bert_jax.types import Array
 class Embeddings(Module):
     """Sum of token, position and type vectors; norm, dropout and projection to hidden_size.
 
-    Position vectors depend on the architecture's `positions`:
-        learned: the vector of the index in the sequence.
-        offset_by_padding: as in fairseq: indices count tokens only, from first_position on, and
-            padding has index first_position − 1. Padding may be left or right.
-        none: no vectors; with `mask_decoder` there is a table, which only the decoder uses.
-
     Attributes:
         token_VE: fp32 [padded_vocab_size, embedding_width], rows beyond vocab_size zero.
     """
@@ -34,7 +28,7 @@ class Embeddings(Module):
         token_init = _zero_from_row(architecture.vocab_size, init)
         token_shape = (architecture.padded_vocab_size, width)
         self.token_VE = param(self, 'token', token_init, token_shape, ('vocab', 'embed'))
-        if architecture.positions != 'none' or architecture.mask_decoder:
+        if architecture.positions.kind != 'none':
             shape = (architecture.max_position_embeddings, width)
             self.position_TE = param(self, 'position', init, shape, ('positions', 'embed'))
         if architecture.type_vocab_size:
@@ -71,9 +65,9 @@ class Embeddings(Module):
         # Unshard embed first: gathering from a table sharded along embed would exchange vectors.
         token_VE = constrain(self.token_VE, ('vocab', None))
         x_BTE = constrain(token_VE[rows.input_ids_BT], ('batch', 'length', 'embed'))
-        if architecture.positions == 'learned':
+        if architecture.positions.kind == 'learned':
             x_BTE = x_BTE + self.position_vectors(length, positions_BT)
-        elif architecture.positions == 'offset_by_padding':
+        elif architecture.positions.kind == 'offset':
             rows_BT = self._offset_by_padding(is_token_BT, positions_BT)
             x_BTE = x_BTE + self.position_vectors(length, rows_BT)
         if architecture.type_vocab_size:

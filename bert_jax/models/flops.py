@@ -33,21 +33,23 @@ def training_flops_per_token(
     """
     size, width = architecture.hidden_size, architecture.embedding_width
     matrices = {'dense': 2, 'gated': 3}[architecture.feedforward]
-    windows = architecture.attention_windows or (None,) * architecture.num_layers
+    attention = architecture.attention
     visible = sum(
         sequence_length if window is None else min(sequence_length, 2 * window + 1)
-        for window in windows
+        for window in architecture.layer_windows
     )
     layer = 8 * size**2 + 2 * matrices * size * architecture.intermediate_size
-    if architecture.position_terms is not None:
-        distances = min(2 * sequence_length - 1, 2 * architecture.relative_span)
-        layer += 2 * len(architecture.position_terms) * distances * size
+    if attention.kind == 'disentangled':
+        distances = min(
+            2 * sequence_length - 1, 2 * attention.span(architecture.max_position_embeddings)
+        )
+        layer += 2 * len(attention.terms) * distances * size
     prediction = 2 * size * width + 2 * width * architecture.vocab_size
     projection = 2 * width * size if architecture.embedding_size is not None else 0
     convolution = 2 * (architecture.convolution_width or 0) * size**2
     share = vocabulary_products / sequence_length
     layers = architecture.num_layers * layer + 4 * visible * size
-    if architecture.mask_decoder:
+    if architecture.positions.kind == 'mask_decoder':
         layers += 2 * (layer + 4 * sequence_length * size)
     heads = share * prediction + head_flops / sequence_length
     return 3 * (layers + heads + projection + convolution)

@@ -74,7 +74,7 @@ def _limitation(
         return None
     if platform() != PLATFORMS[kernel]:
         return f'runs on {PLATFORMS[kernel]}, but the backend is {platform()}'
-    is_disentangled = architecture.attention == 'disentangled'
+    is_disentangled = architecture.attention.kind == 'disentangled'
     if kernel == 'flash':
         limit = MAX_ROW_WITH_DISTANCES if is_disentangled else MAX_ROW
         return f'takes rows of at most {limit:,} tokens, not {length:,}' if length > limit else None

@@ -141,15 +141,11 @@ def generator_architecture(architecture: Architecture, options: GeneratorOptions
     heads = max(1, round(architecture.num_heads * width))
     size = heads * max(2, 2 * round(architecture.hidden_size * width / heads / 2))
     layers = max(1, round(architecture.num_layers * depth))
-    per_layer = {
-        name: getattr(architecture, name) and getattr(architecture, name)[:layers]
-        for name in ('attention_windows', 'rope_thetas')
-    }
     embedding_width = architecture.embedding_width
-    if architecture.mask_decoder and size != embedding_width:
+    if architecture.positions.kind == 'mask_decoder' and size != embedding_width:
         raise UserError(
             f'rtd.generator_width is {width}, which makes the generator {size} wide, but with '
-            f'model.mask_decoder it must be as wide as its embeddings ({embedding_width})'
+            f'model.positions=mask_decoder it must be as wide as its embeddings ({embedding_width})'
         )
     return dataclasses.replace(
         architecture,
@@ -159,7 +155,6 @@ def generator_architecture(architecture: Architecture, options: GeneratorOptions
         intermediate_size=max(1, round(architecture.intermediate_size * width)),
         embedding_size=None if embedding_width == size else embedding_width,
         pooler=False,
-        **per_layer,
     )
 
 
@@ -187,7 +182,7 @@ class Generator(Module):
         architecture, zeros = self.architecture, nn.initializers.zeros
         width = architecture.embedding_width
         rows = {'token': ('vocab', architecture.padded_vocab_size)}
-        if architecture.positions != 'none' or architecture.mask_decoder:
+        if architecture.positions.kind != 'none':
             rows['position'] = ('positions', architecture.max_position_embeddings)
         self.deltas = {
             part: param(self, DELTAS[part], zeros, (num_rows, width), (axis, 'embed'))

@@ -1,6 +1,5 @@
 """An encoder together with the heads of its pretraining objectives."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -158,7 +157,7 @@ class PretrainingModel(Module):
 
         def count(architecture: Architecture, names: tuple[str, ...]) -> float:
             if not any(OBJECTIVES[name].reads_decoded for name in names):
-                architecture = dataclasses.replace(architecture, mask_decoder=False)
+                architecture = architecture.without_mask_decoder()
             products = flops = 0
             for name in names:
                 sizes = (self.options.get(name), sequence_length, num_predictions)

@@ -116,9 +116,9 @@ def _unsupported(model: Pretrained) -> Iterator[str]:
     architecture = model.architecture
     if architecture.encoder != 'transformer':
         yield f'its encoder is {architecture.encoder}; known: transformer'
-    if architecture.attention not in _ATTENTIONS:
-        yield f'its attention is {architecture.attention}; known: {", ".join(_ATTENTIONS)}'
-    if architecture.convolution_width is not None or architecture.mask_decoder:
+    if architecture.attention.kind not in _ATTENTIONS:
+        yield f'its attention is {architecture.attention.kind}; known: {", ".join(_ATTENTIONS)}'
+    if architecture.convolution_width is not None or architecture.positions.kind == 'mask_decoder':
         yield 'it has a convolution or a mask decoder'
     if architecture.tuning is not None and not architecture.tuning.can_merge:
         yield f'transfer.method={architecture.tuning.method} cannot be merged with its encoder'
@@ -130,6 +130,7 @@ def _architecture(architecture: Architecture) -> dict[str, Any]:
     derived = {
         'layer_numbers': architecture.layer_numbers,
         'max_length': architecture.max_length,
+        'windows': architecture.layer_windows,
         'prediction_act': architecture.prediction_act or architecture.hidden_act,
     }
     return dataclasses.asdict(architecture) | derived

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bert_jax import markdown, objectives, tree_paths
+from bert_jax import config_keys, markdown, objectives, tree_paths
 from bert_jax.errors import UserError, unknown
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
@@ -88,7 +88,8 @@ def initialize(
         UserError: a size does not fit the weights, or there are fewer layers than
             config.transfer.reinit_layers.
     """
-    sizes = {name: value for name, value in config.model.items() if value is not None}
+    values = config_keys.flatten(config.model)
+    sizes = {name: value for name, value in values.items() if value is not None}
     sizes['vocab_size'] = tokenizer.vocab_size
     name = sizes.pop('architecture', None)
     if model is None:
@@ -98,10 +99,7 @@ def initialize(
 
     if config.init_positions not in surgery.MORE_POSITIONS:
         raise unknown('init_positions', config.init_positions, surgery.MORE_POSITIONS)
-    theta = sizes.pop('global_theta', None)
-    architecture = dataclasses.replace(model.architecture, **sizes)
-    if theta is not None:
-        architecture = architecture.with_global_theta(theta)
+    architecture = model.architecture.changed(sizes)
     fitted, lines = surgery.fit(
         model, architecture, tokenizer, heads, config.init_positions, reasons
     )
@@ -169,9 +167,8 @@ def _initialize_randomly(
             'all layers are newly initialized; set it to 0'
         )
     architecture = architectures.build(name, **sizes)
-    if architecture.positions == 'offset_by_padding':  # as in the published models
-        first = tokenizer.pad_id + 1
-        architecture = dataclasses.replace(architecture, first_position=first)
+    if architecture.positions.kind == 'offset':  # as in the published models
+        architecture = architecture.changed({'positions.first': tokenizer.pad_id + 1})
     return InitialModel(architectures.find(name).family, architecture, {}, [])
 
 

@@ -154,7 +154,7 @@ def batch_for(architecture, tokenizer_pad_id: int = 0):
 
     It has the shape that `huggingface.save` compares logits for, so that tests compile it once.
     """
-    counted = architecture.positions == 'offset_by_padding'
+    counted = architecture.positions.kind == 'offset'
     return batch(
         architecture.vocab_size,
         min(16, architecture.max_length),

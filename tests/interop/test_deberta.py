@@ -72,7 +72,7 @@ def test_a_v3_folder_as_published_by_microsoft(tmp_path, capsys):
     assert loaded.heads == ('mlm', 'rtd')
     skipped = 'skipped training-only weights: deberta.embeddings.word_embeddings._weight'
     assert skipped in capsys.readouterr().err
-    assert loaded.architecture == dataclasses.replace(without.architecture, mask_decoder=True)
+    assert loaded.architecture == without.architecture.changed({'positions': 'mask_decoder'})
     np.testing.assert_array_equal(loaded.params['encoder']['embeddings']['position'], position)
     computed, before = published.ours(loaded), published.ours(without)
     assert abs(computed['mlm_logits'] - before['mlm_logits']).max() > 1
@@ -100,9 +100,9 @@ def test_more_positions_do_not_change_relative_distances(tmp_path):
     published.edit(folder, published.put(name, position))
     loaded = huggingface.load(folder)
     longer = dataclasses.replace(loaded.architecture, max_position_embeddings=30)
-    with pytest.raises(UserError, match='max_relative_positions is 19 there and 30 here'):
+    with pytest.raises(UserError, match='attention.max_distance is 19 there and 30 here'):
         surgery.fit(loaded, longer, loaded.tokenizer, ['mlm'])
-    longer = dataclasses.replace(longer, max_relative_positions=19)
+    longer = longer.changed({'attention.max_distance': 19})
     fitted, _ = surgery.fit(loaded, longer, loaded.tokenizer, ['mlm'])
     assert fitted.params['encoder']['embeddings']['position'].shape == (30, 20)
     agree_trees(published.ours(fitted), published.ours(loaded))
@@ -133,8 +133,8 @@ def test_position_projections_of_their_own_are_read(tmp_path):
     original.save_pretrained(tmp_path)
     loaded = huggingface.load(tmp_path)
     architecture = loaded.architecture
-    assert architecture.max_relative_positions == 7
-    assert architecture.position_buckets is None
+    assert architecture.attention.max_distance == 7
+    assert architecture.attention.buckets is None
     assert FAMILIES['deberta-v2'].read_config(
         FAMILIES['deberta-v2'].write_config(architecture)
     ) == (architecture)

@@ -15,6 +15,7 @@ from bert_jax.interop import huggingface, pretrained
 from bert_jax.interop.families import FAMILIES
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
+from bert_jax.models.architecture_parts import Rotary
 from tests.interop import published
 from tests.interop.published import put
 from tests.parity.agreement import agree_trees
@@ -156,13 +157,13 @@ def test_an_early_config_of_modernbert_is_read():
     }
     family = FAMILIES['modernbert']
     architecture = family.read_config(early)
-    assert architecture.attention_windows == (None, 16, None, 16, None)
-    assert architecture.rope_thetas == (9000.0, 70.0, 9000.0, 70.0, 9000.0)
+    assert architecture.windows == (None, 16, None, 16, None)
+    assert architecture.attention == Rotary(theta=9000.0, local_theta=70.0)
     assert architecture.pooling == 'mean'
     assert family.read_config(family.write_config(architecture)) == architecture
     of_theirs = transformers.ModernBertConfig(**early).to_dict()
     assert family.read_config(of_theirs) == architecture
-    uneven = dataclasses.replace(architecture, attention_windows=(None, 16, None, 8, None))
+    uneven = dataclasses.replace(architecture, windows=(None, 16, None, 8, None))
     with pytest.raises(UserError, match='a modernbert config cannot express'):
         family.write_config(uneven)
     for change, word in [

@@ -11,6 +11,7 @@ from bert_jax import tokenizers, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, pretrained, surgery
 from bert_jax.models import architectures
+from bert_jax.models.architecture_parts import OffsetPositions, Rotary
 from bert_jax.tasks import initialization
 from bert_jax.tokenizers import old_subwords
 from configs import base
@@ -122,7 +123,7 @@ def test_positions_are_truncated_tiled_or_interpolated(model):
 
 
 def test_rows_before_the_first_position_are_kept(model):
-    architecture = dataclasses.replace(model.architecture, first_position=2)
+    architecture = model.architecture.changed({'positions': OffsetPositions(2)})
     longer = dataclasses.replace(architecture, max_position_embeddings=30)
     shifted = dataclasses.replace(model, architecture=architecture)
     old = model.params['encoder']['embeddings']['position']
@@ -189,15 +190,15 @@ def test_special_tokens_keep_their_role_under_another_name(tmp_path):
 def test_the_rotary_base_of_global_layers_may_differ_from_that_of_the_weights():
     """For the extension of the context of ModernBERT."""
     sizes = dict(vocab_size=131, hidden_size=20, num_layers=4, num_heads=2, intermediate_size=28)
-    short = architectures.build('modernbert', **sizes, global_theta=10_000.0)
+    short = architectures.build('modernbert', **sizes, **{'attention.theta': 10_000.0})
     params, _ = pretrained.fill({}, short, ('mlm',))
     tokenizer = tokenizers.train('wordpiece:131', ['a few words of text'] * 9)
     model = pretrained.Pretrained('modernbert', short, params, tokenizer)
     config = base.get_config()
     config.model.architecture = None
-    config.model.global_theta = 160_000.0
+    config.model.attention.theta = 160_000.0
     start = initialization.initialize(config, model, tokenizer, ('mlm',))
-    assert start.architecture.rope_thetas == (160_000.0, 10_000.0, 10_000.0, 160_000.0)
+    assert start.architecture.attention == Rotary(160_000.0, 10_000.0)
     bert = dataclasses.replace(model, architecture=architectures.build('bert', **sizes))
-    with pytest.raises(UserError, match='model.global_theta needs rotary attention'):
+    with pytest.raises(UserError, match=r'attention.theta is .*, but Standard\(.* no theta'):
         initialization.initialize(config, bert, tokenizer, ('mlm',))

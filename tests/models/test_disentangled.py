@@ -37,12 +37,14 @@ def make(**sizes):
         num_heads=2,
         intermediate_size=24,
         max_position_embeddings=24,
-        position_buckets=6,
+        buckets=6,
         initializer_range=0.2,
         convolution_width=3,
-        mask_decoder=True,
+        positions='mask_decoder',
     )
-    return architectures.build('deberta_v2', **(small | sizes))
+    parts = {name: f'attention.{name}' for name in ('buckets', 'max_distance', 'terms')}
+    sizes = {parts.get(name, name): value for name, value in (small | sizes).items()}
+    return architectures.build('deberta_v2', **sizes)
 
 
 def init(architecture):
@@ -79,12 +81,12 @@ def test_published_buckets_are_antisymmetric_increasing_and_complete():
 
 
 def test_each_distance_has_its_own_bucket_if_there_are_enough():
-    architecture = make(position_buckets=256, max_position_embeddings=100)
+    architecture = make(buckets=256, max_position_embeddings=100)
     assert distance_rows(architecture, np.arange(-99, 100)).tolist() == [*range(157, 356)]
 
 
 def test_rows_are_clipped_to_the_table():
-    architecture = make(position_buckets=None, max_relative_positions=3)
+    architecture = make(buckets=None, max_distance=3)
     assert distance_rows(architecture, np.arange(-5, 6)).tolist() == [
         *(0, 0, 0, 1, 2, 3, 4, 5, 5, 5, 5)
     ]
@@ -141,7 +143,7 @@ def test_distance_vectors_are_dropped_out():
 
 def test_no_array_has_a_vector_for_each_pair_of_positions():
     """The largest array, forward and backward, has one number for each query and distance."""
-    architecture = make(max_position_embeddings=512, position_buckets=256, convolution_width=None)
+    architecture = make(max_position_embeddings=512, buckets=256, convolution_width=None)
     encoder = build_encoder(architecture, Compute())
     rows, length = 2, 400
     ids = jnp.ones((rows, length), jnp.int32)
@@ -187,7 +189,7 @@ def test_one_hot_rows_select_the_same_scores_as_a_gather(monkeypatch, are_keys, 
 
 
 def test_a_mesh_and_one_device_agree():
-    architecture = make(num_layers=1, mask_decoder=False)
+    architecture = make(num_layers=1, positions='none')
     encoder, params = init(architecture)
     ids = make_ids(rows=8, length=12)
     mask = (np.arange(12) < np.arange(5, 13)[:, None]).astype(np.int32)
@@ -217,16 +219,13 @@ def test_a_mesh_and_one_device_agree():
 @pytest.mark.parametrize(
     ('sizes', 'message'),
     [
-        (dict(position_terms=('c2p',)), r"position_terms are \('c2p',\); known: content_to_pos"),
-        (dict(position_terms=()), r'position_terms are \(\); known: .* at least one'),
-        (dict(position_terms=None), 'position_terms must be set with attention disentangled'),
-        (
-            dict(position_buckets=10, max_relative_positions=6),
-            'position_buckets is 10; .* less than .* - 1 = 5',
-        ),
-        (dict(position_buckets=1), 'position_buckets is 1; half of it must be at least 1'),
+        (dict(terms=('c2p',)), r"attention.terms are \('c2p',\); known: content_to_pos"),
+        (dict(terms=()), r'attention.terms are \(\); known: .* at least one'),
+        (dict(buckets=10, max_distance=6), 'attention.buckets is 10; .* less than .* - 1 = 5'),
+        (dict(buckets=1), 'attention.buckets is 1; half of it must be at least 1'),
+        ({'attention.theta': 1.0}, 'attention.theta is 1.0, but Disentangled.* has no theta'),
         (dict(convolution_width=4), 'convolution_width is 4, must be odd'),
-        (dict(positions='learned'), 'mask_decoder needs positions none and residual post'),
+        (dict(residual='pre'), 'positions mask_decoder needs residual post'),
         (dict(convolution_act='relu6'), "unknown convolution_act 'relu6'"),
     ],
 )

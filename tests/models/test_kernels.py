@@ -29,13 +29,13 @@ SIZES = {
 }
 ENCODERS = {
     'bert': {},
-    'modernbert': {'local_window': 5},
-    'deberta': {'max_relative_positions': 10, 'mask_decoder': True},
+    'modernbert': {'windows': (None, 5, 5)},
+    'deberta': {'attention.max_distance': 10, 'positions': 'mask_decoder'},
     'deberta_v2': {
-        'position_buckets': 16,
+        'attention.buckets': 16,
         'hidden_dropout': 0.1,
-        'mask_decoder': True,
-        'max_relative_positions': LENGTH,
+        'positions': 'mask_decoder',
+        'attention.max_distance': LENGTH,
     },
 }
 # Three sequences in the first row, two in the second, and padding in both.

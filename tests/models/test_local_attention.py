@@ -82,7 +82,7 @@ def modernbert():
         num_layers=4,
         num_heads=2,
         intermediate_size=8,
-        local_window=WINDOW,
+        windows=(None, WINDOW, WINDOW),
         attention_dropout=0.1,
     )
     architecture = dataclasses.replace(architecture, first_norm=True)  # layers can be stacked
@@ -138,7 +138,7 @@ def test_attention_probabilities_are_those_of_whole_rows(modernbert):
 def test_local_layers_have_no_arrays_of_queries_and_keys(modernbert):
     """In the forward and the backward pass."""
     architecture, ids, params = modernbert
-    architecture = dataclasses.replace(architecture, attention_windows=(WINDOW,) * 4)
+    architecture = dataclasses.replace(architecture, windows=(WINDOW,))
     traced = jax.make_jaxpr(lambda p: states_and_gradients(architecture, Compute(), p, ids))(params)
     shapes = set(jaxprs.shapes(traced.jaxpr))
     assert (ROWS, LENGTH, 8) in shapes

@@ -34,10 +34,10 @@ OWN_IDS = 4 + 11 * np.arange(5)[:, None] + np.arange(11)
 ARCHITECTURES = {
     'bert': {},
     'roberta': {'max_position_embeddings': LENGTH + 2},
-    'modernbert': {'local_window': 2, 'num_layers': 3},
+    'modernbert': {'windows': (None, 2, 2), 'num_layers': 3},
     'mosaicbert': {},
-    'deberta': {'position_buckets': None},
-    'deberta_v2': {'position_buckets': 6, 'convolution_width': 3},
+    'deberta': {'attention.buckets': None},
+    'deberta_v2': {'attention.buckets': 6, 'convolution_width': 3},
 }
 
 

@@ -29,8 +29,8 @@ ARCHITECTURES = {
     'bert': {},
     'roberta': {'max_position_embeddings': LENGTH + 2},
     'distilbert': {},
-    'modernbert': {'local_window': 3, 'pooling': 'mean'},
-    'deberta': {'position_buckets': None},
+    'modernbert': {'windows': (None, 3, 3), 'pooling': 'mean'},
+    'deberta': {'attention.buckets': None},
     'bert first': {'pooling': 'first', 'pooler': False},
 }
 

@@ -35,9 +35,9 @@ ARCHITECTURES = {
     'albert': {'embedding_size': 8},
     'electra': {'embedding_size': 8},
     'distilbert': {},
-    'deberta': {'position_buckets': None},
-    'deberta_v2': {'position_buckets': 6, 'convolution_width': 3},
-    'modernbert': {'local_window': 4, 'num_layers': 3},
+    'deberta': {'attention.buckets': None},
+    'deberta_v2': {'attention.buckets': 6, 'convolution_width': 3},
+    'modernbert': {'windows': (None, 4, 4), 'num_layers': 3},
     'mosaicbert': {},
 }
 START_BITWISE = ('lora', 'parallel', 'bitfit', 'ia3')

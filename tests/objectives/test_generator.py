@@ -154,7 +154,7 @@ def test_the_generator_has_no_embeddings_of_its_own_and_delta_is_zero():
 
 
 def test_a_narrow_generator_cannot_have_a_mask_decoder():
-    large = architectures.build('deberta_v3_base', mask_decoder=True)
+    large = architectures.build('deberta_v3_base', positions='mask_decoder')
     with pytest.raises(UserError, match='rtd.generator_width is 0.25'):
         generator_architecture(large, GeneratorOptions(0.25, 0.5, 'tied', 1.0))
     assert generator_architecture(large, GeneratorOptions(1.0, 0.5, 'tied', 1.0)).num_layers == 6

@@ -27,7 +27,7 @@ SIZES = dict(
 )
 CASES = [
     ('neobert', 11, {}),
-    ('neobert', 16, dict(num_heads=6, hidden_size=36, rope_theta=100.0)),
+    ('neobert', 16, {'num_heads': 6, 'hidden_size': 36, 'attention.theta': 100.0}),
     ('mosaicbert', 11, {}),  # 3 heads: not a power of two
     ('mosaicbert', 16, dict(num_heads=8)),
     ('mosaicbert', 1, dict(num_layers=1)),
@@ -65,7 +65,7 @@ class PlainEncoder:
 
     def score(self, query, key, i, j, head):
         if self.name == 'neobert':
-            theta = self.architecture.rope_thetas[0]
+            theta = self.architecture.attention.theta
             query, key = rotated(query, i, theta), rotated(key, j, theta)
         score = query @ key / math.sqrt(len(query))
         if self.name == 'mosaicbert':

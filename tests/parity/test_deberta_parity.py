@@ -5,8 +5,6 @@ of a token differs by more than 1e-5 · max(1, max |theirs|). Gradients would sh
 depended on padding.
 """
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
@@ -71,7 +69,7 @@ def convert(case, model):
     """Our architecture and parameters, and a function that returns their gradients."""
     family = FAMILIES[CASES[case][0]]
     architecture = family.read_config(model.config.to_dict())
-    architecture = dataclasses.replace(architecture, mask_decoder=True)
+    architecture = architecture.changed({'positions': 'mask_decoder'})
 
     def named(values):
         state = {family.current_name(name): value for name, value in values.items()}

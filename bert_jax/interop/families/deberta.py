@@ -14,9 +14,19 @@ from bert_jax.interop.families.family import (
     common_classes,
     with_defaults,
 )
-from bert_jax.models.architecture import POSITION_TERMS, Architecture
+from bert_jax.models.architecture import Architecture
+from bert_jax.models.architecture_parts import (
+    Disentangled,
+    LearnedPositions,
+    NoPositions,
+    PositionTerm,
+    Standard,
+)
 
-_TERMS = dict(zip(('c2p', 'p2c'), POSITION_TERMS, strict=True))
+_TERMS: dict[str, PositionTerm] = {
+    'c2p': 'content_to_position',
+    'p2c': 'position_to_content',
+}
 # Keys that `_complete` and `_complete_v2` read, and their types.
 _READ = {
     'attention_head_size': int,
@@ -47,7 +57,7 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
         if config.get(name, width) != width:
             raise UserError(f'{name} is {config[name]!r}; only {width} is supported')
     absolute = config.get('position_biased_input', True)
-    architecture = dataclasses.replace(architecture, positions='learned' if absolute else 'none')
+    positions = LearnedPositions() if absolute else NoPositions()
     terms = config.get('pos_att_type') or []
     if isinstance(terms, str):
         terms = [term.strip() for term in terms.lower().split('|')]
@@ -58,12 +68,12 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
             'relative_attention, and empty without'
         )
     if not relative:
-        return dataclasses.replace(architecture, attention='standard', position_terms=None)
-    return dataclasses.replace(
-        architecture,
-        position_terms=tuple(ours for theirs, ours in _TERMS.items() if theirs in terms),
-        max_relative_positions=_positive(config, 'max_relative_positions'),
+        return dataclasses.replace(architecture, positions=positions, attention=Standard())
+    attention = Disentangled(
+        terms=tuple(ours for theirs, ours in _TERMS.items() if theirs in terms),
+        max_distance=_positive(config, 'max_relative_positions'),
     )
+    return dataclasses.replace(architecture, positions=positions, attention=attention)
 
 
 def _complete_v2(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
@@ -75,15 +85,20 @@ def _complete_v2(architecture: Architecture, config: Mapping[str, Any]) -> Archi
     if activation not in ACTIVATIONS:
         raise UserError(f'conv_act is {activation!r}; known: {", ".join(ACTIVATIONS)}')
     architecture = _complete(architecture, config)
-    relative = architecture.attention == 'disentangled'
-    if norm == 'layer_norm' and not relative:
+    attention = architecture.attention
+    if attention.kind == 'disentangled':
+        attention = dataclasses.replace(
+            attention,
+            buckets=_positive(config, 'position_buckets'),
+            shared_projections=bool(config.get('share_att_key', False)),
+            norm=norm == 'layer_norm',
+        )
+    elif norm == 'layer_norm':
         raise UserError('norm_rel_ebd is layer_norm, but relative_attention is not set')
     width = _positive(config, 'conv_kernel_size')
     return dataclasses.replace(
         architecture,
-        position_buckets=_positive(config, 'position_buckets') if relative else None,
-        share_position_projections=relative and bool(config.get('share_att_key', False)),
-        relative_norm=norm == 'layer_norm',
+        attention=attention,
         convolution_width=width,
         convolution_act=ACTIVATIONS[activation] if width else architecture.convolution_act,
     )
@@ -96,22 +111,30 @@ def _positive(config: Mapping[str, Any], name: str) -> int | None:
 
 
 def _more_keys(architecture: Architecture) -> dict[str, Any]:
-    theirs = {ours: theirs for theirs, ours in _TERMS.items()}
-    return {
-        'relative_attention': architecture.attention == 'disentangled',
-        'pos_att_type': [theirs[term] for term in architecture.position_terms or ()],
-        'max_relative_positions': architecture.max_relative_positions or -1,
-        'position_biased_input': architecture.positions == 'learned',
+    attention = architecture.attention
+    keys: dict[str, Any] = {'relative_attention': False, 'pos_att_type': []}
+    if attention.kind == 'disentangled':
+        keys = {
+            'relative_attention': True,
+            'pos_att_type': [their for their, our in _TERMS.items() if our in attention.terms],
+            'max_relative_positions': attention.max_distance or -1,
+        }
+    return keys | {
+        'position_biased_input': architecture.positions.kind == 'learned',
         'pooler_hidden_size': architecture.hidden_size,
     }
 
 
 def _more_keys_v2(architecture: Architecture) -> dict[str, Any]:
     activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    return _more_keys(architecture) | {
-        'position_buckets': architecture.position_buckets or -1,
-        'share_att_key': architecture.share_position_projections,
-        'norm_rel_ebd': 'layer_norm' if architecture.relative_norm else 'none',
+    attention, keys = architecture.attention, _more_keys(architecture)
+    if attention.kind == 'disentangled':
+        keys |= {
+            'position_buckets': attention.buckets or -1,
+            'share_att_key': attention.shared_projections,
+            'norm_rel_ebd': 'layer_norm' if attention.norm else 'none',
+        }
+    return keys | {
         'conv_kernel_size': architecture.convolution_width or 0,
         'conv_act': activations[architecture.convolution_act],
     }

@@ -13,8 +13,9 @@ from bert_jax import limits
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
+from bert_jax.models.architecture_parts import Activation
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Activation] = {
     'gelu': 'gelu',
     'gelu_python': 'gelu',
     'gelu_new': 'gelu_tanh',
@@ -46,8 +47,6 @@ _FIXED: dict[str, object] = {
 }
 # For families that supported other values in transformers 4.
 BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
-# Fields of Architecture that the published class and the weights determine, not the config.
-_IMPLIED_BY_WEIGHTS = ('pooler', 'mask_decoder')
 # Types of the keys that every family reads; None is allowed.
 _TYPES: dict[str, Any] = {'architectures': list, 'id2label': dict, 'label2id': dict}
 _TYPES |= {'model_type': str, 'num_labels': int, 'problem_type': str}
@@ -234,13 +233,13 @@ class Family:
 
     def write_config(self, architecture: Architecture) -> dict[str, Any]:
         """The config that `read_config` reads as this architecture. Raises UserError."""
-        config = self.more_keys(architecture)
+        # The published class and the weights say whether there are a pooler and a mask decoder.
+        written = _normalize(architecture.without_mask_decoder())
+        config = self.more_keys(written)
         for name, key in {**_KEYS, **self.keys}.items():
             if name not in config:
-                config[name] = _write(getattr(architecture, key.field), key)
-        read_back = self.read_config(config)
-        implied = {name: getattr(architecture, name) for name in _IMPLIED_BY_WEIGHTS}
-        if dataclasses.replace(read_back, **implied) != architecture:
+                config[name] = _write(getattr(written, key.field), key)
+        if _normalize(self.read_config(config)) != written:
             raise UserError(f'a {self.model_type} config cannot express {architecture}')
         return config
 
@@ -252,6 +251,10 @@ class Family:
                 raise UserError(
                     f'{name} is {reprlib.repr(config[name])}; only {value!r} is supported'
                 )
+
+
+def _normalize(architecture: Architecture) -> Architecture:
+    return dataclasses.replace(architecture, windows=architecture.layer_windows, pooler=False)
 
 
 def renamed(

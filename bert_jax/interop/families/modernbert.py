@@ -7,6 +7,7 @@ from typing import Any
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, common_classes
 from bert_jax.models.architecture import Architecture
+from bert_jax.models.architecture_parts import Rotary
 
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
@@ -41,8 +42,8 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
     biases: dict[str, Any] = {ours: config.get(key) or None for key, ours in _BIASES.items()}
     return dataclasses.replace(
         architecture,
-        attention_windows=tuple(None if name == _GLOBAL else window for name in layer_types),
-        rope_thetas=tuple(thetas[name] for name in layer_types),
+        windows=tuple(None if name == _GLOBAL else window for name in layer_types),
+        attention=Rotary(thetas[_GLOBAL], thetas[_LOCAL]),
         prediction_act=architecture.classifier_act,
         **biases,
     )
@@ -64,17 +65,15 @@ def _theta(config: Mapping[str, Any], layer_type: str) -> float:
 
 
 def _more_keys(architecture: Architecture) -> dict[str, Any]:
-    windows, thetas = architecture.attention_windows, architecture.rope_thetas
-    if windows is None or thetas is None:
+    windows, attention = architecture.layer_windows, architecture.attention
+    if attention.kind != 'rotary':
         return {}
-    layer_types = [_GLOBAL if window is None else _LOCAL for window in windows]
-    theta_of = {name: default for name, (_, default) in _THETAS.items()}
-    theta_of |= dict(zip(layer_types, thetas, strict=True))
+    thetas = {_GLOBAL: attention.theta, _LOCAL: attention.local_theta}
     return {
-        'layer_types': layer_types,
+        'layer_types': [_GLOBAL if window is None else _LOCAL for window in windows],
         'local_attention': next((2 * window for window in windows if window), _WINDOW),
         'rope_parameters': {
-            name: {'rope_type': 'default', 'rope_theta': theta} for name, theta in theta_of.items()
+            name: {'rope_type': 'default', 'rope_theta': theta} for name, theta in thetas.items()
         },
         'mlp_dropout': architecture.hidden_dropout,
         **{key: bool(getattr(architecture, ours)) for key, ours in _BIASES.items()},

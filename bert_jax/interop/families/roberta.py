@@ -1,23 +1,33 @@
 """RoBERTa as transformers writes it (modeling_roberta.py), and models that differ only in names."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from bert_jax.interop.families.family import (
     BERT_FIXED,
     BERT_KEYS,
     Family,
-    Key,
     bert_like,
     common_classes,
     renamed,
     with_defaults,
 )
+from bert_jax.models.architecture import Architecture
 
 _CLASSES = common_classes('Roberta')
+
+
+def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
+    return architecture.changed({'positions.first': config.get('pad_token_id', 1) + 1})
+
 
 ROBERTA = Family(
     model_type='roberta',
     architecture='roberta',
     # Position ids start after the id of the padding token.
-    keys=with_defaults(BERT_KEYS, vocab_size=50265) | {'pad_token_id': Key('pad_token_id', 1)},
+    keys=with_defaults(BERT_KEYS, vocab_size=50265),
+    complete=_complete,
+    read_by_complete={'pad_token_id': int},
     fixed=BERT_FIXED,
     more_keys=lambda architecture: {'pad_token_id': architecture.first_position - 1},
     table=bert_like('roberta', 'roberta.encoder.layer.#')

@@ -1,12 +1,11 @@
 """Architectures by name. To add a family, add a file here and a line to BUILDERS."""
 
-import inspect
 from typing import Any
 
 from bert_jax import errors
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architectures import bert, deberta, modernbert
-from bert_jax.models.architectures.builder import Builder
+from bert_jax.models.architectures.builder import FIELDS, Builder
 
 BUILDERS: dict[str, Builder] = {
     **bert.BUILDERS,
@@ -22,10 +21,9 @@ def build(name: str, **sizes: Any) -> Architecture:
         UserError: an unknown name or size, or sizes that do not fit together.
     """
     builder = find(name)
-    known = inspect.signature(builder).parameters
     for size in sizes:
-        if size not in known:
-            raise errors.unknown(f'size of architecture {name}', size, known)
+        if size.partition('.')[0] not in FIELDS or size in builder.fixed:
+            raise errors.unknown(f'size of architecture {name}', size, builder.free_fields)
     return builder(**sizes)
 
 

@@ -1,5 +1,6 @@
 """BERT, and models that differ from it in sizes, embeddings, heads and training."""
 
+from bert_jax.models.architecture_parts import OffsetPositions
 from bert_jax.models.architectures.builder import Builder
 
 # BERT (Devlin et al. 2019, 1810.04805) and its small sizes (Turc et al. 2019, 1908.08962).
@@ -17,9 +18,9 @@ SPANBERT = Builder(family='bert', sizes=dict(vocab_size=28996))
 
 # RoBERTa (Liu et al. 2019, 1907.11692) and XLM-R (Conneau et al. 2020, 1911.02116).
 #
-# As in fairseq, the first token has position pad_token_id + 1, so sequences have at most
-# max_position_embeddings − pad_token_id − 1 tokens. Padding is read from the attention mask. The
-# models were trained without a pooler, although some published files have one.
+# As in fairseq, the first token has the position after the id of the padding token, so sequences
+# have at most max_position_embeddings − pad id − 1 tokens. Padding is read from the attention mask.
+# The models were trained without a pooler, although some published files have one.
 ROBERTA = Builder(
     family='roberta',
     sizes=dict(
@@ -27,17 +28,15 @@ ROBERTA = Builder(
         max_position_embeddings=514,
         type_vocab_size=1,
         layer_norm_eps=1e-5,
-        pad_token_id=1,
         pooler=False,
     ),
     fixed=dict(
-        positions='offset_by_padding',
+        positions=OffsetPositions(),
         prediction_act='gelu',
         pooling='first',
         classifier='dropout_dense',
         classifier_act='tanh',
     ),
-    derive=lambda pad_token_id, **_: dict(first_position=pad_token_id + 1),
 )
 _ROBERTA_LARGE = dict(num_layers=24, hidden_size=1024)
 XLMR = ROBERTA.resized('xlm-roberta', vocab_size=250_002)
@@ -57,10 +56,6 @@ DISTILBERT = Builder(
 #
 # BERT without a pooler. Embeddings are projected if their size differs from hidden_size. Generators
 # have a smaller hidden_size and fewer heads, but the discriminator's embeddings.
-def _projection(embedding_size: int, hidden_size: int, **_: object) -> dict[str, int | None]:
-    return dict(embedding_size=None if embedding_size == hidden_size else embedding_size)
-
-
 ELECTRA = Builder(
     family='electra',
     sizes=dict(embedding_size=768),
@@ -71,7 +66,6 @@ ELECTRA = Builder(
         classifier='dropout_dense',
         classifier_act='gelu',
     ),
-    derive=_projection,
 )
 _ELECTRA_LARGE = dict(embedding_size=1024, num_layers=24)
 
@@ -91,6 +85,7 @@ ALBERT = Builder(
         classifier_dropout=0.1,
     ),
     fixed=dict(shared_layers=True),
+    always_projects=True,
 )
 
 BUILDERS = {

@@ -1,21 +1,21 @@
 """DeBERTa v1 and v2 (He et al. 2021, arXiv 2006.03654) and v3 (arXiv 2111.09543).
 
-As in microsoft/DeBERTa. The published masked language models also have mask_decoder=True, which
-adds a table of absolute positions; parameter counts in the papers and in transformers exclude it.
+As in microsoft/DeBERTa. The published masked language models also have positions='mask_decoder',
+which adds a table of absolute positions; parameter counts in the papers and in transformers exclude
+it.
 """
 
-from bert_jax.models.architecture import POSITION_TERMS
+from bert_jax.models.architecture_parts import Disentangled, NoPositions
 from bert_jax.models.architectures.builder import Builder
 
 _SIZES = dict(
     type_vocab_size=0,
     layer_norm_eps=1e-7,
-    positions='none',
-    position_terms=POSITION_TERMS,
+    positions=NoPositions(),
     classifier_act='gelu',
 )
 _FIXED = dict(
-    attention='disentangled',
+    attention=Disentangled(),
     embedding_mask=True,
     pooler=False,
     pooling='first',
@@ -29,11 +29,8 @@ DEBERTA = Builder(
 )
 DEBERTA_V2 = Builder(
     family='deberta-v2',
-    sizes=_SIZES
-    | dict(
-        vocab_size=128100, position_buckets=256, share_position_projections=True, relative_norm=True
-    ),
-    fixed=_FIXED,
+    sizes=_SIZES | dict(vocab_size=128100),
+    fixed=_FIXED | dict(attention=Disentangled(buckets=256, shared_projections=True, norm=True)),
 )
 _XLARGE = dict(hidden_size=1536, convolution_width=3)
 

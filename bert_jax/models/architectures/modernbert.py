@@ -1,31 +1,12 @@
 """ModernBERT and other encoders without learned positions."""
 
-from typing import Any
-
+from bert_jax.models.architecture_parts import Alibi, NoPositions, Rotary
 from bert_jax.models.architectures.builder import Builder
-
 
 # ModernBERT (Warner et al. 2024, arXiv 2412.13663; AnswerDotAI/ModernBERT).
 #
-# Layers 0, global_every, 2 · global_every … attend to all positions, other layers only to positions
-# at most local_window away. Each kind of layer has its own base of rotary wavelengths.
-def _per_layer(
-    num_layers: int,
-    local_window: int,
-    global_every: int,
-    local_theta: float,
-    global_theta: float,
-    **_: object,
-) -> dict[str, Any]:
-    global_layers = [number % global_every == 0 for number in range(num_layers)]
-    return dict(
-        attention_windows=tuple(None if is_global else local_window for is_global in global_layers),
-        rope_thetas=tuple(
-            global_theta if is_global else local_theta for is_global in global_layers
-        ),
-    )
-
-
+# Every third layer attends to all positions, other layers only to positions at most 64 away. Each
+# kind of layer has its own base of rotary wavelengths.
 MODERNBERT = Builder(
     family='modernbert',
     sizes=dict(
@@ -40,15 +21,12 @@ MODERNBERT = Builder(
         pooling='mean',
         classifier_act='gelu',
         classifier_dropout=0.0,
-        local_window=64,
-        global_every=3,
-        local_theta=10_000.0,
-        global_theta=160_000.0,
+        windows=(None, 64, 64),
     ),
     fixed=dict(
         type_vocab_size=0,
-        positions='none',
-        attention='rotary',
+        positions=NoPositions(),
+        attention=Rotary(theta=160_000.0, local_theta=10_000.0),
         feedforward='gated',
         residual='pre',
         first_norm=False,
@@ -57,7 +35,6 @@ MODERNBERT = Builder(
         pooler=False,
         classifier='dense_norm',
     ),
-    derive=_per_layer,
 )
 
 
@@ -66,7 +43,7 @@ MODERNBERT = Builder(
 # BERT with ALiBi and a gated feed-forward. No parameter depends on max_position_embeddings.
 MOSAICBERT = Builder(
     sizes=dict(vocab_size=30528, attention_dropout=0.0),
-    fixed=dict(positions='none', attention='alibi', feedforward='gated'),
+    fixed=dict(positions=NoPositions(), attention=Alibi(), feedforward='gated'),
 )
 
 
@@ -83,13 +60,12 @@ NEOBERT = Builder(
         layer_norm_eps=1e-5,
         hidden_dropout=0.0,
         attention_dropout=0.0,
-        rope_theta=10_000.0,
     ),
     fixed=dict(
         type_vocab_size=0,
         embedding_norm=False,
-        positions='none',
-        attention='rotary',
+        positions=NoPositions(),
+        attention=Rotary(),
         feedforward='gated',
         norm='rms_norm',
         residual='pre',
@@ -98,7 +74,6 @@ NEOBERT = Builder(
         pooling='first',
         classifier='dropout_dense',
     ),
-    derive=lambda num_layers, rope_theta, **_: dict(rope_thetas=(rope_theta,) * num_layers),
 )
 
 BUILDERS = {

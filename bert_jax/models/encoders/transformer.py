@@ -48,7 +48,7 @@ class Transformer(Encoder):
         self.layers = self._make_layers()
         if self.architecture.residual == 'pre':
             self.final_norm = self.make_norm()
-        if self.architecture.attention == 'disentangled':
+        if self.architecture.attention.kind == 'disentangled':
             self.relative_positions = RelativePositions(*settings)
         if self.architecture.convolution_width is not None:
             self.convolution = Convolution(*settings)
@@ -138,13 +138,13 @@ class Transformer(Encoder):
             if segment_ids_BT is not None:
                 segment_ids_BT = prompts.insert_first_values(segment_ids_BT, absent=-1)
         context = Context(Visibility(mask_BT, segment_ids_BT, is_causal=causal))
-        if architecture.attention == 'disentangled':
+        if architecture.attention.kind == 'disentangled':
             relative_RD, rows_TU = self.relative_positions(embedded_BTD.shape[1])
             context = context._replace(relative_RD=relative_RD, rows_TU=jnp.asarray(rows_TU))
         embedded_BTD = embedded_BTD.astype(self.compute.residual_dtype)
         x_BTD, hidden_LBTD = self._run_layers(embedded_BTD, context, dropout_seeds_B)
         decoded_BTD = x_BTD
-        if architecture.mask_decoder:
+        if architecture.positions.kind == 'mask_decoder':
             before_BTD = hidden_LBTD[-2] if architecture.num_layers > 1 else embedded_BTD
             decoded_BTD = self._decode(before_BTD, positions_BT, context, dropout_seeds_B)
         if architecture.residual == 'pre':

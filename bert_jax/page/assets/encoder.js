@@ -53,7 +53,7 @@ class Encoder {
   }
 
   embed(ids, types) {
-    const { positions, first_position: first } = this.architecture;
+    const { kind: positions, first } = this.architecture.positions;
     const table = (name) => this.tensors.get(`encoder/embeddings/${name}`);
     const width = table('token').shape[1];
     const x = new Float32Array(ids.length * width);
@@ -65,7 +65,7 @@ class Encoder {
     ids.forEach((id, position) => {
       addRow('token', position, id);
       if (positions === 'learned') addRow('position', position, position);
-      if (positions === 'offset_by_padding') addRow('position', position, position + first);
+      if (positions === 'offset') addRow('position', position, position + first);
       if (numTypes) addRow('type', position, numTypes > 1 ? types[position] : 0);
     });
     const normed = this.architecture.embedding_norm ? this.norm(x, 'encoder/embeddings/norm') : x;
@@ -90,12 +90,16 @@ class Encoder {
   }
 
   attend(x, layer, name, weights) {
-    const { hidden_size: size, num_heads: heads, rope_thetas: thetas } = this.architecture;
+    const { hidden_size: size, num_heads: heads, attention: kind } = this.architecture;
     const length = x.length / size;
     let query = this.linear(x, `${name}/query`);
     let key = this.linear(x, `${name}/key`);
     const value = this.linear(x, `${name}/value`);
-    if (thetas) [query, key] = [query, key].map((states) => this.rotate(states, thetas[layer]));
+    if (kind.kind === 'rotary') {
+      const isLocal = this.architecture.windows[layer] !== null;
+      const theta = (isLocal && kind.local_theta) || kind.theta;
+      [query, key] = [query, key].map((states) => this.rotate(states, theta));
+    }
     const bias = this.attentionBias(layer, length);
     const attention = new Float32Array(heads * length * length);
     const mixed = new Float32Array(length * size);
@@ -109,9 +113,9 @@ class Encoder {
 
   /** Head → (query, key) → bias of a score; −∞ for keys that are not visible. */
   attentionBias(layer, length) {
-    const { attention, attention_windows: windows, num_heads: heads } = this.architecture;
-    const window = windows?.[layer] ?? length;
-    const slopes = attention === 'alibi' ? alibiSlopes(heads) : Array(heads).fill(0);
+    const { attention, windows, num_heads: heads } = this.architecture;
+    const window = windows[layer] ?? length;
+    const slopes = attention.kind === 'alibi' ? alibiSlopes(heads) : Array(heads).fill(0);
     return (head) => (t, u) => {
       const distance = Math.abs(t - u);
       const isVisible = distance <= window && (!this.isCausal || u <= t);

@@ -1,0 +1,174 @@
+"""Parts of an `Architecture`: frozen values that are checked when they are created."""
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+from bert_jax import limits
+from bert_jax.errors import UserError
+
+Activation: TypeAlias = Literal['gelu', 'gelu_rational', 'gelu_tanh', 'relu', 'silu', 'tanh']
+PositionTerm: TypeAlias = Literal['content_to_position', 'position_to_content']
+_MOST = {'vocab_size': limits.VOCABULARY, 'num_layers': limits.LAYERS}
+_MAY_BE_ZERO = ('type_vocab_size', 'first')
+
+
+def _problems_of_field(field: dataclasses.Field, value: Any) -> Iterator[str]:
+    is_union = typing.get_origin(field.type) in (typing.Union, types.UnionType)
+    options = typing.get_args(field.type) if is_union else (field.type,)
+    if value is None and types.NoneType in options:
+        return
+    known = [
+        name
+        for option in options
+        if typing.get_origin(option) is Literal
+        for name in typing.get_args(option)
+    ]
+    if known and value not in known:
+        yield f'unknown {field.name} {value!r}; known: {", ".join(known)}'
+    if int in options:
+        least = 0 if field.name in _MAY_BE_ZERO else 1
+        most = _MOST.get(field.name, limits.WIDTH)
+        if not isinstance(value, int) or value < least:
+            yield f'{field.name} is {value!r}, must be an integer ≥ {least}'
+        elif value > most:
+            yield f'{field.name} is {value:,}, above the limit of {most:,}'
+    if float in options and field.name.endswith('dropout'):
+        if not 0 <= value < 1:
+            yield f'{field.name} is {value}, must be in [0, 1)'
+    elif float in options and not 0 < value < math.inf:
+        yield f'{field.name} is {value!r}, must be above 0 and finite'
+
+
+class Checked:
+    """Base of `Architecture` and its parts, dataclasses whose values are checked when created."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]  # of subclasses
+            for problem in _problems_of_field(field, getattr(self, field.name)):
+                raise UserError(f'architecture: {problem}')
+        for problem in self.problems():
+            raise UserError(f'architecture: {problem}')
+
+    def problems(self) -> Iterator[str]:
+        """Describe values that do not fit together."""
+        return iter(())
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnedPositions(Checked):
+    """The vector of a token's index in the sequence is added to its embedding."""
+
+    kind: Literal['learned'] = dataclasses.field(default='learned', init=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class OffsetPositions(Checked):
+    """As in fairseq: indices count tokens only, from `first` on; padding has `first` − 1.
+
+    Padding may be left or right.
+    """
+
+    first: int = 2
+    kind: Literal['offset'] = dataclasses.field(default='offset', init=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskDecoderPositions(Checked):
+    """Position vectors enter just before masked prediction (EncoderOutput.decoded_BTD)."""
+
+    kind: Literal['mask_decoder'] = dataclasses.field(default='mask_decoder', init=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoPositions(Checked):
+    """Embeddings do not depend on positions."""
+
+    kind: Literal['none'] = dataclasses.field(default='none', init=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Standard(Checked):
+    """Attention scores are products of queries and keys (attention.py)."""
+
+    kind: Literal['standard'] = dataclasses.field(default='standard', init=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotary(Checked):
+    """Queries and keys are rotated by their positions.
+
+    Attributes:
+        theta: base of the wavelengths.
+        local_theta: base in layers with a window; None: theta.
+    """
+
+    theta: float = 10_000.0
+    local_theta: float | None = None
+    kind: Literal['rotary'] = dataclasses.field(default='rotary', init=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Alibi(Checked):
+    """Scores fall linearly with the distance."""
+
+    kind: Literal['alibi'] = dataclasses.field(default='alibi', init=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Disentangled(Checked):
+    """Scores depend on learned vectors of distances (disentangled.py).
+
+    Attributes:
+        terms: the terms of a score besides content-to-content.
+        max_distance: distances are clipped to this; None: max_position_embeddings.
+        buckets: number of distance buckets of both directions together. Half of the buckets hold
+            one distance each, the others grow logarithmically. None: one per distance.
+        shared_projections: distance vectors use the query and key projections of the states.
+        norm: the table of distance vectors is normalized before use.
+    """
+
+    terms: tuple[PositionTerm, ...] = typing.get_args(PositionTerm)
+    max_distance: int | None = None
+    buckets: int | None = None
+    shared_projections: bool = False
+    norm: bool = False
+    kind: Literal['disentangled'] = dataclasses.field(default='disentangled', init=False)
+
+    def problems(self) -> Iterator[str]:
+        known = typing.get_args(PositionTerm)
+        if not self.terms or set(self.terms) - set(known):
+            yield f'attention.terms are {self.terms}; known: {", ".join(known)}, at least one'
+
+    def largest_distance(self, max_positions: int) -> int:
+        """The maximum to which distances are clipped."""
+        return self.max_distance or max_positions
+
+    def span(self, max_positions: int) -> int:
+        """Rows of the distance table per direction."""
+        return self.buckets or self.largest_distance(max_positions)
+
+
+Positions: TypeAlias = LearnedPositions | OffsetPositions | MaskDecoderPositions | NoPositions
+Attention: TypeAlias = Standard | Rotary | Alibi | Disentangled
+
+# Part of an architecture → its kinds by name.
+KINDS: dict[str, dict[str, type[Checked]]] = {
+    part: {choice.kind: choice for choice in typing.get_args(union)}
+    for part, union in {'positions': Positions, 'attention': Attention}.items()
+}
+
+
+def from_json(hint: Any, value: Any) -> Any:
+    """A value of a field with this type; JSON has neither tuples nor dataclasses."""
+    if isinstance(value, list):
+        return tuple(value)
+    if not isinstance(value, dict):
+        return value
+    kind = value.get('kind')
+    parts: list[Any] = [p for p in typing.get_args(hint) or (hint,) if dataclasses.is_dataclass(p)]
+    (part,) = [part for part in parts if getattr(part, 'kind', None) == kind]
+    return part(**{name: from_json(None, value[name]) for name in value if name != 'kind'})
