@@ -17,7 +17,8 @@ from typing import Any
 
 from bert_jax.errors import UserError, report, writing
 from bert_jax.storage import leases, outputs, paths, temporary
-from bert_jax.storage.paths import BucketPath, open_binary, sync
+from bert_jax.storage.bucket import BucketPath
+from bert_jax.storage.paths import open_binary, sync
 
 _POLL_SECONDS = 1.0  # between attempts to get a lock
 _REPORT_SECONDS = 60.0  # between messages while waiting for a lock

@@ -30,7 +30,7 @@ def bar(delay: float = _DELAY, **settings: Any) -> tqdm.tqdm:
     return _Bar(mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, **settings)
 
 
-class _Bar(tqdm.tqdm):
+class _Bar(tqdm.tqdm):  # type: ignore[misc]  # tqdm ships no types
     """A bar that is not shown before there is progress, such as '0 windows [00:00]'."""
 
     delay: float

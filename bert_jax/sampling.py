@@ -36,7 +36,7 @@ def uniform(bits: np.ndarray) -> np.ndarray:
 
 def integers(bits: np.ndarray, bound: int | np.ndarray) -> np.ndarray:
     """Convert 64 random bits to int64 in [0, bound); the bias is below bound / 2^64."""
-    return (bits % _unsigned(bound)).astype(np.int64)
+    return np.asarray(bits % _unsigned(bound), np.int64)
 
 
 def fair_coins(bits_N: np.ndarray, count_N: np.ndarray) -> np.ndarray:
@@ -90,7 +90,7 @@ def _feistel(
     for number in range(0, _ROUNDS, 2):
         left = (left + (_mix(key + _ROUND_KEYS[number] ^ right) >> 1)) % rows
         right = (right + (_mix(key + _ROUND_KEYS[number + 1] ^ left) >> 1)) % columns
-    return left * columns + right
+    return np.asarray(left * columns + right)
 
 
 def _mix(value: np.ndarray) -> np.ndarray:

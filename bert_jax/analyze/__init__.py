@@ -30,4 +30,5 @@ def find(name: str) -> 'Analysis':
     if name not in ANALYSES:
         raise unknown('analysis', name, ANALYSES)
     module, _, class_name = ANALYSES[name].partition(':')
-    return getattr(importlib.import_module(module), class_name)()
+    made: Analysis = getattr(importlib.import_module(module), class_name)()
+    return made

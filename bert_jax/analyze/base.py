@@ -6,11 +6,12 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import flax.linen as nn
 import jax
 import numpy as np
+from numpy.typing import DTypeLike
 
 from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
@@ -21,6 +22,7 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.formats import expand_globs
 from bert_jax.metrics.scores import Table
 from bert_jax.text import text_files
+from bert_jax.types import JsonObject, Tree
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +41,7 @@ class AnalyzedModel:
 
     name: str
     pretrained: Pretrained
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: JsonObject = dataclasses.field(default_factory=dict)
     stage: Callable[[str], object] = lambda text: None
 
     @functools.cached_property
@@ -63,7 +65,7 @@ class AnalyzedModel:
         heads = [name for name in heads if name in self.pretrained.heads]
 
         @jax.jit
-        def initialize() -> dict[str, Any]:
+        def initialize() -> Tree:
             return nn.unbox(pretrained.init(architecture, heads, jax.random.key(seed)))
 
         params = jax.device_get(initialize())
@@ -71,7 +73,7 @@ class AnalyzedModel:
         return dataclasses.replace(self, name=f'{self.name}, untrained', pretrained=untrained)
 
     def word_states(
-        self, texts: Sequence[Located], layers: tuple[int | str, ...], dtype: Any
+        self, texts: Sequence[Located], layers: tuple[int | str, ...], dtype: DTypeLike
     ) -> np.ndarray:
         """The states of the words of texts in K layers, [N, K, D]; see `stream_words`."""
         num_words = sum(len(spans) for _, spans in texts)
@@ -95,7 +97,7 @@ class Results:
         notes: facts about this run, such as skipped words; one sentence each.
     """
 
-    values: Mapping[str, Any]
+    values: JsonObject
     tables: Mapping[str, Table]
     figures: 'Mapping[str, Figure]' = dataclasses.field(default_factory=dict)
     notes: Sequence[str] = ()

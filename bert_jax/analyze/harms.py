@@ -1,15 +1,15 @@
 """Harms: stereotypes and memorized text; each measure is a file in harm_measures/."""
 
 import argparse
-from typing import Any
 
 from bert_jax.analyze import harm_measures
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import positive
+from bert_jax.types import JsonObject
 
 # Option of some measures → its default.
-_DEFAULTS: dict[str, Any] = {'columns': [], 'candidates': 511, 'reference': None, 'sentences': 500}
+_DEFAULTS: JsonObject = {'columns': [], 'candidates': 511, 'reference': None, 'sentences': 500}
 
 
 class Harms(Analysis):

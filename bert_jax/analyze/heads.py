@@ -3,7 +3,7 @@
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from bert_jax.labels import word_spans
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
+from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,7 +144,7 @@ def _count(
     return skipped
 
 
-def _best_head(counts: HeadCounts, relation: int, direction: int) -> dict[str, Any]:
+def _best_head(counts: HeadCounts, relation: int, direction: int) -> JsonObject:
     """The best head and offset, chosen on even documents and scored on odd documents."""
     hits_GLH = counts.hits_GRKLH[:, relation, direction]
     offset_hits_GO = counts.offset_hits_GRKO[:, relation, direction]
@@ -169,7 +170,7 @@ def _best_head(counts: HeadCounts, relation: int, direction: int) -> dict[str, A
     }
 
 
-def _table(best: dict[str, dict[str, Any]]) -> Table:
+def _table(best: dict[str, JsonObject]) -> Table:
     columns = ('relation', 'dependencies', 'head', 'accuracy', 'interval', 'offset', 'of offset')
     rows = [
         (
@@ -186,7 +187,7 @@ def _table(best: dict[str, dict[str, Any]]) -> Table:
     return Table(columns, rows)
 
 
-def _plot_relations(best: dict[str, dict[str, Any]]) -> 'Figure':
+def _plot_relations(best: dict[str, JsonObject]) -> 'Figure':
     """The accuracy of the best head and of the best offset for each relation."""
     relations = list(dict.fromkeys(name.partition(', ')[0] for name in best))
     figure = figures.new(10, 1.2 + 0.28 * len(relations))

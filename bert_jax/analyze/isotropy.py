@@ -1,7 +1,7 @@
 """Isotropy: the mean cosine of two tokens by layer, and the dimensions that dominate it."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from bert_jax.flag_parser import positive
 from bert_jax.inference.streams import stream_tokens
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
+from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,7 +101,7 @@ def _measure(
 
 def _describe_layer(
     scale: isotropy.Scale, sums: isotropy.UnitSums, z_sums: isotropy.UnitSums
-) -> dict[str, Any]:
+) -> JsonObject:
     """The results of a layer; `z_sums` are of z-scored states."""
     contributions_D = sums.contributions()
     cosine = float(contributions_D.sum())
@@ -124,7 +125,7 @@ def _interval(sums: isotropy.UnitSums) -> tuple[float, float] | None:
     return None if ends is None else (float(ends[0]), float(ends[1]))
 
 
-def _table(layers: list[dict[str, Any]]) -> Table:
+def _table(layers: list[JsonObject]) -> Table:
     columns = (
         'layer',
         'mean cosine',
@@ -142,7 +143,7 @@ def _table(layers: list[dict[str, Any]]) -> Table:
     return Table(columns, rows)
 
 
-def _plot(layers: list[dict[str, Any]]) -> 'Figure':
+def _plot(layers: list[JsonObject]) -> 'Figure':
     """The mean cosine by layer: measured, without the largest shares, and standardized."""
     figure = figures.new(6.5, 4.6)
     axes = figure.subplots()

@@ -6,7 +6,7 @@ Each measure runs one compiled program on batches of one shape, on any mesh.
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ from bert_jax.models.rows import gather_positions
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks.evaluators import EvaluatorInputs
 from bert_jax.training import batches
-from bert_jax.types import Batch, Params
+from bert_jax.types import Batch, Params, Tree
 
 Metrics = dict[str, float]
 _TEST_EVERY = 3  # every third sentence of the treebank tests the probe
@@ -88,7 +88,7 @@ def _batches(inputs: EvaluatorInputs, arrays: dict[str, np.ndarray]) -> RowBatch
 
 
 def _run(
-    program: Callable[..., Any], params: Params, source: RowBatches, threads: int
+    program: Callable[..., Tree], params: Params, source: RowBatches, threads: int
 ) -> np.ndarray:
     """Run a program on all rows; return its result for each row, [rows, …]."""
     read = batches.read(source, 0, source.num_batches, threads)
@@ -235,17 +235,17 @@ class MeanCosine:
         return metrics
 
 
-def _replicated(program: Callable[..., Any]) -> Callable[..., Any]:
+def _replicated(program: Callable[..., Tree]) -> Callable[..., Tree]:
     """Jit a program whose results are replicated on every host."""
     return jax.jit(program, out_shardings=PartitionSpec())
 
 
-def _log_probabilities(model: PretrainingModel, params: Params, batch: Batch) -> Any:
+def _log_probabilities(model: PretrainingModel, params: Params, batch: Batch) -> Tree:
     return model.apply({'params': params}, batch, method=PretrainingModel.log_probabilities)
 
 
 def _word_states(model: PretrainingModel, params: Params, batch: Batch) -> jax.Array:
-    states_LBTD: Any = model.apply({'params': params}, batch, method=PretrainingModel.states)
+    states_LBTD: Tree = model.apply({'params': params}, batch, method=PretrainingModel.states)
     return gather_positions(states_LBTD[-1], batch['positions']).astype(jnp.float32)
 
 
@@ -256,7 +256,7 @@ def _unit_sums(
     batch: Batch,
 ) -> tuple[jax.Array, ...]:
     """Sum the unit vectors, and their squares, of all tokens that are not special; count them."""
-    states_LBTD: Any = model.apply({'params': params}, batch, method=PretrainingModel.states)
+    states_LBTD: Tree = model.apply({'params': params}, batch, method=PretrainingModel.states)
     states_LBTD = states_LBTD.astype(jnp.float32)
     is_token_BT = (batch['attention_mask'] > 0) & ~is_special(batch['input_ids'])
     norms_LBT1 = jnp.linalg.norm(states_LBTD, axis=-1, keepdims=True)
@@ -269,8 +269,8 @@ def read_tagged(patterns: Sequence[str]) -> list[TaggedExample]:
     data = make_config()
     data.train, data.dev_fraction, data.format = tuple(patterns), 0.0, 'conllu'
     data.scheme, data.columns.tag = 'none', 'upos'
-    sentences: Any = problems.read(data, 'tagging').train
-    return sentences
+    examples = problems.read(data, 'tagging').train
+    return [example for example in examples if isinstance(example, TaggedExample)]
 
 
 def _sample(sentences: list[TaggedExample], number: int) -> list[TaggedExample]:

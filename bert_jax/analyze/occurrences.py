@@ -1,8 +1,8 @@
 """Occurrences of words in texts: marked as [[word]], searched for, or given by characters."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.streams import stream_words
 from bert_jax.labels import word_spans
+from bert_jax.types import JsonObject
 
 _MARKED = re.compile(r'\[\[(.{1,200}?)\]\]')  # bounded, so that unclosed marks take linear time
 
@@ -59,7 +60,7 @@ def find_word(text: str, word: str, label: str = '') -> list[Occurrence]:
     return [Occurrence(text, match.span(), label) for match in pattern.finditer(text)]
 
 
-def from_json(record: Mapping[str, Any], which: int, place: str) -> Occurrence:
+def from_json(record: JsonObject, which: int, place: str) -> Occurrence:
     """The first (`which` = 0) or second (1) word of a pair in a JSON object.
 
     Texts are in 'text' and 'text2' or, as in WiC of SuperGLUE, in 'sentence1' and 'sentence2'.
@@ -90,7 +91,7 @@ def from_json(record: Mapping[str, Any], which: int, place: str) -> Occurrence:
     return matches[0]
 
 
-def parse_json(line: str, place: str) -> Mapping[str, Any]:
+def parse_json(line: str, place: str) -> JsonObject:
     """Parse a line that is a JSON object."""
     try:
         record = files.parse_json(line)

@@ -3,7 +3,7 @@
 import argparse
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from bert_jax.metrics import intervals
 from bert_jax.metrics.scored_rows import VARIANTS, encode_rows
 from bert_jax.metrics.scores import Table
 from bert_jax.storage import paths
+from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,11 +144,11 @@ def _summarize(
     scores: np.ndarray,
     lengths_N2: np.ndarray,
     baselines: dict[str, np.ndarray],
-) -> dict[str, Any]:
+) -> JsonObject:
     """Summaries of all pairs, of each phenomenon and paradigm, and of mirrored paradigms."""
 
-    def summarize(rows: Any) -> dict[str, Any]:
-        summary: dict[str, Any] = preferences.summarize(scores, lengths_N2, rows)
+    def summarize(rows: np.ndarray | slice) -> JsonObject:
+        summary: JsonObject = preferences.summarize(scores, lengths_N2, rows)
         for name, baseline_N2 in baselines.items():
             summary[name] = float(preferences.prefers_first(baseline_N2[rows]).mean())
         return summary
@@ -172,7 +173,7 @@ def _summarize(
     }
 
 
-def _table(summaries: dict[str, dict[str, Any]], baselines: dict[str, np.ndarray]) -> Table:
+def _table(summaries: dict[str, JsonObject], baselines: dict[str, np.ndarray]) -> Table:
     columns = ('', 'pairs', 'accuracy', 'interval', *baselines, 'per token', 'equal length', 'ties')
     rows = [
         (
@@ -187,7 +188,7 @@ def _table(summaries: dict[str, dict[str, Any]], baselines: dict[str, np.ndarray
     return Table(columns, rows)
 
 
-def _plot(summary: dict[str, Any], baselines: dict[str, np.ndarray]) -> 'Figure':
+def _plot(summary: JsonObject, baselines: dict[str, np.ndarray]) -> 'Figure':
     """A bar for each phenomenon with its interval, a dot for each paradigm, and the baselines."""
     phenomena, paradigms = summary['phenomena'], summary['paradigms'].values()
     figure = figures.new(8, 1.4 + 0.34 * len(phenomena))

@@ -19,6 +19,7 @@ from bert_jax.labels.formats import expand_globs
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
 from bert_jax.text import text_files
+from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,7 +76,7 @@ class Picture(Analysis):
             )
         vectors_NKD, _ = occurrences.encode(model.predictor, words, names)
         labels = [word.label for word in words]
-        values: dict[str, Any] = {'occurrences': len(words), 'labels': Counter(labels)}
+        values: JsonObject = {'occurrences': len(words), 'labels': Counter(labels)}
         pictures, rows = {}, []
         for k, name in enumerate(names):
             layer = layers.describe(name)
@@ -117,7 +118,7 @@ def _find(flags: argparse.Namespace) -> list[Occurrence]:
     return found
 
 
-def _agreement(unit_ND: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
+def _agreement(unit_ND: np.ndarray, labels: Sequence[str]) -> JsonObject:
     """How often the nearest other occurrence has the same label, and the majority baseline."""
     cosines_NN = unit_ND @ unit_ND.T
     np.fill_diagonal(cosines_NN, -np.inf)
@@ -134,7 +135,7 @@ def pca(vectors_ND: np.ndarray) -> np.ndarray:
     """The first two principal components: float32 [N, 2]."""
     centered_ND = vectors_ND - vectors_ND.mean(0)
     _, _, axes_KD = np.linalg.svd(centered_ND, full_matrices=False)
-    return centered_ND @ axes_KD[:2].T
+    return np.asarray(centered_ND @ axes_KD[:2].T)
 
 
 def tsne(vectors_ND: np.ndarray) -> np.ndarray:
@@ -145,7 +146,7 @@ def tsne(vectors_ND: np.ndarray) -> np.ndarray:
         raise UserError('--method=tsne needs scikit-learn: pip install scikit-learn') from None
     perplexity = min(30.0, (len(vectors_ND) - 1) / 3)
     method = TSNE(metric='cosine', init='random', perplexity=perplexity, random_state=_SEED)
-    return method.fit_transform(vectors_ND)
+    return np.asarray(method.fit_transform(vectors_ND))
 
 
 def umap(vectors_ND: np.ndarray) -> np.ndarray:
@@ -155,9 +156,8 @@ def umap(vectors_ND: np.ndarray) -> np.ndarray:
     except ImportError:
         raise UserError('--method=umap needs umap-learn: pip install umap-learn') from None
     neighbors = min(15, len(vectors_ND) - 1)
-    return UMAP(metric='cosine', n_neighbors=neighbors, random_state=_SEED).fit_transform(
-        vectors_ND
-    )
+    method = UMAP(metric='cosine', n_neighbors=neighbors, random_state=_SEED)
+    return np.asarray(method.fit_transform(vectors_ND))
 
 
 METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {'pca': pca, 'tsne': tsne, 'umap': umap}

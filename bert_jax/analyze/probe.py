@@ -18,6 +18,7 @@ from bert_jax.errors import UserError
 from bert_jax.flag_parser import positive
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
+from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,7 +83,7 @@ class Probes(Analysis):
             raise UserError(
                 f'all words of {", ".join(flags.input)} have the {flags.label} {classes[0]}'
             )
-        values: dict[str, Any] = {}
+        values: JsonObject = {}
         untrained = model.untrained(flags.untrained_seed)
         for kind, encoder in (('trained', model), ('untrained', untrained)):
             model.stage(f'{kind}, states')
@@ -125,7 +126,7 @@ def _probe_tags(
     train_NLD: np.ndarray,
     dev_NLD: np.ndarray,
     num_classes: int,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Accuracies, selectivities and code lengths by layer, and of a mix of all layers."""
     linear = ProbeSettings(num_classes, seeds=flags.seeds, epochs=flags.epochs)
     control_N = probes.control_labels(train.forms + dev.forms, train.labels_N, num_classes, seed=0)
@@ -135,7 +136,7 @@ def _probe_tags(
     variants = {'linear': linear, 'mix': linear._replace(has_mix=True)}
     if flags.mlp:
         variants['mlp'] = linear._replace(hidden_size=flags.mlp)
-    results: dict[str, Any] = {}
+    results: JsonObject = {}
     for name, settings in variants.items():
         params = probes.train(train_NLD, labels_NK, settings)
         is_correct_KSLN, _ = probes.losses(params, dev_NLD, dev_labels_NK)
@@ -165,12 +166,12 @@ def _interval(hits_LN: np.ndarray, documents_N: np.ndarray) -> np.ndarray | None
     return None if ends is None else np.stack(ends)
 
 
-def _tag_table(values: dict[str, Any]) -> Table:
+def _tag_table(values: JsonObject) -> Table:
     trained, untrained = values['trained']['tags'], values['untrained']['tags']
     linear, mlp, mix = trained['linear'], trained.get('mlp'), trained['mix']
     columns = ['layer', 'accuracy', 'interval', 'selectivity', 'bits a word', 'compression']
     columns += ['untrained', *(['MLP', 'selectivity of MLP'] if mlp else [])]
-    rows: list[tuple] = []
+    rows: list[tuple[object, ...]] = []
     for number, layer in enumerate(values['layers']):
         cells = [float(linear['accuracy'][number]), _cell(linear['interval'], number)]
         cells += [float(linear[k][number]) for k in ('selectivity', 'bits_per_word', 'compression')]
@@ -189,7 +190,7 @@ def _cell(interval: np.ndarray | None, number: int) -> str:
     return intervals.cell(None if interval is None else tuple(interval[:, number]))
 
 
-def _plot(values: dict[str, Any], label: str) -> 'Figure':
+def _plot(values: JsonObject, label: str) -> 'Figure':
     """Accuracy and selectivity by layer, and UUAS and DSpr by layer, with the baselines."""
     has_trees = 'linear_chain' in values
     figure = figures.new(5.5 * (1 + has_trees), 4.8)

@@ -2,8 +2,6 @@
 
 import json
 import pathlib
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +11,7 @@ from bert_jax.errors import UserError
 from bert_jax.metrics.scores import Table
 from bert_jax.reports.tables import markdown_table
 from bert_jax.storage import outputs
+from bert_jax.types import JsonObject
 
 RESULTS = 'results.json'
 
@@ -53,13 +52,13 @@ def write(
     (folder / 'README.md').write_text(_report(content, results), encoding='utf-8')
 
 
-def first_table(content: Mapping[str, Any]) -> tuple[str, str]:
+def first_table(content: JsonObject) -> tuple[str, str]:
     """The title and the Markdown of the first table in the content of a results.json."""
     title, table = next(iter(content['tables'].items()))
     return title, markdown_table(Table(tuple(table['columns']), table['rows']))
 
 
-def _report(content: dict[str, Any], results: Results) -> str:
+def _report(content: JsonObject, results: Results) -> str:
     sections = [
         f'# {content["analysis"]} of {markdown.escape(pathlib.Path(content["model"]).name)}',
         f'{content["description"]}.',
@@ -75,7 +74,7 @@ def _report(content: dict[str, Any], results: Results) -> str:
     return '\n\n'.join(sections) + '\n'
 
 
-def _numpy_as_json(value: Any) -> Any:
+def _numpy_as_json(value: object) -> object:
     """Convert NumPy numbers and arrays to JSON values."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ from bert_jax.analyze.wordnet_senses import WordNetSenses
 from bert_jax.errors import UserError
 from bert_jax.labels.formats import expand_globs
 from bert_jax.training import runtime
+from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,7 +88,7 @@ class WordSenses(Analysis):
                 'no test word has several senses in the training documents; give more of them'
             )
         scored = word_senses.score(guesses, test, num_senses)
-        values: dict[str, Any] = {
+        values: JsonObject = {
             'words': {'train': len(train.lemmas), 'test': len(test.lemmas)},
             'ambiguous_senses': float(num_senses[num_senses > 1].mean()),
             'methods': scored,
@@ -174,7 +175,7 @@ def _notes(num_senses: np.ndarray) -> list[str]:
     ]
 
 
-def _plot(scored: dict[str, dict[str, Any]]) -> 'Figure':
+def _plot(scored: dict[str, JsonObject]) -> 'Figure':
     """The accuracy of each method on ambiguous words."""
     figure = figures.new(7, 1.2 + 0.3 * len(scored))
     axes = figure.subplots()

@@ -3,7 +3,7 @@
 import argparse
 import heapq
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from bert_jax.inference.streams import stream_words
 from bert_jax.labels import word_spans
 from bert_jax.metrics import intervals, metrics
 from bert_jax.metrics.scores import Table
+from bert_jax.types import JsonObject
+
+Correlation: TypeAlias = Callable[[np.ndarray, np.ndarray], float]
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +70,7 @@ def _pairs(flags: argparse.Namespace, model: AnalyzedModel, names: tuple[Layer, 
         for suffix, vectors_ND in ('', raw_ND), (', z-scored', scales[k].standardize(raw_ND)):
             unit_ND = unit(vectors_ND)
             cosines[f'{layers.describe(name)}{suffix}'] = (unit_ND[0::2] * unit_ND[1::2]).sum(1)
-    values: dict[str, Any] = {'pairs': len(pairs), 'cosines': cosines}
+    values: JsonObject = {'pairs': len(pairs), 'cosines': cosines}
     tables = {}
     if labels:
         gold_P = _as_numbers(labels)
@@ -130,15 +133,15 @@ def _as_numbers(labels: Sequence[str]) -> np.ndarray:
         return np.array([classes.index(label.lower()) for label in labels], float)
 
 
-def _score(cosines_P: np.ndarray, gold_P: np.ndarray) -> dict[str, Any]:
+def _score(cosines_P: np.ndarray, gold_P: np.ndarray) -> JsonObject:
     """Metric → value and interval over pairs: AUC and accuracy, or Spearman's correlation."""
-    functions: dict[str, Callable[[Any, Any], float]] = {'spearman': metrics.spearman}
+    functions: dict[str, Correlation] = {'spearman': metrics.spearman}
     if len(set(gold_P)) == 2:
         functions = {'auc': metrics.auc, 'accuracy': _accuracy}
-    scores: dict[str, Any] = {}
+    scores: JsonObject = {}
     for name, function in functions.items():
 
-        def resampled(weights_P: np.ndarray, function: Any = function) -> np.ndarray:
+        def resampled(weights_P: np.ndarray, function: Correlation = function) -> np.ndarray:
             rows = np.repeat(np.arange(len(gold_P)), weights_P.astype(int))
             is_mixed = len(set(gold_P[rows])) > 1
             return np.array(function(cosines_P[rows], gold_P[rows]) if is_mixed else np.nan)
@@ -168,14 +171,14 @@ def _accuracy(cosines_P: np.ndarray, gold_P: np.ndarray) -> float:
     return num_correct / len(gold_P)
 
 
-def _score_table(scores: dict[str, dict[str, Any]], majority: float) -> Table:
+def _score_table(scores: dict[str, JsonObject], majority: float) -> Table:
     names = list(next(iter(scores.values())))
     columns = ['layer']
     for name in names:
         columns += [name, f'interval of {name}']
-    rows: list[tuple] = []
+    rows: list[tuple[object, ...]] = []
     for layer, of_layer in scores.items():
-        cells: list[Any] = []
+        cells: list[object] = []
         for name in names:
             cells += [of_layer[name]['value'], intervals.cell(of_layer[name]['interval'])]
         rows.append((layer, *cells))

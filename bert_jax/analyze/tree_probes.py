@@ -3,7 +3,6 @@
 import argparse
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
+from bert_jax.types import JsonObject
 
 
 def measure(
@@ -21,7 +21,7 @@ def measure(
     dev_trees: Sequence[Tree],
     train_NLD: np.ndarray,
     dev_NLD: np.ndarray,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Train structural probes; return metric → value by layer, of dev sentences of any length."""
     train = _sentences(train_trees, train_NLD, flags.max_words)
     dev = _sentences(dev_trees, dev_NLD)
@@ -37,7 +37,7 @@ def measure(
     return {metric: [scores[metric] for scores in of_layers] for metric in of_layers[0]}
 
 
-def linear_chain(dev_trees: Sequence[Tree]) -> dict[str, Any]:
+def linear_chain(dev_trees: Sequence[Tree]) -> JsonObject:
     """The scores of trees that connect each word with the next, with the first word as root."""
     num_words = sum(len(tree.words) for tree in dev_trees)
     dev = _sentences(dev_trees, np.zeros((num_words, 0, 0)))
@@ -66,7 +66,7 @@ def _score(
     trees: Sequence[Tree],
     sentences: Sequence[ParsedSentence],
     predicted: Sequence[tuple[np.ndarray, np.ndarray]],
-) -> dict[str, Any]:
+) -> JsonObject:
     """UUAS with its interval over documents, DSpr, accuracy of roots, and NSpr.
 
     Args:
@@ -94,11 +94,11 @@ def _score(
     }
 
 
-def table(values: dict[str, Any]) -> Table:
+def table(values: JsonObject) -> Table:
     """The scores by layer, the UUAS of the untrained encoder, and the linear chain."""
     columns = ('layer', 'UUAS', 'interval', 'DSpr', 'root', 'NSpr', 'UUAS, untrained')
     trained, untrained = values['trained']['trees'], values['untrained']['trees']
-    rows: list[tuple] = [
+    rows: list[tuple[object, ...]] = [
         (
             name,
             trained['uuas'][number],

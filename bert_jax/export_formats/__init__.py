@@ -23,4 +23,5 @@ FORMATS = {
 def load(name: str) -> 'Format':
     """Import the format of this name."""
     module, _, class_name = FORMATS[name].partition(':')
-    return getattr(importlib.import_module(module), class_name)()
+    made: Format = getattr(importlib.import_module(module), class_name)()
+    return made

@@ -3,12 +3,13 @@
 import abc
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from bert_jax.export_formats.computation import Computation
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.types import JsonObject
 
 
 class Export(NamedTuple):
@@ -32,10 +33,10 @@ class Export(NamedTuple):
     computation: Computation
     inputs: Mapping[str, np.ndarray]
     expected: Mapping[str, np.ndarray]
-    texts: Sequence[Any]
+    texts: Sequence[str | list[str]]
     max_length: int
     prompt: str
-    options: Mapping[str, Any]
+    options: JsonObject
 
 
 class Result(NamedTuple):
@@ -46,7 +47,7 @@ class Result(NamedTuple):
         lines: notes for users.
     """
 
-    signature: Mapping[str, Any] = {}
+    signature: JsonObject = {}
     lines: tuple[str, ...] = ()
 
 

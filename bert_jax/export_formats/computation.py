@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import jax
 import jax.export
@@ -15,9 +15,9 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
 from bert_jax.problems.base import HostOutputs, Problem
-from bert_jax.types import Params
+from bert_jax.types import Array, JsonObject, Params
 
-Arrays: TypeAlias = Mapping[str, Any]
+Arrays: TypeAlias = Mapping[str, jax.Array]
 # Fields of packed rows, which are not inputs: an exported row has one sequence.
 _PACKING_FIELDS = {'segment_ids', 'first_positions'}
 _COMPUTE = Compute(attention_kernel='xla')  # the other kernels run on one platform only
@@ -135,7 +135,9 @@ def of_published_class(model: Pretrained) -> Computation:
     return Computation(function, model.params, inputs, frozenset(per_token))
 
 
-def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool) -> Computation:
+def of_problem(
+    model: Pretrained, problem: Problem, rows: Mapping[str, Array], has_erf: bool
+) -> Computation:
     """The outputs of `Problem.exported_outputs`.
 
     Args:
@@ -162,7 +164,7 @@ def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool)
     parts = {**model.params, **model.other_parts}
     params = {'encoder': model.params['encoder']} | {name: parts[name] for name in heads}
     outputs = jax.eval_shape(apply, params, rows)
-    head_inputs = {
+    head_inputs: dict[str, tuple[int | str, ...]] = {
         name: ('t', *array.shape[2:])
         for name, array in rows.items()
         if name in read_fields - {*inputs} - _PACKING_FIELDS
@@ -170,14 +172,14 @@ def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool)
     return Computation(function, params, inputs | head_inputs, frozenset(outputs.per_token))
 
 
-class _Recorder(dict):
+class _Recorder(dict[str, jax.Array]):
     """A batch that records the names of the fields that are read."""
 
     def __init__(self, batch: Arrays, read_fields: set[str]) -> None:
         super().__init__(batch)
         self._read_fields = read_fields
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> jax.Array:
         self._read_fields.add(name)
         return super().__getitem__(name)
 
@@ -206,7 +208,7 @@ def _architecture(architecture: Architecture, has_erf: bool) -> Architecture:
     if has_erf:
         return architecture
     names = [name for name in _ACTIVATIONS if getattr(architecture, name) == 'gelu']
-    changes: dict[str, Any] = dict.fromkeys(names, 'gelu_rational')
+    changes: JsonObject = dict.fromkeys(names, 'gelu_rational')
     return dataclasses.replace(architecture, **changes)
 
 

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from bert_jax.interop import huggingface, tuned
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.sentence_modules import Normalize, SentenceModules
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
+from bert_jax.types import JsonObject
 
 LOADERS = pathlib.Path(__file__).parent / 'loaders'
 _TOLERANCE = 1e-5  # for fp32, relative to the largest expected value, if above 1
@@ -111,7 +112,7 @@ def _normalized(model: Pretrained, name: str) -> Pretrained:
 
 
 def _export(
-    model: Pretrained, predictor: Predictor, task: str, has_erf: bool, options: Mapping[str, Any]
+    model: Pretrained, predictor: Predictor, task: str, has_erf: bool, options: JsonObject
 ) -> Export:
     """Collect what a format writes; `predictor` has the model before merging."""
     tokenizer, architecture = predictor.tokenizer, model.architecture
@@ -144,7 +145,7 @@ def write_loader(
     format_name: str,
     runtime: Sequence[str],
     folder: pathlib.Path,
-    signature: Mapping[str, Any],
+    signature: JsonObject,
 ) -> None:
     """Write samples.npz, signature.json, and the loader with its requirements.
 

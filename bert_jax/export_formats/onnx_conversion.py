@@ -4,17 +4,19 @@ Each primitive of a jaxpr becomes a few operators (onnx_operators.py). Sizes tha
 inputs are computed in the graph, from the shape of an input.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import onnx
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from numpy.typing import ArrayLike
 from onnx import helper, numpy_helper
 
 from bert_jax.errors import UserError
-from bert_jax.export_formats.onnx_graph import Graph, Size, value_info
+from bert_jax.export_formats.onnx_graph import Equation, Graph, Size, value_info
 from bert_jax.export_formats.onnx_operators import CONVERTERS, ELEMENTWISE
+from bert_jax.types import Params
 
 OPSET = 18
 IR_VERSION = 10
@@ -22,7 +24,9 @@ _INNER = ('jaxpr', 'call_jaxpr', 'fun_jaxpr')  # parameters that hold the jaxpr 
 
 
 def to_model(
-    function: Callable, params: Any, inputs: Mapping[str, jax.ShapeDtypeStruct]
+    function: Callable[..., Mapping[str, jax.Array]],
+    params: Params,
+    inputs: Mapping[str, jax.ShapeDtypeStruct],
 ) -> onnx.ModelProto:
     """Convert a function of params and inputs by name, which returns outputs by name.
 
@@ -58,7 +62,7 @@ def to_model(
     )
 
 
-def _all_nodes(nodes: Sequence[Any]) -> list[Any]:
+def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
     """The nodes, and the nodes of loop bodies inside them."""
     all_nodes = list(nodes)
     for node in nodes:
@@ -67,15 +71,17 @@ def _all_nodes(nodes: Sequence[Any]) -> list[Any]:
     return all_nodes
 
 
-def _run(graph: Graph, jaxpr: Jaxpr, constants: Sequence[Any], inputs: Sequence[str]) -> list[str]:
+def _run(
+    graph: Graph, jaxpr: Jaxpr, constants: Sequence[ArrayLike], inputs: Sequence[str]
+) -> list[str]:
     """Add the equations of a jaxpr; return the names of its outputs."""
-    names: dict[Any, str] = dict(zip(jaxpr.invars, inputs, strict=True))
+    names: dict[Var, str] = dict(zip(jaxpr.invars, inputs, strict=True))
     for variable, value in zip(jaxpr.constvars, constants, strict=True):
         names[variable] = graph.constant(value)
 
-    def read(atom: Any) -> str:
-        aval: Any = atom.aval
+    def read(atom: Literal | Var) -> str:
         if isinstance(atom, Literal):
+            aval: Any = atom.aval  # abstract in the types of JAX
             return graph.constant(atom.val, aval.dtype)
         return names[atom]
 
@@ -85,7 +91,7 @@ def _run(graph: Graph, jaxpr: Jaxpr, constants: Sequence[Any], inputs: Sequence[
     return [graph.expanded(read(atom)) for atom in jaxpr.outvars]
 
 
-def _live_equations(jaxpr: Jaxpr) -> list[Any]:
+def _live_equations(jaxpr: Jaxpr) -> list[Equation]:
     """The equations on which an output depends."""
     live = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
     equations = []
@@ -96,7 +102,7 @@ def _live_equations(jaxpr: Jaxpr) -> list[Any]:
     return equations[::-1]
 
 
-def _convert(graph: Graph, equation: Any, inputs: list[str]) -> list[str]:
+def _convert(graph: Graph, equation: Equation, inputs: list[str]) -> list[str]:
     primitive, parameters = equation.primitive.name, equation.params
     if primitive == 'scan':
         return _scan(graph, equation, *map(graph.expanded, inputs))
@@ -113,7 +119,7 @@ def _convert(graph: Graph, equation: Any, inputs: list[str]) -> list[str]:
     return [outputs] if isinstance(outputs, str) else outputs
 
 
-def _scan(graph: Graph, equation: Any, *inputs: str) -> list[str]:
+def _scan(graph: Graph, equation: Equation, *inputs: str) -> list[str]:
     """The operator Scan, whose body is a graph that sees the tensors around it."""
     parameters, closed = equation.params, equation.params['jaxpr']
     num_consts, num_carry = parameters['num_consts'], parameters['num_carry']

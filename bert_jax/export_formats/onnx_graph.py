@@ -2,11 +2,15 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
-from onnx import helper
+from numpy.typing import ArrayLike, DTypeLike
+from onnx import NodeProto, ValueInfoProto, helper
+
+Dimension: TypeAlias = Any  # an int, a Size, or a symbolic dimension, for which JAX has no type
+Equation: TypeAlias = Any  # a JaxprEqn, whose variables have no shapes in the types of JAX
 
 
 class Size:
@@ -15,20 +19,20 @@ class Size:
     def __init__(self, graph: 'Graph', name: str) -> None:
         self.graph, self.name = graph, name
 
-    def _combine(self, operator: str, first: Any, second: Any) -> 'Size':
+    def _combine(self, operator: str, first: Dimension, second: Dimension) -> 'Size':
         names = [self.graph.size(first), self.graph.size(second)]
         return Size(self.graph, self.graph.add(operator, names))
 
-    def __add__(self, other: Any) -> 'Size':
+    def __add__(self, other: Dimension) -> 'Size':
         return self._combine('Add', self, other)
 
-    def __sub__(self, other: Any) -> 'Size':
+    def __sub__(self, other: Dimension) -> 'Size':
         return self._combine('Sub', self, other)
 
-    def __mul__(self, other: Any) -> 'Size':
+    def __mul__(self, other: Dimension) -> 'Size':
         return self._combine('Mul', self, other)
 
-    def __rsub__(self, other: Any) -> 'Size':
+    def __rsub__(self, other: Dimension) -> 'Size':
         return self._combine('Sub', other, self)
 
     def __neg__(self) -> 'Size':
@@ -50,9 +54,9 @@ class Graph:
 
     def __init__(self, outer: 'Graph | None' = None) -> None:
         """Begin a graph; the body of a loop sees the tensors of the `outer` graph."""
-        self.nodes: list[Any] = []
+        self.nodes: list[NodeProto] = []
         self.constants: dict[str, np.ndarray] = {} if outer is None else outer.constants
-        self.broadcasts: dict[str, tuple[str, Any]] = {}
+        self.broadcasts: dict[str, tuple[str, Sequence[Dimension]]] = {}
         self.sizes: dict[str, Size] = {} if outer is None else outer.sizes
         self._counter: Iterator[int] = itertools.count(1) if outer is None else outer._counter
 
@@ -71,7 +75,7 @@ class Graph:
         self.nodes.append(helper.make_node(operator, inputs, outputs, **attributes))
         return outputs
 
-    def constant(self, value: Any, dtype: Any = None) -> str:
+    def constant(self, value: ArrayLike, dtype: DTypeLike | None = None) -> str:
         name = self.new_name()
         self.constants[name] = np.asarray(value, dtype)
         return name
@@ -79,23 +83,23 @@ class Graph:
     def integers(self, values: Sequence[int]) -> str:
         return self.constant(list(values), np.int64)
 
-    def size(self, size: Any) -> str:
+    def size(self, size: Dimension) -> str:
         """A 1-D tensor with a size: an int, a Size or a symbolic dimension of JAX."""
         if isinstance(size, Size):
             return size.name
         if not jax.export.is_symbolic_dim(size):
             return self.integers([int(size)])
         # The text of a dimension is an expression over the names of the inputs' dimensions.
-        value: Any = eval(str(size), {'__builtins__': {}}, dict(self.sizes))
+        value: Dimension = eval(str(size), {'__builtins__': {}}, dict(self.sizes))
         return self.size(value)
 
-    def shape(self, sizes: Sequence[Any]) -> str:
+    def shape(self, sizes: Sequence[Dimension]) -> str:
         """A shape as a tensor."""
         if not any(map(jax.export.is_symbolic_dim, sizes)):
             return self.integers([int(size) for size in sizes])
         return self.add('Concat', [self.size(size) for size in sizes], axis=0)
 
-    def cast(self, name: str, dtype: Any) -> str:
+    def cast(self, name: str, dtype: DTypeLike) -> str:
         return self.add('Cast', [name], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
@@ -103,7 +107,7 @@ class Graph:
             return name
         return self.add('Transpose', [name], perm=list(order))
 
-    def reshape(self, name: str, sizes: Sequence[Any]) -> str:
+    def reshape(self, name: str, sizes: Sequence[Dimension]) -> str:
         if name in self.constants and not any(map(jax.export.is_symbolic_dim, sizes)):
             return self.constant(self.constants[name].reshape(tuple(sizes)))
         return self.add('Reshape', [name, self.shape(sizes)])
@@ -125,7 +129,7 @@ class Graph:
         return self.add('Expand', [small, self.shape(sizes)])
 
 
-def value_info(name: str, aval: Any) -> Any:
+def value_info(name: str, aval: jax.ShapeDtypeStruct) -> ValueInfoProto:
     """Type and shape of an input or output; symbolic sizes by name."""
     sizes = [str(size) if jax.export.is_symbolic_dim(size) else int(size) for size in aval.shape]
     dtype = helper.np_dtype_to_tensor_dtype(np.dtype(aval.dtype))

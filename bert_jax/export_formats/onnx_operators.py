@@ -1,20 +1,21 @@
 """Converts each primitive of JAX to operators of ONNX."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.export_formats.onnx_graph import Graph
+from bert_jax.export_formats.onnx_graph import Dimension, Equation, Graph
 
 # Primitive → function that takes the graph, the equation and the names of the inputs, and returns
 # the name of the output, or a list of names.
-CONVERTERS: dict[str, Callable[..., Any]] = {}
+Converter: TypeAlias = Callable[..., str | list[str]]
+CONVERTERS: dict[str, Converter] = {}
 
 
-def _converter(*primitives: str) -> Callable[[Callable], Callable]:
-    def register(function: Callable) -> Callable:
+def _converter(*primitives: str) -> Callable[[Converter], Converter]:
+    def register(function: Converter) -> Converter:
         CONVERTERS.update(dict.fromkeys(primitives, function))
         return function
 
@@ -34,7 +35,7 @@ _OPERATORS = {
 ELEMENTWISE = {*_OPERATORS, 'ne', 'and', 'or', 'xor', 'not', 'select_n', 'rsqrt', 'square', 'rem'}
 
 
-def _apply(graph: Graph, equation: Any, operator: str, *inputs: str, **attributes: Any) -> str:
+def _apply(graph: Graph, equation: Equation, operator: str, *inputs: str, **attributes: Any) -> str:
     """Add an operator whose inputs broadcast to the shape of the equation's output."""
     shape = equation.outvars[0].aval.shape
     is_full = all(atom.aval.shape == shape for atom in equation.invars)
@@ -46,75 +47,75 @@ def _apply(graph: Graph, equation: Any, operator: str, *inputs: str, **attribute
 
 
 @_converter(*_OPERATORS)
-def _operator(graph: Graph, equation: Any, *inputs: str) -> str:
+def _operator(graph: Graph, equation: Equation, *inputs: str) -> str:
     return _apply(graph, equation, _OPERATORS[equation.primitive.name], *inputs)
 
 
 @_converter('and', 'or', 'xor', 'not')
-def _logical(graph: Graph, equation: Any, *inputs: str) -> str:
+def _logical(graph: Graph, equation: Equation, *inputs: str) -> str:
     is_bool = equation.outvars[0].aval.dtype == bool
     name = equation.primitive.name.capitalize()
     return _apply(graph, equation, name if is_bool else f'Bitwise{name}', *inputs)
 
 
 @_converter('ne')
-def _not_equal(graph: Graph, equation: Any, *inputs: str) -> str:
+def _not_equal(graph: Graph, equation: Equation, *inputs: str) -> str:
     return graph.add('Not', [_apply(graph, equation, 'Equal', *inputs)])
 
 
 @_converter('rem')
-def _remainder(graph: Graph, equation: Any, *inputs: str) -> str:
+def _remainder(graph: Graph, equation: Equation, *inputs: str) -> str:
     return _apply(graph, equation, 'Mod', *inputs, fmod=1)
 
 
 @_converter('rsqrt')
-def _rsqrt(graph: Graph, equation: Any, x: str) -> str:
+def _rsqrt(graph: Graph, equation: Equation, x: str) -> str:
     return graph.add('Reciprocal', [_apply(graph, equation, 'Sqrt', x)])
 
 
 @_converter('square')
-def _square(graph: Graph, equation: Any, x: str) -> str:
+def _square(graph: Graph, equation: Equation, x: str) -> str:
     return _apply(graph, equation, 'Mul', x, x)
 
 
 @_converter('log1p')
-def _log1p(graph: Graph, equation: Any, x: str) -> str:
+def _log1p(graph: Graph, equation: Equation, x: str) -> str:
     one = graph.constant(1, equation.outvars[0].aval.dtype)
     return graph.add('Log', [graph.add('Add', [x, one])])
 
 
 @_converter('integer_pow')
-def _integer_pow(graph: Graph, equation: Any, x: str) -> str:
+def _integer_pow(graph: Graph, equation: Equation, x: str) -> str:
     exponent = graph.constant(equation.params['y'], equation.outvars[0].aval.dtype)
     return graph.add('Pow', [x, exponent])
 
 
 @_converter('is_finite')
-def _is_finite(graph: Graph, equation: Any, x: str) -> str:
+def _is_finite(graph: Graph, equation: Equation, x: str) -> str:
     is_infinite = graph.add('Or', [graph.add('IsNaN', [x]), graph.add('IsInf', [x])])
     return graph.add('Not', [is_infinite])
 
 
 @_converter('clamp')
-def _clamp(graph: Graph, equation: Any, least: str, x: str, most: str) -> str:
+def _clamp(graph: Graph, equation: Equation, least: str, x: str, most: str) -> str:
     return graph.add('Min', [graph.add('Max', [x, least]), most])
 
 
 @_converter('select_n')
-def _select(graph: Graph, equation: Any, which: str, *cases: str) -> str:
+def _select(graph: Graph, equation: Equation, which: str, *cases: str) -> str:
     if len(cases) != 2 or equation.invars[0].aval.shape != equation.outvars[0].aval.shape:
         which, cases = graph.expanded(which), tuple(map(graph.expanded, cases))
     return _apply(graph, equation, 'Where', which, cases[1], cases[0])
 
 
 @_converter('convert_element_type')
-def _convert_type(graph: Graph, equation: Any, x: str) -> str:
+def _convert_type(graph: Graph, equation: Equation, x: str) -> str:
     dtype = equation.params['new_dtype']
     return x if equation.invars[0].aval.dtype == dtype else graph.cast(x, dtype)
 
 
 @_converter('broadcast_in_dim')
-def _broadcast(graph: Graph, equation: Any, x: str, *sizes: str) -> str:
+def _broadcast(graph: Graph, equation: Equation, x: str, *sizes: str) -> str:
     shape, axes_of_x = equation.params['shape'], equation.params['broadcast_dimensions']
     if tuple(equation.invars[0].aval.shape) == tuple(shape):
         return x
@@ -125,45 +126,45 @@ def _broadcast(graph: Graph, equation: Any, x: str, *sizes: str) -> str:
 
 
 @_converter('reshape')
-def _reshape(graph: Graph, equation: Any, x: str, *sizes: str) -> str:
+def _reshape(graph: Graph, equation: Equation, x: str, *sizes: str) -> str:
     return graph.reshape(x, equation.outvars[0].aval.shape)
 
 
 @_converter('squeeze')
-def _squeeze(graph: Graph, equation: Any, x: str) -> str:
+def _squeeze(graph: Graph, equation: Equation, x: str) -> str:
     return graph.add('Squeeze', [x, graph.integers(equation.params['dimensions'])])
 
 
 @_converter('expand_dims')
-def _expand_dims(graph: Graph, equation: Any, x: str) -> str:
+def _expand_dims(graph: Graph, equation: Equation, x: str) -> str:
     return graph.unsqueeze(x, equation.params['dimensions'])
 
 
 @_converter('transpose')
-def _transpose(graph: Graph, equation: Any, x: str) -> str:
+def _transpose(graph: Graph, equation: Equation, x: str) -> str:
     return graph.transpose(x, equation.params['permutation'])
 
 
 @_converter('concatenate')
-def _concatenate(graph: Graph, equation: Any, *inputs: str) -> str:
+def _concatenate(graph: Graph, equation: Equation, *inputs: str) -> str:
     return graph.add('Concat', inputs, axis=equation.params['dimension'])
 
 
 @_converter('stack')
-def _stack(graph: Graph, equation: Any, *inputs: str) -> str:
+def _stack(graph: Graph, equation: Equation, *inputs: str) -> str:
     axis = equation.params['axis']
     return graph.add('Concat', [graph.unsqueeze(name, [axis]) for name in inputs], axis=axis)
 
 
 @_converter('split')
-def _split(graph: Graph, equation: Any, x: str) -> list[str]:
+def _split(graph: Graph, equation: Equation, x: str) -> list[str]:
     sizes = equation.params['sizes']
     inputs = [x, graph.shape(sizes)]
     return graph.add_many('Split', inputs, len(sizes), axis=equation.params['axis'])
 
 
 @_converter('slice')
-def _slice(graph: Graph, equation: Any, x: str) -> str:
+def _slice(graph: Graph, equation: Equation, x: str) -> str:
     parameters = equation.params
     starts = graph.shape(parameters['start_indices'])
     ends = graph.shape(parameters['limit_indices'])
@@ -172,7 +173,7 @@ def _slice(graph: Graph, equation: Any, x: str) -> str:
 
 
 @_converter('dynamic_slice')
-def _dynamic_slice(graph: Graph, equation: Any, x: str, *starts: str) -> str:
+def _dynamic_slice(graph: Graph, equation: Equation, x: str, *starts: str) -> str:
     vectors = [graph.reshape(graph.cast(start, np.int64), [1]) for start in starts]
     first, sizes = graph.add('Concat', vectors, axis=0), equation.params['slice_sizes']
     last = graph.add('Add', [first, graph.shape(sizes)])
@@ -180,7 +181,7 @@ def _dynamic_slice(graph: Graph, equation: Any, x: str, *starts: str) -> str:
 
 
 @_converter('rev')
-def _reverse(graph: Graph, equation: Any, x: str) -> str:
+def _reverse(graph: Graph, equation: Equation, x: str) -> str:
     axes = equation.params['dimensions']
     starts = graph.integers([-1] * len(axes))
     ends = graph.integers([np.iinfo(np.int64).min] * len(axes))
@@ -188,7 +189,7 @@ def _reverse(graph: Graph, equation: Any, x: str) -> str:
 
 
 @_converter('pad')
-def _pad(graph: Graph, equation: Any, x: str, value: str) -> str:
+def _pad(graph: Graph, equation: Equation, x: str, value: str) -> str:
     low, high, interior = zip(*equation.params['padding_config'], strict=True)
     if any(interior):
         raise UserError('--format=onnx has no operators for padding between elements')
@@ -196,27 +197,27 @@ def _pad(graph: Graph, equation: Any, x: str, value: str) -> str:
 
 
 @_converter('iota')
-def _iota(graph: Graph, equation: Any, *sizes: str) -> str:
+def _iota(graph: Graph, equation: Equation, *sizes: str) -> str:
     shape, axis = equation.params['shape'], equation.params['dimension']
     numbers = graph.cast(_range(graph, shape[axis]), equation.params['dtype'])
     small = graph.unsqueeze(numbers, [other for other in range(len(shape)) if other != axis])
     return small if len(shape) == 1 else graph.add('Expand', [small, graph.shape(shape)])
 
 
-def _range(graph: Graph, size: Any) -> str:
+def _range(graph: Graph, size: Dimension) -> str:
     """The numbers 0, 1, …, size − 1, int64."""
     zero, one = (graph.constant(value, np.int64) for value in (0, 1))
     return graph.add('Range', [zero, graph.add('Squeeze', [graph.size(size)]), one])
 
 
 @_converter('dim_as_value')
-def _dimension(graph: Graph, equation: Any) -> str:
+def _dimension(graph: Graph, equation: Equation) -> str:
     size = graph.add('Squeeze', [graph.size(equation.params['dim'])])
     return graph.cast(size, equation.outvars[0].aval.dtype)
 
 
 @_converter('argmax', 'argmin')
-def _arg(graph: Graph, equation: Any, x: str) -> str:
+def _arg(graph: Graph, equation: Equation, x: str) -> str:
     operator = {'argmax': 'ArgMax', 'argmin': 'ArgMin'}[equation.primitive.name]
     (axis,) = equation.params['axes']
     index = graph.add(operator, [x], axis=axis, keepdims=0)
@@ -224,7 +225,7 @@ def _arg(graph: Graph, equation: Any, x: str) -> str:
 
 
 @_converter('reduce_sum', 'reduce_max', 'reduce_min', 'reduce_prod', 'reduce_or', 'reduce_and')
-def _reduce(graph: Graph, equation: Any, x: str) -> str:
+def _reduce(graph: Graph, equation: Equation, x: str) -> str:
     name = equation.primitive.name.removeprefix('reduce_')
     operator = {'or': 'Max', 'and': 'Min'}.get(name, name.capitalize())
     is_bool = equation.invars[0].aval.dtype == bool
@@ -235,7 +236,7 @@ def _reduce(graph: Graph, equation: Any, x: str) -> str:
 
 
 @_converter('sort')
-def _sort(graph: Graph, equation: Any, keys: str, *others: str) -> list[str]:
+def _sort(graph: Graph, equation: Equation, keys: str, *others: str) -> list[str]:
     axis, length = equation.params['dimension'], equation.invars[0].aval.shape[-1]
     if equation.params['num_keys'] != 1 or axis != equation.invars[0].aval.ndim - 1:
         raise UserError('--format=onnx has no operators for this sort')
@@ -245,13 +246,13 @@ def _sort(graph: Graph, equation: Any, keys: str, *others: str) -> list[str]:
 
 
 @_converter('cumsum')
-def _cumsum(graph: Graph, equation: Any, x: str) -> str:
+def _cumsum(graph: Graph, equation: Equation, x: str) -> str:
     axis = graph.constant(equation.params['axis'], np.int64)
     return graph.add('CumSum', [x, axis], reverse=int(equation.params['reverse']))
 
 
 @_converter('cummax')
-def _cummax(graph: Graph, equation: Any, x: str) -> str:
+def _cummax(graph: Graph, equation: Equation, x: str) -> str:
     """Running maximum of the last axis: reduces a matrix with x[j] at [i, j] if j ≤ i."""
     (aval,) = (atom.aval for atom in equation.invars)
     if equation.params['axis'] != aval.ndim - 1 or equation.params['reverse']:
@@ -264,7 +265,7 @@ def _cummax(graph: Graph, equation: Any, x: str) -> str:
 
 
 @_converter('dot_general')
-def _dot_general(graph: Graph, equation: Any, a: str, b: str) -> str:
+def _dot_general(graph: Graph, equation: Equation, a: str, b: str) -> str:
     """MatMul of operands that have one free axis and one summed axis after the batch axes.
 
     Other axes are merged first; without batch axes, `a` may have any number of free axes.
@@ -288,15 +289,15 @@ def _dot_general(graph: Graph, equation: Any, a: str, b: str) -> str:
     return graph.reshape(product, equation.outvars[0].aval.shape)
 
 
-def _product(shape: Sequence[Any], axes: Sequence[int]) -> Any:
-    result: Any = 1
+def _product(shape: Sequence[Dimension], axes: Sequence[int]) -> Dimension:
+    result: Dimension = 1
     for axis in axes:
         result = result * shape[axis]
     return result
 
 
 @_converter('gather')
-def _gather(graph: Graph, equation: Any, x: str, indices: str, *sizes: str) -> str:
+def _gather(graph: Graph, equation: Equation, x: str, indices: str, *sizes: str) -> str:
     numbers, slice_sizes = equation.params['dimension_numbers'], equation.params['slice_sizes']
     x_aval, index_aval = (atom.aval for atom in equation.invars[:2])
     indices = graph.cast(indices, np.int64)

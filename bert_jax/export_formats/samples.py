@@ -1,7 +1,7 @@
 """Three inputs of an exported model, with the outputs that bert_jax computes for them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -13,10 +13,11 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
-from bert_jax.problems.base import Problem
+from bert_jax.problems.base import HostOutputs, Problem
 from bert_jax.problems.finetuning_model import FineTuningModel
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
+from bert_jax.types import Batch, Params
 
 _TEXTS = (
     'The ship left at dawn, and nobody saw it leave.',
@@ -34,7 +35,7 @@ class Samples(NamedTuple):
         batch: As made by `Items.batch`, one sequence a row.
     """
 
-    texts: list[Any]
+    texts: Sequence[str | list[str]]
     batch: Mapping[str, np.ndarray]
 
 
@@ -56,7 +57,8 @@ def rows_of_problem(problem: Problem, num_texts: int | None) -> Samples:
         num_texts: 2 for a problem that was trained on pairs.
     """
     texts = _short_texts(problem.tokenizer, (problem.layout.max_length - 5) // 2)
-    sequences, plain_texts = [], []
+    sequences: list[TokenSequence] = []
+    plain_texts: list[str | list[str]] = []
     for number, text in enumerate(texts):
         first, last = text.split()[0], text.split()[-1]
         marks = [[0, len(first)], [len(text) - len(last), len(text)]]
@@ -72,7 +74,9 @@ def rows_of_problem(problem: Problem, num_texts: int | None) -> Samples:
     return Samples(plain_texts, _batch(sequences, problem.tokenizer.pad_id))
 
 
-def _plain_texts(problem: Problem, sequence: TokenSequence, candidates: Sequence[Any]) -> list[Any]:
+def _plain_texts(
+    problem: Problem, sequence: TokenSequence, candidates: Sequence[str | list[str]]
+) -> list[str | list[str]]:
     """The candidate that has the token ids of the sequence, in a list; [] if none has them."""
     for candidate in candidates:
         texts = [candidate] if isinstance(candidate, str) else candidate
@@ -92,11 +96,12 @@ def expected_of_task(
         outputs = pretrained.outputs(model.architecture, Compute(), model.params, rows)
         return {'logits': at_tokens(np.asarray(outputs['mlm_logits']), batch)}
     prompt = model.sentence_modules.prompt if model.sentence_modules else ''
-    token_vectors = predictor.embed([prompt + text for text in samples.texts], 'tokens')
+    texts = [text for text in samples.texts if isinstance(text, str)]  # no pairs in these tasks
+    token_vectors = predictor.embed([prompt + text for text in texts], 'tokens')
     states_BTD = np.zeros((*batch['input_ids'].shape, model.architecture.hidden_size), np.float32)
     for row_TD, text_TD in zip(states_BTD, token_vectors, strict=True):
         row_TD[: len(text_TD)] = text_TD
-    embedding = np.stack(predictor.embed(samples.texts))
+    embedding = np.stack(predictor.embed(texts))
     return {'embedding': embedding, 'states': at_tokens(states_BTD, batch)}
 
 
@@ -107,7 +112,7 @@ def expected_of_problem(
     module = FineTuningModel(problem, Model(model.architecture, Compute(), problem.heads()))
 
     @jax.jit
-    def compute(params: Any, batch: Any) -> Any:
+    def compute(params: Params, batch: Batch) -> HostOutputs:
         return problem.exported_outputs(module.outputs(params, batch), batch)
 
     params = {**model.params, **model.other_parts}

@@ -1,13 +1,13 @@
 """StableHLO: a program of XLA for CPU, CUDA and TPU, with its weights as arguments."""
 
 import pathlib
-from typing import Any
 
 import jax
 from flax import traverse_util
 
 from bert_jax import tree_paths
 from bert_jax.export_formats.base import Export, Format, Result
+from bert_jax.export_formats.computation import Arrays
 from bert_jax.interop import weights
 
 _PLATFORMS = ('cpu', 'cuda', 'tpu')
@@ -25,7 +25,7 @@ class StableHlo(Format):
         computation = export.computation
         arrays = tree_paths.flatten(computation.params)
 
-        def function(arrays: Any, inputs: Any) -> Any:
+        def function(arrays: Arrays, inputs: Arrays) -> dict[str, jax.Array]:
             return computation.function(traverse_util.unflatten_dict(arrays, sep='/'), inputs)
 
         shapes = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), arrays)

@@ -52,7 +52,7 @@ class TensorFlowFunctions:
             native_serialization_platforms=('cpu',) if length else _PLATFORMS,
         )
 
-        def function(**inputs: Any) -> Any:
+        def function(**inputs: object) -> object:
             return converted(self._variables, inputs)
 
         signature = {

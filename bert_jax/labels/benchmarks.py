@@ -12,8 +12,9 @@ from bert_jax.labels import examples, tag_schemes, word_spans
 from bert_jax.labels.questions import checked_answer
 from bert_jax.labels.records import InvalidRecord, ReadingReport
 from bert_jax.labels.splitting import GroupedExample
+from bert_jax.types import JsonObject
 
-Fields = dict[str, Any]  # of a record; classes by name, None for TFDS's label −1
+Fields = JsonObject  # of a record; classes by name, None for TFDS's label −1
 # (fields of a record, id, data.language) → example.
 BuildExample = Callable[[Fields, str, str], examples.Example]
 

@@ -51,7 +51,8 @@ class ExampleBuilder:
         if decide not in self._of_file:
             readable = (one for one in self._read() if not isinstance(one.content, InvalidRecord))
             self._of_file[decide] = decide(readable, self)
-        return self._of_file[decide]
+        decided: T = self._of_file[decide]
+        return decided
 
     @functools.cached_property
     def new_labels(self) -> dict[str, str]:
@@ -126,7 +127,7 @@ class ExampleBuilder:
 
     def end(self, value: int) -> int:
         """Return the exclusive end for an end in the file (`data.ends`)."""
-        return value + (self.data.ends == 'inclusive')
+        return value + bool(self.data.ends == 'inclusive')
 
     def tags(self, tags: Sequence[str]) -> tuple[str, ...]:
         """Rename tags and convert them from `data.scheme` to `data.tags_as`."""
@@ -138,7 +139,7 @@ class ExampleBuilder:
         return converted
 
 
-def is_minus_1(label: Any) -> bool:
+def is_minus_1(label: object) -> bool:
     """Whether a label is −1, which stands for an unknown label."""
     return str(label).strip() in ('-1', '-1.0')
 
@@ -176,7 +177,7 @@ def parse_int(value: Any) -> int:
     raise InvalidRecord(f'{str(value)[:40]!r} is not an integer')
 
 
-def require_list(value: Any, column: str) -> list:
+def require_list(value: object, column: str) -> list[Any]:
     if not isinstance(value, list):
         raise InvalidRecord(f'column {column!r} is {json.dumps(value)[:40]}, not a list')
     return value

@@ -91,4 +91,4 @@ def format_of(path: str, data: ConfigDict, readable: Sequence[str], kind: str) -
             f'data.format {data.format!r} cannot hold {kind} examples; set it to one of '
             f'{", ".join(readable)}'
         )
-    return data.format
+    return str(data.format)

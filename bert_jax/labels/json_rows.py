@@ -49,19 +49,19 @@ def load_json(path: str, data: ConfigDict) -> Any:
         raise UserError(f'{path} is not valid JSON: {error}; set data.format') from None
 
 
-def _parse(line: str) -> Any:
+def _parse(line: str) -> object:
     try:
         return _loads(line)
     except (ValueError, RecursionError):
         return InvalidRecord('the line is not valid JSON')
 
 
-def _loads(text: str) -> Any:
+def _loads(text: str) -> object:
     """Parse JSON; NaN and Infinity, with which some programs mark missing values, become null."""
     return json.loads(text, parse_constant=lambda _: None)
 
 
-def _row(value: Any) -> Row | InvalidRecord:
+def _row(value: object) -> Row | InvalidRecord:
     if isinstance(value, dict):
         return Row(value)
     if isinstance(value, InvalidRecord):

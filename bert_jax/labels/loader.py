@@ -9,7 +9,7 @@ import functools
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -424,7 +424,7 @@ def _check_spellings(train: Sequence[GroupedExample]) -> None:
             )
 
 
-def _label_of(example: Example) -> Any:
+def _label_of(example: Example) -> object:
     return getattr(example, 'label', None)
 
 

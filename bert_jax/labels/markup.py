@@ -4,7 +4,6 @@ import contextlib
 import re
 from collections.abc import Collection, Iterator
 from html.parser import HTMLParser
-from typing import Any
 from xml.etree import ElementTree
 
 from ml_collections import ConfigDict
@@ -13,6 +12,7 @@ from bert_jax import limits
 from bert_jax.errors import UserError
 from bert_jax.labels.records import InvalidRecord, Record, Row, check_text, make_record, printable
 from bert_jax.text import text_files
+from bert_jax.types import JsonObject
 
 # Declarations that do not reach the rows, and their ends.
 _DECLARATION_ENDS = {'<!--': '-->', '<![': ']>', '<!': '>', '<?': '>'}
@@ -146,10 +146,10 @@ class _LenientParser(HTMLParser):
             self.builder.end(self._open.pop())
 
 
-def _row(element: ElementTree.Element) -> dict[str, Any]:
+def _row(element: ElementTree.Element) -> JsonObject:
     """The attributes and children of an element, and its text."""
-    row: dict[str, Any] = {_name(key): value for key, value in element.attrib.items()}
-    children: dict[str, list[Any]] = {}
+    row: JsonObject = {_name(key): value for key, value in element.attrib.items()}
+    children: dict[str, list[object]] = {}
     for child in element:
         value = _row(child) if child.attrib or len(child) else child.text or ''
         children.setdefault(_name(child.tag), []).append(value)
@@ -157,7 +157,7 @@ def _row(element: ElementTree.Element) -> dict[str, Any]:
     return {'text': ''.join(element.itertext()), **row}
 
 
-def _spans(element: ElementTree.Element, start: int = 0) -> Iterator[dict[str, Any]]:
+def _spans(element: ElementTree.Element, start: int = 0) -> Iterator[JsonObject]:
     """Yield the elements inside as spans; `start` is the offset of this element in the text."""
     start += len(element.text or '')
     for child in element:

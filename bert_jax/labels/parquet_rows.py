@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -34,7 +33,7 @@ def read_parquet(path: str, data: ConfigDict) -> Iterator[Record]:
         raise UserError(f'cannot read {path} as Parquet: {error}') from error
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> object:
     """Return a value as JSON has it.
 
     Missing numbers are None, dates and decimals are strings; bytes are text without a declared

@@ -14,6 +14,7 @@ from bert_jax.labels.builder import ExampleBuilder, parse_int
 from bert_jax.labels.examples import Answer, QuestionExample
 from bert_jax.labels.json_rows import load_json
 from bert_jax.labels.records import InvalidRecord, Record, Row, check_text, printable
+from bert_jax.types import JsonObject
 
 _WORD_NUMBERS = re.compile(r'(?:\d+:)?(\d+(?: \d+)*)')
 
@@ -46,7 +47,9 @@ def build_question(row: Row, example_id: str, builder: ExampleBuilder) -> list[Q
     return [QuestionExample(example_id, question, context, answers)]
 
 
-def _answers(builder: ExampleBuilder, value: Any, start: Any, context: str) -> Iterator[Answer]:
+def _answers(
+    builder: ExampleBuilder, value: object, start: object, context: str
+) -> Iterator[Answer]:
     row = Row({'answers': value})
     if start is None and 'answers.text' in row:  # objects, as in SQuAD and the library datasets
         value = row['answers.text']
@@ -65,7 +68,7 @@ def _answers(builder: ExampleBuilder, value: Any, start: Any, context: str) -> I
             yield _answer_from_text(builder, text, text_start, context)
 
 
-def _answer_from_text(builder: ExampleBuilder, text: Any, start: Any, context: str) -> Answer:
+def _answer_from_text(builder: ExampleBuilder, text: object, start: object, context: str) -> Answer:
     if isinstance(text, str) and start in (None, ''):
         start = context.find(text)
         if start < 0:
@@ -74,7 +77,7 @@ def _answer_from_text(builder: ExampleBuilder, text: Any, start: Any, context: s
     return checked_answer(text, start, context)
 
 
-def _answer_from_words(builder: ExampleBuilder, numbers: Any, context: str) -> Answer:
+def _answer_from_words(builder: ExampleBuilder, numbers: object, context: str) -> Answer:
     """The answer from the first to the last of the numbered words, split at whitespace."""
     match = _WORD_NUMBERS.fullmatch(str(numbers).strip())
     if not match:
@@ -86,7 +89,7 @@ def _answer_from_words(builder: ExampleBuilder, numbers: Any, context: str) -> A
     return Answer(context[start:end], start)
 
 
-def checked_answer(text: Any, start: Any, context: str) -> Answer:
+def checked_answer(text: object, start: object, context: str) -> Answer:
     """Return the answer; raise InvalidRecord if the context does not have it at `start`."""
     if not isinstance(text, str):
         raise InvalidRecord(f'answer {json.dumps(text)[:40]} is not a string')
@@ -119,7 +122,7 @@ def read_squad(path: str, data: ConfigDict) -> Iterator[Record]:
             'set data.format'
         ) from None
     for number, (title, context, question) in enumerate(questions, start=1):
-        content: Any = context, question
+        content: object = context, question
         question_id = f'{os.path.basename(path)}:{number}'
         if not isinstance(question, dict):
             content = InvalidRecord('the question is not a JSON object')
@@ -130,7 +133,7 @@ def read_squad(path: str, data: ConfigDict) -> Iterator[Record]:
 
 
 def build_squad_question(
-    content: tuple[Any, dict], example_id: str, builder: ExampleBuilder
+    content: tuple[Any, JsonObject], example_id: str, builder: ExampleBuilder
 ) -> list[QuestionExample]:
     """Build a question from a record of `read_squad`; an empty answer means no answer."""
     context, fields = content

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError, nearest
 from bert_jax.text import text_files
+from bert_jax.types import JsonObject
 
 _MAX_PLACES = 3
 
@@ -49,7 +50,7 @@ class MissingColumn(InvalidRecord):
         advice: the column that may be meant, for a message; '' if `name` is like none.
     """
 
-    def __init__(self, name: str, known: Iterable):
+    def __init__(self, name: str, known: Iterable[str]):
         names = list(map(str, known))
         close = nearest(name, names)
         self.name, self.known = name, printable(', '.join(names))
@@ -84,7 +85,7 @@ def check_text(text: str) -> None:
         )
 
 
-def make_record(path: str, line_number: int, content: Any, text: str = '') -> Record:
+def make_record(path: str, line_number: int, content: object, text: str = '') -> Record:
     """The record of a line; its content is an InvalidRecord if `text` fails `check_text`."""
     try:
         check_text(text)
@@ -93,7 +94,7 @@ def make_record(path: str, line_number: int, content: Any, text: str = '') -> Re
     return Record(f'{path}:{line_number}', f'{os.path.basename(path)}:{line_number}', content)
 
 
-def scalar_text(value: Any, name: str) -> str:
+def scalar_text(value: object, name: str) -> str:
     """Return a value of JSON as a string; numbers and booleans are written as JSON.
 
     Args:
@@ -111,7 +112,7 @@ def scalar_text(value: Any, name: str) -> str:
     raise InvalidRecord(f'{name} is {json.dumps(value)[:40]}, not a string')
 
 
-def text_of(value: Any) -> Any:
+def text_of(value: object) -> object:
     """Return `value['text']` if there is one, as in rows of XML elements, else the value."""
     return value.get('text', value) if isinstance(value, dict) else value
 
@@ -123,7 +124,7 @@ class Row:
     the JSON object in column a, or of each object if column a has a list.
     """
 
-    def __init__(self, values: dict[str, Any]):
+    def __init__(self, values: JsonObject):
         self.values = values
 
     def __contains__(self, name: str) -> bool:

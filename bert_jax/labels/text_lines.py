@@ -66,4 +66,4 @@ def read_labeled_lines(path: str, data: ConfigDict) -> Iterator[Record]:
 
 
 def _label(path: str, label_from: str) -> str:
-    return LABEL_FROM[label_from](pathlib.Path(text_files.uncompressed_name(path)))
+    return str(LABEL_FROM[label_from](pathlib.Path(text_files.uncompressed_name(path))))

@@ -1,7 +1,6 @@
 """Builds classification, regression and prompt examples from rows."""
 
 import json
-from typing import Any
 
 from bert_jax.labels import word_spans
 from bert_jax.labels.builder import ExampleBuilder, parse_float
@@ -19,15 +18,13 @@ def build_classification(
     return [TextExample(example_id, builder.texts(row), label)]
 
 
-def _probabilities(value: Any, column: str) -> tuple[tuple[str, float], ...]:
-    is_valid = isinstance(value, dict) and all(
-        isinstance(number, int | float) and 0 <= number <= 1 for number in value.values()
-    )
-    if not is_valid or not value:
+def _probabilities(value: object, column: str) -> tuple[tuple[str, float], ...]:
+    pairs = [*value.items()] if isinstance(value, dict) else []
+    if not pairs or not all(isinstance(p, int | float) and 0 <= p <= 1 for _, p in pairs):
         raise InvalidRecord(
             f'column {column!r} is {json.dumps(value)[:40]}, not an object of probabilities'
         )
-    return tuple((label, float(number)) for label, number in value.items())
+    return tuple((label, float(number)) for label, number in pairs)
 
 
 def build_regression(row: Row, example_id: str, builder: ExampleBuilder) -> list[TextExample]:

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bert_jax.labels import word_spans
 from bert_jax.labels.builder import ExampleBuilder, is_minus_1, parse_int, require_list
@@ -131,7 +131,7 @@ def build_spans(row: Row, example_id: str, builder: ExampleBuilder) -> list[Span
 
 def _span(
     builder: ExampleBuilder,
-    value: Any,
+    value: object,
     text: str,
     words: WordOffsets,
     is_kept: Sequence[bool] | None,

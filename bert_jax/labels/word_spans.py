@@ -100,7 +100,7 @@ def _continues(text: str, start: int, offset: int) -> bool:
     return text[offset - 1] == _JOINER or (after_zero_width and both_alphanumeric)
 
 
-def parse_text(value: Any) -> tuple[str, WordOffsets | None]:
+def parse_text(value: object) -> tuple[str, WordOffsets | None]:
     """Return the text of a column, and the offsets of its words if the value is a list of words."""
     value = text_of(value)
     if isinstance(value, str):

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ OUTSIDE = 'O'
 _NO_LABEL = '_'  # of entities whose tags are only B, I and O, as in seqeval
 _END = {'L': 'E', 'U': 'S'}  # prefixes of BILOU → of BIOES
 
+Span: TypeAlias = tuple[int, int, str]  # start, end, label
 ParsedTags: TypeAlias = Mapping[str, tuple[str, str]]  # see `parse_tags`
 
 
@@ -119,13 +120,17 @@ class SpanCounts(NamedTuple):
     counts_K3: np.ndarray
 
 
+def _distinct(spans: Collection[Span]) -> set[Span]:
+    return {(start, end, label) for start, end, label in spans}
+
+
 def count_spans(
-    gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]
+    gold: Sequence[Collection[Span]], guesses: Sequence[Collection[Span]]
 ) -> SpanCounts:
     """Count the spans (start, end, label) of each text and label; duplicates count once."""
     found: dict[tuple[int, str], list[int]] = {}
     for number, (gold_spans, guessed_spans) in enumerate(zip(gold, guesses, strict=True)):
-        gold_set, guessed_set = set(map(tuple, gold_spans)), set(map(tuple, guessed_spans))
+        gold_set, guessed_set = _distinct(gold_spans), _distinct(guessed_spans)
         for place, spans in enumerate((gold_set & guessed_set, gold_set, guessed_set)):
             for _, _, label in spans:
                 found.setdefault((number, label), [0, 0, 0])[place] += 1
@@ -158,7 +163,7 @@ def score_counts(
 
 
 def score_spans(
-    gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]
+    gold: Sequence[Collection[Span]], guesses: Sequence[Collection[Span]]
 ) -> tuple[dict[str, float], dict[str, SpanScore]]:
     """Score predicted spans (start, end, label); a span is correct if all three match.
 
@@ -179,7 +184,7 @@ ERRORS = ('wrong type', 'wrong boundary', 'wrong both', 'missed', 'spurious')
 
 
 def count_errors(
-    gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]
+    gold: Sequence[Collection[Span]], guesses: Sequence[Collection[Span]]
 ) -> dict[str, Counter[str]]:
     """Count the kinds of errors in predicted spans (start, end, label).
 
@@ -189,14 +194,14 @@ def count_errors(
     Returns:
         Gold label (predicted label, for 'spurious') → counts of 'correct' and of ERRORS.
     """
-    pairings = {
+    pairings: dict[str, Callable[[Span, Span], bool]] = {
         'wrong type': lambda a, b: a[:2] == b[:2],
         'wrong boundary': lambda a, b: a[2] == b[2] and a[0] < b[1] and b[0] < a[1],
         'wrong both': lambda a, b: a[0] < b[1] and b[0] < a[1],
     }
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for gold_spans, guessed_spans in zip(gold, guesses, strict=True):
-        gold_set, guessed_set = set(map(tuple, gold_spans)), set(map(tuple, guessed_spans))
+        gold_set, guessed_set = _distinct(gold_spans), _distinct(guessed_spans)
         for _, _, label in gold_set & guessed_set:
             counts[label]['correct'] += 1
         missed, wrong = sorted(gold_set - guessed_set), sorted(guessed_set - gold_set)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bert_jax import sampling
 
 LEVEL = 0.95  # of the intervals
+# Examples and their predictions, of the types of a problem → metrics.
 Score: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]
 # Numbers of examples, which may repeat → their metrics. What it needs of each example is computed
 # once, so that a resample takes time proportional to the examples, however many classes there are.
@@ -27,7 +29,7 @@ _PURPOSE = 300  # separates these draws from others with the same seed
 
 
 def of_metrics(
-    score: Score, examples: Sequence[Any], predictions: Sequence[Any]
+    score: Score, examples: Sequence[object], predictions: Sequence[object]
 ) -> dict[str, Interval]:
     """Estimate how metrics vary over other examples of the same kind.
 
@@ -46,7 +48,7 @@ def of_metrics(
     return of_rows(rows_of(score, examples, predictions), len(examples))
 
 
-def rows_of(score: Score, examples: Sequence[Any], predictions: Sequence[Any]) -> RowScore:
+def rows_of(score: Score, examples: Sequence[object], predictions: Sequence[object]) -> RowScore:
     """Return a function that scores the examples with some numbers, which may repeat."""
 
     def score_rows(rows_M: np.ndarray) -> Mapping[str, float]:
@@ -87,10 +89,10 @@ def of_mean(values_S: np.ndarray) -> Interval:
     return float(low), float(high)
 
 
-def percentiles(resampled: Sequence[Any]) -> np.ndarray:
+def percentiles(resampled: Sequence[ArrayLike]) -> np.ndarray:
     """The ends of the percentile interval of resampled values of any shape […]: [2, …]."""
     tail = (1 - LEVEL) / 2
-    return np.quantile(resampled, [tail, 1 - tail], axis=0)
+    return np.asarray(np.quantile(np.asarray(resampled), [tail, 1 - tail], axis=0))
 
 
 def of_documents(

@@ -5,7 +5,7 @@ metric is 0, so that every run has a value.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def matthews(counts: ClassCounts) -> float:
     return float(product / np.sqrt(squares)) if squares > 0 else 0.0
 
 
-def pearson(gold: Sequence[float], guesses: Sequence[float]) -> float:
+def pearson(gold: Sequence[float] | np.ndarray, guesses: Sequence[float] | np.ndarray) -> float:
     """Pearson's correlation coefficient."""
     x_N, y_N = (_standardize(values) for values in (gold, guesses))
     if len(x_N) != len(y_N):
@@ -142,15 +142,15 @@ def _standardize(values: Sequence[float] | np.ndarray) -> np.ndarray:
         return np.zeros(len(x_N))
     x_N = x_N - x_N.mean()
     x_N = x_N / np.abs(x_N).max()  # keeps squares of very small or large numbers finite
-    return x_N / np.linalg.norm(x_N)
+    return np.asarray(x_N / np.linalg.norm(x_N))
 
 
-def _ranks(values: Sequence[float]) -> Any:
+def _ranks(values: Sequence[float]) -> np.ndarray:
     _, group_N, count_G = np.unique(
         np.asarray(values, np.float64), return_inverse=True, return_counts=True
     )
     return (np.cumsum(count_G) - (count_G - 1) / 2)[group_N]
 
 
-def _divide(numerator: Any, denominator: Any) -> np.ndarray:
+def _divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     return np.where(denominator > 0, numerator / np.maximum(denominator, 1), 0.0)

@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_jax.errors import UserError, join_first, unknown
 from bert_jax.metrics import entities, metrics
+from bert_jax.metrics.entities import Span
 from bert_jax.metrics.intervals import RowScore
 
 MEAN = 'score'  # the mean of the main metrics, if there are several
@@ -20,7 +21,7 @@ class Table(NamedTuple):
     """Rows of strings and numbers."""
 
     columns: tuple[str, ...]
-    rows: list[tuple]
+    rows: Sequence[tuple[object, ...]]
 
 
 class Confusion(NamedTuple):
@@ -182,7 +183,7 @@ def regression(
     return Scores(main_first(values, main), {'Predictions': Scatter(list(gold), list(guesses))})
 
 
-def span_rows(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]) -> RowScore:
+def span_rows(gold: Sequence[Collection[Span]], guesses: Sequence[Collection[Span]]) -> RowScore:
     """Return a function that computes the metrics of `spans` of some of the texts."""
     counts = entities.count_spans(gold, guesses)
 
@@ -193,7 +194,7 @@ def span_rows(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tu
     return score
 
 
-def spans(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]) -> Scores:
+def spans(gold: Sequence[Collection[Span]], guesses: Sequence[Collection[Span]]) -> Scores:
     """Score labeled spans (start, end, label): 'f1', 'precision', 'recall', 'f1_macro'.
 
     See `entities.score_spans`.

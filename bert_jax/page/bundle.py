@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import urllib.parse
-from typing import Any
 
 from bert_jax import errors, files
 from bert_jax.page.contents import Contents
@@ -81,7 +80,7 @@ def code() -> str:
     return '\n'.join((ASSETS / name).read_text(encoding='utf-8') for name in SCRIPTS)
 
 
-def _embedded_json(value: Any) -> str:
+def _embedded_json(value: object) -> str:
     """JSON that is safe inside of an HTML script element."""
     text = json.dumps(value, ensure_ascii=False, separators=(',', ':'))
     return text.replace('<', '\\u003c')

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads.linear_chain import LinearChain
 from bert_jax.page import tokenizers, weights
 from bert_jax.text import scripts
+from bert_jax.types import JsonObject
 
 # Pretraining heads that the page reads.
 _PRETRAINING_HEADS = ('mlm', 'rtd')
@@ -43,7 +44,7 @@ class Contents(NamedTuple):
         notes: features of the model that the page lacks, one line each.
     """
 
-    description: dict[str, Any]
+    description: JsonObject
     data: bytes
     notes: tuple[str, ...]
 
@@ -126,7 +127,7 @@ def _unsupported(model: Pretrained) -> Iterator[str]:
         yield 'it has no tokenizer; add its tokenizer.json or vocab.txt'
 
 
-def _architecture(architecture: Architecture) -> dict[str, Any]:
+def _architecture(architecture: Architecture) -> JsonObject:
     derived = {
         'layer_numbers': architecture.layer_numbers,
         'max_length': architecture.max_length,
@@ -174,7 +175,7 @@ def _chain_scores(model: Pretrained) -> dict[str, np.ndarray]:
     }
 
 
-def _problem(model: Pretrained, kind: str) -> dict[str, Any]:
+def _problem(model: Pretrained, kind: str) -> JsonObject:
     """Settings by which a fine-tuned model reads its input and decodes its logits."""
     assert model.tokenizer is not None
     problem = finetuned.FineTuned(model, kind, model.tokenizer, Compute(), 1, 0.0).problem

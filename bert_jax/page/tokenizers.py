@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.tokenizers import Tokenizer
+from bert_jax.types import JsonObject
 
 _NORMALIZERS = ('BertNormalizer', 'Lowercase', 'NFC')
 _PRE_TOKENIZERS = {'wordpiece': 'BertPreTokenizer', 'bytebpe': 'ByteLevel'}
 # Option of byte-level BPE that the page does not support → values that leave it off.
-_BPE_DEFAULTS: dict[str, Any] = {
+_BPE_DEFAULTS: dict[str, tuple[object, ...]] = {
     'dropout': (None, 0),
     'byte_fallback': (None, False),
     'continuing_subword_prefix': (None, ''),
@@ -18,7 +18,7 @@ _BPE_DEFAULTS: dict[str, Any] = {
 }
 
 
-def describe(tokenizer: Tokenizer) -> dict[str, Any]:
+def describe(tokenizer: Tokenizer) -> JsonObject:
     """Describe a WordPiece or byte-level BPE tokenizer as JSON.
 
     Raises:
@@ -51,7 +51,7 @@ def describe(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _unsupported(kind: str, settings: dict[str, Any]) -> Iterator[str]:
+def _unsupported(kind: str, settings: JsonObject) -> Iterator[str]:
     """Reasons why the page cannot run a tokenizer."""
     if kind not in _PRE_TOKENIZERS:
         yield f'it is of kind {kind}; known: {", ".join(_PRE_TOKENIZERS)}'
@@ -68,7 +68,7 @@ def _unsupported(kind: str, settings: dict[str, Any]) -> Iterator[str]:
                 yield f'its BPE has {option} {settings["model"][option]!r}'
 
 
-def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
+def _steps(normalizer: JsonObject | None) -> list[JsonObject]:
     if normalizer is None:
         return []
     if normalizer['type'] != 'Sequence':

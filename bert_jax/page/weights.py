@@ -1,11 +1,12 @@
 """Packs parameters into one block of bytes that assets/tensors.js reads."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
+from bert_jax.types import JsonObject
 
 DTYPES = ('float32', 'float16', 'int8')
 _ALIGNMENT = 4  # bytes; typed arrays of JavaScript must start at a multiple of their element size
@@ -20,7 +21,7 @@ class Packed(NamedTuple):
         data: the bytes of all tensors, little-endian.
     """
 
-    tensors: dict[str, dict[str, Any]]
+    tensors: dict[str, JsonObject]
     data: bytes
 
 
@@ -34,7 +35,7 @@ def pack(arrays: Mapping[str, np.ndarray], dtype: str) -> Packed:
     """
     if dtype not in DTYPES:
         raise unknown('dtype', dtype, DTYPES)
-    tensors: dict[str, dict[str, Any]] = {}
+    tensors: dict[str, JsonObject] = {}
     blocks, end = [], 0
     for name, array in arrays.items():
         stored_dtype = dtype if array.ndim == 2 else 'float32'

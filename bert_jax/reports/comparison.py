@@ -2,12 +2,13 @@
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax import figures
 from bert_jax.metrics import intervals
+from bert_jax.types import JsonObject
 
 MIN_RUNS = 5  # for an interval; with fewer runs the bootstrap interval is about their range
 
@@ -38,13 +39,13 @@ def summarize(values: Sequence[float]) -> Summary:
     return Summary(float(values_S.mean()), sd, low, high, values_S.tolist())
 
 
-def mean_cell(summary: Mapping[str, Any], digits: int = 4) -> str:
+def mean_cell(summary: JsonObject, digits: int = 4) -> str:
     """Format 'mean ± sd' for a table; only the mean for a single run."""
     mean = f'{summary["mean"]:.{digits}f}'
     return mean if summary['sd'] is None else f'{mean} ± {summary["sd"]:.{digits}f}'
 
 
-def interval_cell(summary: Mapping[str, Any]) -> str:
+def interval_cell(summary: JsonObject) -> str:
     """Format 'low – high' for a table, labeled 'range' for fewer than MIN_RUNS runs."""
     values = summary['values']
     if summary['low'] is not None:
@@ -54,7 +55,7 @@ def interval_cell(summary: Mapping[str, Any]) -> str:
 
 def plot_runs(
     path: pathlib.Path,
-    results: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    results: Mapping[str, Mapping[str, JsonObject]],
     titles: Mapping[str, str],
     variants: str = '',
 ) -> None:

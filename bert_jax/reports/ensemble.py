@@ -11,7 +11,6 @@ import argparse
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from bert_jax.files import parse_json
 from bert_jax.flag_parser import FlagParser
 from bert_jax.storage import outputs, paths
 from bert_jax.text import text_files
+from bert_jax.types import JsonObject
 
 _MIN_PROBABILITY = 1e-30  # so that no single model can rule out a class
 _TEXT_KEYS = ('text', 'text2')
@@ -38,7 +38,7 @@ def combine(
     return dict(zip(labels, (p_C / p_C.sum()).tolist(), strict=True))
 
 
-def records(paths: Sequence[str], weights: Sequence[float]) -> Iterator[dict[str, Any]]:
+def records(paths: Sequence[str], weights: Sequence[float]) -> Iterator[JsonObject]:
     """Yield {'id', 'text', 'text2', 'label', 'probabilities'} for each line of the files.
 
     Raises:
@@ -64,7 +64,7 @@ def records(paths: Sequence[str], weights: Sequence[float]) -> Iterator[dict[str
         yield {'id': lines[0]['id'], **texts, 'label': label, 'probabilities': combined}
 
 
-def _read(path: str) -> Iterator[dict[str, Any]]:
+def _read(path: str) -> Iterator[JsonObject]:
     for number, line in enumerate(text_files.read_lines(path, 'utf-8'), start=1):
         try:
             yield parse_json(line)

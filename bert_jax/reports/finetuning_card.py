@@ -8,14 +8,14 @@ import math
 import pathlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bert_jax import markdown
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
 from bert_jax.reports.model_card import json_block, table
 from bert_jax.reports.tables import markdown_table
-from bert_jax.types import Config
+from bert_jax.types import Config, JsonObject
 
 # Kind of problem → `pipeline_tag` of the Hugging Face Hub.
 PIPELINE_TAGS = {
@@ -67,9 +67,9 @@ class SplitScores(NamedTuple):
 
 def score_split(
     score: intervals.Score,
-    examples: Sequence[Any],
-    predictions: Sequence[Any],
-    guesses: Sequence[Any],
+    examples: Sequence[object],
+    predictions: Sequence[object],
+    guesses: Sequence[object],
     score_rows: intervals.RowScore | None = None,
 ) -> SplitScores:
     """Score the predictions for a split, with intervals, and the baseline.
@@ -94,7 +94,7 @@ def score_split(
 
 def finetuned(
     config: Config,
-    results: Mapping[str, Any],
+    results: JsonObject,
     num_train: int,
     splits: Mapping[str, SplitScores],
     command: Sequence[str],
@@ -167,7 +167,7 @@ def _data_name(config: Config) -> str:
     return data.dataset or ', '.join([*data.train, *data.dev, *data.test])
 
 
-def _header(config: Config, splits: Mapping[str, SplitScores], license_name: str) -> dict[str, Any]:
+def _header(config: Config, splits: Mapping[str, SplitScores], license_name: str) -> JsonObject:
     """Return the header for the Hugging Face Hub: license, base model, task and metrics."""
     name = pathlib.PurePath(config.workdir).name
     tag = PIPELINE_TAGS.get(config.task)
@@ -198,7 +198,7 @@ def _header(config: Config, splits: Mapping[str, SplitScores], license_name: str
 
 
 def _scores(split: SplitScores) -> str:
-    rows: list[tuple] = []
+    rows: list[tuple[object, ...]] = []
     for name, value in split.metrics.items():
         baseline = f'{split.baseline[name]:.4f}' if name in split.baseline else '–'
         rows.append((name, value, intervals.cell(split.intervals[name]), baseline))

@@ -9,7 +9,7 @@ mean over tasks (Wang et al. 2019, GLUE and SuperGLUE, section 3 and table 1 of 
 import json
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bert_jax import progress
 from bert_jax.errors import UserError, exit_cleanly, unknown
@@ -17,6 +17,7 @@ from bert_jax.flag_parser import FlagParser
 from bert_jax.metrics import squad
 from bert_jax.metrics.scores import MEAN, Table, main_first
 from bert_jax.reports import tables
+from bert_jax.types import JsonObject
 
 Results = Mapping[str, Mapping[str, float]]  # test set → metric → value
 
@@ -133,16 +134,19 @@ def _seed_folders(run: pathlib.Path) -> list[pathlib.Path]:
     return [folder for folder in folders if _is_best(_read(folder / 'config.json'), sweep)]
 
 
-def _is_best(config: Mapping[str, Any], sweep: Mapping[str, Any]) -> bool:
+def _is_best(config: JsonObject, sweep: JsonObject) -> bool:
     """Whether a run has the best learning rate and, if ranks are swept, the best rank."""
     has_best_rank = 'best_rank' not in sweep or config['transfer']['rank'] == sweep['best_rank']
-    return has_best_rank and config['schedule']['learning_rate'] == sweep['best_learning_rate']
+    return bool(
+        has_best_rank and config['schedule']['learning_rate'] == sweep['best_learning_rate']
+    )
 
 
-def _read(path: pathlib.Path) -> dict[str, Any]:
+def _read(path: pathlib.Path) -> JsonObject:
     if not path.is_file():
         raise UserError(f'{path} does not exist; {path.parents[1]} is not a finished run')
-    return json.loads(path.read_text(encoding='utf-8'))
+    values: JsonObject = json.loads(path.read_text(encoding='utf-8'))
+    return values
 
 
 def average_table(

@@ -3,13 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from bert_jax import markdown
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.models.architecture import Architecture
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import Config
+from bert_jax.types import Config, JsonObject
 
 # The folders of an absolute path, but not of a URL.
 _FOLDERS = re.compile(r'(?<![\w/.])(?:~[\w.-]*)?/(?!/)(?:[^\s/\'"`,;|<>()\[\]{}]+/)+')
@@ -27,7 +26,7 @@ def pretrained(
     stages: Sequence[Mapping[str, int]],
     architecture: Architecture,
     corpus: Corpus,
-    results: Mapping[str, Any],
+    results: JsonObject,
     held_out: Mapping[str, float],
     sections: Sequence[str],
     examples: str,
@@ -95,7 +94,7 @@ def exported(
     heads: Sequence[str],
     labels: Sequence[str],
     tokenizer: Tokenizer | None,
-    metadata: Mapping[str, Any],
+    metadata: JsonObject,
     run_card: str,
 ) -> str:
     """The card of a model in a Hugging Face folder, in Markdown.
@@ -155,13 +154,13 @@ def _title(name: str | None, architecture: Architecture) -> str:
     return f'# {name}, {architecture.num_layers} × {architecture.hidden_size}\n'
 
 
-def table(rows: Mapping[str, Any]) -> str:
+def table(rows: JsonObject) -> str:
     """A Markdown table of names and values, without a header."""
     lines = [f'| {name} | {value} |\n' for name, value in rows.items()]
     return '| | |\n|---|---|\n' + ''.join(lines)
 
 
-def json_block(value: Mapping[str, Any]) -> str:
+def json_block(value: JsonObject) -> str:
     """A value as JSON in a Markdown code block."""
     return f'```json\n{json.dumps(value, indent=2, ensure_ascii=False)}\n```\n'
 

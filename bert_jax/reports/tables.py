@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax import figures, files, markdown
 from bert_jax.metrics.intervals import LEVEL, Interval, cell
 from bert_jax.metrics.scores import Confusion, Scatter, Scores, Table
+from bert_jax.types import JsonObject
 
 Intervals: TypeAlias = Mapping[str, Interval]  # by metric
 
@@ -51,7 +52,7 @@ def save_scores(
             plot_scatter(table, directory / 'scatter')
 
 
-def save_predictions(records: Iterable[dict], directory: str | pathlib.Path) -> None:
+def save_predictions(records: Iterable[JsonObject], directory: str | pathlib.Path) -> None:
     """Write predictions.jsonl into a folder, which is created: a record per line."""
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -60,7 +61,7 @@ def save_predictions(records: Iterable[dict], directory: str | pathlib.Path) -> 
 
 
 def save_candidates(
-    records: Sequence[dict], columns: Sequence[str], directory: str | pathlib.Path
+    records: Sequence[JsonObject], columns: Sequence[str], directory: str | pathlib.Path
 ) -> None:
     """Write candidates.tsv for the scorer of GAP: a text id and the class of each candidate.
 

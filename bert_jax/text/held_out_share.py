@@ -9,11 +9,12 @@ far from the fraction keep the split of the rule.
 import bisect
 import math
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.text.held_out import LEAST, HeldOutRule
+from bert_jax.types import JsonObject
 
 FACTOR = 3  # a larger multiple of the requested fraction is too much,
 FEW = 8  # unless it is this many documents of average size
@@ -44,7 +45,7 @@ class Counted(NamedTuple):
     def held_out(self, rule: HeldOutRule) -> list[int]:
         """Return the documents that a rule holds out."""
         hashes = np.array(list(self.tokens), np.uint64)
-        return hashes[rule.is_held_out(hashes)].tolist()
+        return [*map(int, hashes[rule.is_held_out(hashes)])]
 
 
 class Candidates:
@@ -68,11 +69,11 @@ class Candidates:
         is_near = hashes <= np.uint64(self._bound)
         self._add(int(tokens.sum()), hashes[is_near].tolist(), tokens[is_near].tolist())
 
-    def merge(self, state: Mapping[str, Any]) -> None:
+    def merge(self, state: JsonObject) -> None:
         """Add the documents of other candidates, as returned by `state`."""
         self._add(state['total'], state['hashes'], state['tokens'])
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonObject:
         """Return the candidates as JSON values."""
         self._drop()
         hashes = list(self._tokens)

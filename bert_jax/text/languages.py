@@ -22,7 +22,7 @@ def shares(amounts: Sequence[int], alpha: float) -> np.ndarray:
     if not (amounts_L > 0).all():
         raise UserError('a language has no text: remove its source')
     powers_L = (amounts_L / amounts_L.sum()) ** alpha
-    return powers_L / powers_L.sum()
+    return np.asarray(powers_L / powers_L.sum())
 
 
 def check_alpha(alpha: float) -> None:
@@ -39,7 +39,7 @@ def largest_remainder(shares_L: np.ndarray, total: int) -> np.ndarray:
     Returns int64 [L].
     """
     exact_L = shares_L * total
-    count_L = np.floor(exact_L).astype(np.int64)
+    count_L: np.ndarray = np.floor(exact_L).astype(np.int64)
     order_L = np.argsort(count_L - exact_L, kind='stable')
     count_L[order_L[: total - count_L.sum()]] += 1
     return count_L

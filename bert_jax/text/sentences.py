@@ -76,7 +76,7 @@ def _split_line(line: str, known: Abbreviations) -> Iterator[str]:
         yield line[start:]
 
 
-def _is_end(line: str, start: int, match: re.Match, known: Abbreviations) -> bool:
+def _is_end(line: str, start: int, match: re.Match[str], known: Abbreviations) -> bool:
     """Whether the sentence that starts at `start` ends with the matched stop."""
     position, end = match.span()
     after = end + line.startswith(' ', end)

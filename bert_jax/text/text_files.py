@@ -15,13 +15,16 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from bert_jax import limits
 from bert_jax.errors import UserError
 from bert_jax.storage import paths, wrong_paths
 from bert_jax.storage.bucket import BucketError
 from bert_jax.text import file_types
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _SURROGATE = re.compile('[\ud800-\udfff]')
 _HEAD_BYTES = 2**13  # checked to distinguish text from other files
@@ -244,10 +247,17 @@ class _Range(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: 'WriteableBuffer') -> int:
         num_bytes = self._file.readinto(memoryview(buffer)[: self._left])
         self._left -= num_bytes
         return num_bytes
+
+
+class Compressed(Protocol):
+    """A compressed file that is open."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return decompressed bytes; b'' at the end."""
 
 
 class _Expanded(io.RawIOBase):
@@ -256,16 +266,17 @@ class _Expanded(io.RawIOBase):
     A pipe does not tell how many bytes were read from it, and is read without a limit.
     """
 
-    def __init__(self, file: Any, raw: io.BufferedReader):
+    def __init__(self, file: Compressed, raw: io.BufferedReader):
         self._file, self.compressed, self._num_bytes = file, raw, 0
         self._is_limited = raw.seekable()
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
+    def readinto(self, buffer: 'WriteableBuffer') -> int:
+        view = memoryview(buffer)
+        data = self._file.read(len(view))
+        view[: len(data)] = data
         self._num_bytes += len(data)
         if self._is_limited and self._num_bytes > max(
             limits.EXPANDED, limits.EXPANSION * self.compressed.tell()
@@ -292,14 +303,15 @@ def _decompressed(raw: io.BufferedReader) -> io.BufferedReader:
     return raw
 
 
-def _open_zstd(raw: io.BufferedReader) -> Any:
+def _open_zstd(raw: io.BufferedReader) -> Compressed:
     import pyarrow  # takes 0.1 s
 
-    return pyarrow.CompressedInputStream(raw, 'zstd')
+    opened: Compressed = pyarrow.CompressedInputStream(raw, 'zstd')
+    return opened
 
 
 # Pattern of the first bytes of a file → how it is decompressed.
-_DECOMPRESSORS: dict[bytes, Callable[[io.BufferedReader], Any]] = {
+_DECOMPRESSORS: dict[bytes, Callable[[io.BufferedReader], Compressed]] = {
     rb'\x1f\x8b\x08': lambda raw: gzip.GzipFile(fileobj=raw),
     rb'BZh[1-9]1AY&SY': bz2.BZ2File,
     rb'\xfd7zXZ\x00': lzma.LZMAFile,

@@ -5,13 +5,16 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import tokenizers
 
 from bert_jax import errors
 from bert_jax.tokenizers import byte_bpe, charsmap
+from bert_jax.types import JsonObject
+
+Item = TypeVar('Item')
 
 
 class Backend:
@@ -23,7 +26,7 @@ class Backend:
             applies otherwise (see `charsmap`).
     """
 
-    def __init__(self, settings: dict[str, Any], literal: bool = False):
+    def __init__(self, settings: JsonObject, literal: bool = False):
         """Read the settings, the contents of a tokenizer.json.
 
         Args:
@@ -119,7 +122,7 @@ class Backend:
         return texts
 
 
-def read(settings: dict[str, Any], literal: bool = False) -> tokenizers.Tokenizer:
+def read(settings: JsonObject, literal: bool = False) -> tokenizers.Tokenizer:
     """Create a tokenizer of the library from the contents of a tokenizer.json."""
     with library_errors():
         tokenizer = tokenizers.Tokenizer.from_str(json.dumps(settings))
@@ -127,7 +130,7 @@ def read(settings: dict[str, Any], literal: bool = False) -> tokenizers.Tokenize
     return tokenizer
 
 
-def _trims_spaces(post_processor: dict[str, Any] | None) -> bool:
+def _trims_spaces(post_processor: JsonObject | None) -> bool:
     """Whether a post-processor of byte-level BPE removes spaces from the offsets."""
     step = post_processor or {}
     if 'processors' in step:
@@ -177,7 +180,7 @@ def _choose(texts: list[str], flags: list[bool], flag: bool) -> list[str]:
     return [text for text, other in zip(texts, flags, strict=True) if other == flag]
 
 
-def _merge(flags: list[bool], if_true: Iterable[Any], if_false: Iterable[Any]) -> list[Any]:
+def _merge(flags: list[bool], if_true: Iterable[Item], if_false: Iterable[Item]) -> list[Item]:
     """Merge items in the order of their flags."""
     items = {True: iter(if_true), False: iter(if_false)}
     return [next(items[flag]) for flag in flags]

@@ -3,13 +3,13 @@
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tokenizers
 
 from bert_jax import errors
 from bert_jax.files import parse_json
 from bert_jax.tokenizers import special_tokens
+from bert_jax.types import JsonObject
 
 SPACE = 'Ġ'
 # Printable bytes are written as themselves, the others as characters from 256 on.
@@ -19,7 +19,7 @@ _BYTES = {chr(byte): byte for byte in _PRINTABLE}
 _BYTES |= {chr(256 + number): byte for number, byte in enumerate(_OTHER_BYTES)}
 
 
-def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
+def train(size: int, texts: list[str], lowercase: bool) -> JsonObject:
     """Train a tokenizer and return its settings; every text starts with a word boundary."""
     smallest = len(special_tokens.ROBERTA) + 256
     if size < smallest:
@@ -51,7 +51,7 @@ def settings(
     lowercase: bool = False,
     add_prefix_space: bool = False,
     names: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
     Missing special tokens (GPT-2 has neither mask nor padding) get ids after the last.
@@ -76,7 +76,7 @@ def settings(
         )
     else:
         backend.post_processor = special_tokens.template(names, vocab)
-    return json.loads(backend.to_str())
+    return special_tokens.contents(backend)
 
 
 def _add_steps(backend: tokenizers.Tokenizer, lowercase: bool, add_prefix_space: bool) -> None:

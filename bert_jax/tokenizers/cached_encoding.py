@@ -1,13 +1,13 @@
 """Encodes texts without offsets, and remembers the ids of their parts (mostly words)."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from bert_jax.text import text_files
 from bert_jax.tokenizers.backend import Backend
+from bert_jax.types import JsonObject
 
 CACHED_IDS = 2**20  # bounds the memory of the cache (about 100 MB)
 _TEXTS_AT_ONCE = 5_000  # bounds the memory of the parts of these texts
@@ -64,7 +64,7 @@ def encodable(text: str) -> str:
 
 
 def splitter(
-    settings: Mapping[str, Any], added: Iterable[Mapping[str, Any]], normalize: Callable[[str], str]
+    settings: JsonObject, added: Iterable[JsonObject], normalize: Callable[[str], str]
 ) -> Splitter:
     """Return a function that splits a text into parts that can be encoded separately.
 
@@ -100,7 +100,7 @@ def splitter(
     return _unless_present([token['content'] for token in wide], split) if wide else split
 
 
-def _is_wide(token: Mapping[str, Any], normalize: Callable[[str], str], keeps_spaces: bool) -> bool:
+def _is_wide(token: JsonObject, normalize: Callable[[str], str], keeps_spaces: bool) -> bool:
     """Whether an added token contains a space or absorbs the space of the next part."""
     forms = token['content'] + (normalize(token['content']) if token['normalized'] else '')
     return bool(re.search(r'\s', forms)) or (keeps_spaces and token['rstrip'])
@@ -111,7 +111,7 @@ def _unless_present(contents: Sequence[str], split: Splitter) -> Splitter:
     return lambda text: [text] if pattern.search(text) else split(text)
 
 
-def _flatten(part: dict[str, Any] | None, sequence: str) -> list[dict[str, Any]]:
+def _flatten(part: JsonObject | None, sequence: str) -> list[JsonObject]:
     """The steps of a normalizer or pre-tokenizer, whether or not it is a sequence."""
     return [] if part is None else part.get(sequence, [part])
 

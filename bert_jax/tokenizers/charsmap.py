@@ -10,10 +10,12 @@ import base64
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import sentencepiece
 import tokenizers
+
+from bert_jax.types import JsonObject
 
 SPACE = '▁'  # stands for a space in the pieces of SentencePiece
 _PRIVATE = range(0x100000, 0x10FFFE)  # private-use characters, placeholders during a replacement
@@ -41,7 +43,7 @@ class Rules:
 
     def normalize_str(self, text: str) -> str:
         """Return the normalized text."""
-        return self._rules.Normalize(text)
+        return str(self._rules.Normalize(text))
 
     def normalize(self, text: tokenizers.NormalizedString) -> None:
         """Normalize a text in place; new characters have the offsets of those they replace.
@@ -70,7 +72,7 @@ class Rules:
             text.replace(placeholder, new)
 
 
-def steps(normalizer: dict[str, Any] | None) -> list[Step]:
+def steps(normalizer: JsonObject | None) -> list[Step]:
     """The steps of the normalizer of a tokenizer.json with exact rules; [] if it has no rules."""
     flat = list(_flatten(normalizer))
     if not any(step['type'] == 'Precompiled' for step in flat):
@@ -78,7 +80,7 @@ def steps(normalizer: dict[str, Any] | None) -> list[Step]:
     return [_build(step) for step in flat]
 
 
-def as_normalizer(steps: Sequence[Step]) -> Any:
+def as_normalizer(steps: Sequence[Step]) -> tokenizers.normalizers.Normalizer:
     """A normalizer of the tokenizers library that applies some steps."""
     custom = tokenizers.normalizers.Normalizer.custom
     return tokenizers.normalizers.Sequence(
@@ -86,7 +88,7 @@ def as_normalizer(steps: Sequence[Step]) -> Any:
     )
 
 
-def _flatten(normalizer: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+def _flatten(normalizer: JsonObject | None) -> Iterator[JsonObject]:
     if normalizer is None:
         return
     if normalizer['type'] != 'Sequence':
@@ -96,12 +98,13 @@ def _flatten(normalizer: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
         yield from _flatten(step)
 
 
-def _build(step: dict[str, Any]) -> Step:
+def _build(step: JsonObject) -> Step:
     if step['type'] == 'Precompiled':
         return Rules(base64.b64decode(step['precompiled_charsmap']))
     model = {'type': 'WordLevel', 'vocab': {}, 'unk_token': ''}
     backend = tokenizers.Tokenizer.from_str(json.dumps({'model': model, 'normalizer': step}))
-    return backend.normalizer
+    built: Step = backend.normalizer
+    return built
 
 
 def _field(number: int, value: bytes) -> bytes:

@@ -21,8 +21,7 @@ from tokenizers import normalizers, pre_tokenizers
 from bert_jax import errors
 from bert_jax.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
 from bert_jax.tokenizers.folders import Configuration
-
-Settings = dict[str, Any]  # the contents of a tokenizer.json
+from bert_jax.types import JsonObject
 
 _MAX_CHARACTERS_PER_WORD = 100  # longer words become [UNK]; 200 in google-research/bert
 _CASED_SHARE = 0.05  # a vocabulary is cased if more tokens have capital letters
@@ -40,12 +39,12 @@ class TokenizerClass(NamedTuple):
     """
 
     pattern: str
-    read: Callable[[pathlib.Path, Configuration, bool], Settings]
-    override: Callable[[Settings, Configuration, bool], None] = lambda *_: None
+    read: Callable[[pathlib.Path, Configuration, bool], JsonObject]
+    override: Callable[[JsonObject, Configuration, bool], None] = lambda *_: None
     reads_json: bool = True
 
 
-def read_vocab_txt(file: pathlib.Path, configuration: Configuration, lowercase: bool) -> Settings:
+def read_vocab_txt(file: pathlib.Path, configuration: Configuration, lowercase: bool) -> JsonObject:
     """Read the vocab.txt of a WordPiece tokenizer."""
     vocab = wordpiece.read_vocab(file.read_bytes().decode('utf-8-sig'))
     settings = wordpiece.settings(vocab, lowercase, _roles(configuration))
@@ -54,7 +53,7 @@ def read_vocab_txt(file: pathlib.Path, configuration: Configuration, lowercase: 
     return settings
 
 
-def read_byte_bpe(file: pathlib.Path, configuration: Configuration, _: bool) -> Settings:
+def read_byte_bpe(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
     """Read a byte-level BPE from vocab.json and the merges.txt in the same folder."""
     vocab, merges = byte_bpe.read(file, _merges_file(file))
     add_prefix_space = configuration.options.get('add_prefix_space', False)
@@ -64,7 +63,7 @@ def read_byte_bpe(file: pathlib.Path, configuration: Configuration, _: bool) -> 
 
 def read_sentencepiece(
     file: pathlib.Path, configuration: Configuration, _: bool, **options: Any
-) -> Settings:
+) -> JsonObject:
     """Read a SentencePiece .model.
 
     Args:
@@ -86,7 +85,7 @@ def read_sentencepiece(
     return sentence_piece.settings(model, **options, names=_roles(configuration))
 
 
-def _read_herbert(file: pathlib.Path, configuration: Configuration, _: bool) -> Settings:
+def _read_herbert(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
     """Read HerBERT's character-level BPE, which marks the ends of words."""
     vocab, merges = byte_bpe.read(file, _merges_file(file))
     names = special_tokens.names(vocab, _roles(configuration))
@@ -101,10 +100,10 @@ def _read_herbert(file: pathlib.Path, configuration: Configuration, _: bool) -> 
     backend.decoder = tokenizers.decoders.BPEDecoder(suffix=_END_OF_WORD)
     special_tokens.add(backend, sorted(set(names.values()), key=vocab.__getitem__))
     backend.post_processor = special_tokens.template(names, vocab)
-    return json.loads(backend.to_str())
+    return special_tokens.contents(backend)
 
 
-def _read_japanese(file: pathlib.Path, configuration: Configuration, _: bool) -> Settings:
+def _read_japanese(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
     """Read the vocab.txt of a BertJapaneseTokenizer that needs no dictionary of words.
 
     Splitting into characters needs no dictionary even after MeCab, which only drops whitespace.
@@ -121,10 +120,10 @@ def _read_japanese(file: pathlib.Path, configuration: Configuration, _: bool) ->
     settings = read_vocab_txt(file, configuration, lowercase)
     backend = tokenizers.Tokenizer.from_str(json.dumps(settings))
     _JAPANESE[words, subwords](backend, lowercase)
-    return json.loads(backend.to_str())
+    return special_tokens.contents(backend)
 
 
-def _clean(lowercase: bool) -> list[Any]:
+def _clean(lowercase: bool) -> list[normalizers.Normalizer]:
     clean = normalizers.BertNormalizer(handle_chinese_chars=False, lowercase=lowercase)
     return [normalizers.NFC(), clean]
 
@@ -164,7 +163,7 @@ _JAPANESE = {
 }
 
 
-def _override_bert(settings: Settings, configuration: Configuration, lowercase: bool) -> None:
+def _override_bert(settings: JsonObject, configuration: Configuration, lowercase: bool) -> None:
     """Set the options of BertTokenizer, including the default values."""
     normalizer, options = settings['normalizer'], configuration.options
     if 'unk' in configuration.names and settings['model']['type'] == 'WordPiece':
@@ -186,7 +185,7 @@ def _override_bert(settings: Settings, configuration: Configuration, lowercase: 
         )
 
 
-def _override_byte_bpe(settings: Settings, configuration: Configuration, _: bool) -> None:
+def _override_byte_bpe(settings: JsonObject, configuration: Configuration, _: bool) -> None:
     """Set the option of RobertaTokenizer, even if it has its default value."""
     splitter = settings['pre_tokenizer']
     if splitter and splitter['type'] == 'ByteLevel':

@@ -7,14 +7,16 @@ AutoTokenizer.from_pretrained of transformers.
 
 import json
 import pathlib
+import types
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tokenizers
 
 from bert_jax import errors
 from bert_jax.files import parse_json
 from bert_jax.tokenizers import special_tokens
+from bert_jax.types import JsonObject
 
 # model_type → tokenizer class. ModernBERT has no class: its tokenizer.json is complete.
 _CLASSES = {
@@ -31,7 +33,7 @@ _CLASSES = {
     'xlm-roberta': 'XLMRobertaTokenizer',
 }
 # Supported options of tokenizer_config.json → their types; null counts as absent.
-_TYPES: dict[str, Any] = {
+_TYPES: dict[str, type | types.UnionType] = {
     'add_prefix_space': bool,
     'added_tokens_decoder': dict,
     'additional_special_tokens': list,
@@ -63,7 +65,7 @@ class Configuration(NamedTuple):
     """
 
     tokenizer_class: str | None = None
-    options: Mapping[str, Any] = {}
+    options: JsonObject = {}
     names: Mapping[str, str] = {}
     added: Mapping[str, Mapping[str, bool]] = {}
     added_ids: Mapping[str, int] = {}
@@ -105,7 +107,7 @@ def read(folder: pathlib.Path) -> Configuration:
     return Configuration(name, options, names, added | special | added, ids)
 
 
-def add_tokens(settings: dict[str, Any], configuration: Configuration) -> dict[str, Any]:
+def add_tokens(settings: JsonObject, configuration: Configuration) -> JsonObject:
     """Return the contents of a tokenizer.json with the added and special tokens of its folder.
 
     New tokens get ids after the last id, as in transformers. A token with another id in the folder
@@ -130,7 +132,7 @@ def add_tokens(settings: dict[str, Any], configuration: Configuration) -> dict[s
     return settings
 
 
-def _read_object(path: pathlib.Path) -> dict[str, Any]:
+def _read_object(path: pathlib.Path) -> JsonObject:
     """The values of a JSON file that are not null; {} if the file does not exist."""
     try:
         values = parse_json(path.read_text(encoding='utf-8-sig'))
@@ -148,7 +150,7 @@ def _read_object(path: pathlib.Path) -> dict[str, Any]:
     return values
 
 
-def _by_id(tokens: Mapping[str, Any]) -> dict[int, Any]:
+def _by_id(tokens: JsonObject) -> dict[int, object]:
     try:
         return {int(index): token for index, token in tokens.items()}
     except ValueError:
@@ -157,14 +159,14 @@ def _by_id(tokens: Mapping[str, Any]) -> dict[int, Any]:
         ) from None
 
 
-def _without_role(options: Mapping[str, Any]) -> list[Any]:
+def _without_role(options: JsonObject) -> list[object]:
     """The special tokens without a role such as 'mask'."""
     extra = options.get('extra_special_tokens', [])
     extra = list(extra.values()) if isinstance(extra, dict) else extra
     return [*options.get('additional_special_tokens', []), *extra]
 
 
-def _content(token: Any) -> str:
+def _content(token: object) -> str:
     """The text of a special token, which is a string or an object."""
     content = token.get('content') if isinstance(token, dict) else token
     if not isinstance(content, str) or not content:
@@ -174,6 +176,6 @@ def _content(token: Any) -> str:
     return content
 
 
-def _flags(token: Any) -> dict[str, bool]:
+def _flags(token: object) -> dict[str, bool]:
     fields = token if isinstance(token, dict) else {}
     return {flag: fields[flag] is True for flag in _FLAGS if flag in fields}

@@ -2,13 +2,14 @@
 
 import json
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bert_jax import errors
 from bert_jax.storage import paths, wrong_paths
 from bert_jax.tokenizers import backend, folders, special_tokens
 from bert_jax.tokenizers.folders import Configuration
 from bert_jax.tokenizers.tokenizer import Tokenizer, parse
+from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from bert_jax.tokenizers.classes import TokenizerClass
@@ -106,7 +107,7 @@ def _find_file(path: pathlib.Path, tokenizer_class: str | None) -> pathlib.Path:
 
 def _read(
     file: pathlib.Path, configuration: Configuration, lowercase: bool, option: str
-) -> dict[str, Any]:
+) -> JsonObject:
     """Read a file of any format as the contents of an equivalent tokenizer.json."""
     name = configuration.tokenizer_class
     known = _find_class(name)

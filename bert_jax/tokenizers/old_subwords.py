@@ -7,12 +7,12 @@ subwords as the old tokenizer does it. A token that continues a word keeps to to
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import tokenizers
 
 from bert_jax.tokenizers import byte_bpe, charsmap, wordpiece
 from bert_jax.tokenizers.tokenizer import Tokenizer
+from bert_jax.types import JsonObject
 
 _BYTE = re.compile('<0x[0-9A-F]{2}>')  # of SentencePiece, for bytes of unknown characters
 _END_OF_WORD = '</w>'
@@ -39,7 +39,7 @@ def find(new: Tokenizer, old: Tokenizer) -> list[list[int]]:
 
 
 def _as_text(old: Tokenizer, text: str) -> list[int]:
-    return old.encode_batch([text]).ids[0].tolist()
+    return [*map(int, old.encode_batch([text]).ids[0])]
 
 
 Split = Callable[[str], Sequence[int]]
@@ -67,7 +67,7 @@ class _Words:
         return [piece.id for word in words for piece in self._backend.model.tokenize(word)]
 
 
-def _clear_prefix(step: Any) -> None:
+def _clear_prefix(step: JsonObject | None) -> None:
     """Set the `add_prefix_space` of each ByteLevel step of a pre-tokenizer to false."""
     for inner in (step or {}).get('pretokenizers', [step or {}]):
         if inner.get('type') == 'ByteLevel':

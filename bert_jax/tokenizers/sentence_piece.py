@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import io
-import json
 import math
 import re
 import struct
@@ -16,6 +15,7 @@ import tokenizers
 from bert_jax import errors, limits
 from bert_jax.tokenizers import charsmap, special_tokens, training_progress
 from bert_jax.tokenizers.charsmap import SPACE
+from bert_jax.types import JsonObject
 
 CHARACTER_COVERAGE = 0.9995  # rarer characters become <unk>; SentencePiece's default
 TRAINING_THREADS = 4  # fixed, because it affects the order of floating-point sums
@@ -55,7 +55,7 @@ class SentencePieceModel:
     remove_extra_whitespaces: bool = True
 
 
-def _train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
+def _train(model_type: str, size: int, texts: list[str], lowercase: bool) -> JsonObject:
     """Train a 'unigram' or 'bpe' tokenizer and return its settings.
 
     The tokenizer has SentencePiece's normalization nmt_nfkc and XLM-R's special tokens.
@@ -95,7 +95,9 @@ train_unigram = functools.partial(_train, 'unigram')
 train_bpe = functools.partial(_train, 'bpe')
 
 
-def _training_lines(texts: list[str], lower: Any) -> Iterator[str]:
+def _training_lines(
+    texts: list[str], lower: tokenizers.normalizers.Normalizer | None
+) -> Iterator[str]:
     """Yield lines without the characters that would make the library skip a whole line."""
     for text in texts:
         for line in text.splitlines():
@@ -180,7 +182,7 @@ def settings(
     split_punctuation: bool = False,
     add_prefix_space: bool = True,
     names: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
     Args:
@@ -221,7 +223,7 @@ def settings(
         )
     backend = tokenizers.Tokenizer(core)
     normal = tokenizers.normalizers
-    steps: list[Any] = []
+    steps: list[tokenizers.normalizers.Normalizer] = []
     if join_quotes:
         steps += [normal.Replace('``', '"'), normal.Replace("''", '"')]
     if strip_accents:
@@ -235,7 +237,7 @@ def settings(
         elif kind == _USER_DEFINED:
             backend.add_tokens([tokenizers.AddedToken(piece, special=False, normalized=False)])
     backend.post_processor = special_tokens.template(names, index_of)
-    return json.loads(backend.to_str())
+    return special_tokens.contents(backend)
 
 
 def _fairseq(pieces: list[Piece], ids: str) -> list[Piece]:
@@ -262,7 +264,7 @@ def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:
 def _add_steps(
     backend: tokenizers.Tokenizer,
     model: SentencePieceModel,
-    steps: list[Any],
+    steps: list[tokenizers.normalizers.Normalizer],
     split_punctuation: bool,
     add_prefix_space: bool,
 ) -> None:

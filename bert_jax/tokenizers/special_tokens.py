@@ -1,12 +1,13 @@
 """Names of the special tokens, and the templates that put them around one text or two."""
 
+import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import tokenizers
 
 from bert_jax import errors
+from bert_jax.types import JsonObject
 
 BERT = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 ROBERTA = ('<s>', '<pad>', '</s>', '<unk>', '<mask>')
@@ -52,7 +53,7 @@ def extend(ids: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
     return {**ids, **{name: first + number for number, name in enumerate(missing)}}
 
 
-def find_in_settings(settings: dict[str, Any], ids: dict[str, int]) -> dict[str, int]:
+def find_in_settings(settings: JsonObject, ids: dict[str, int]) -> dict[str, int]:
     """Return the id of each role of a tokenizer.json; raise UserError if a role has no token.
 
     The template has the tokens around a text, and the model has its unknown token; published names
@@ -72,7 +73,7 @@ def find_in_settings(settings: dict[str, Any], ids: dict[str, int]) -> dict[str,
     return role_ids
 
 
-def _around(processor: dict[str, Any] | None) -> dict[str, str | None]:
+def _around(processor: JsonObject | None) -> dict[str, str | None]:
     """The tokens before and after a text."""
     for step in (processor or {}).get('processors', [processor or {}]):
         if 'cls' in step:
@@ -84,10 +85,17 @@ def _around(processor: dict[str, Any] | None) -> dict[str, str | None]:
     return {}
 
 
-def _unknown(model: dict[str, Any]) -> str | None:
+def _unknown(model: JsonObject) -> str | None:
     if model.get('unk_id') is not None:
-        return model['vocab'][model['unk_id']][0]
-    return model.get('unk_token')
+        model = {'unk_token': model['vocab'][model['unk_id']][0]}
+    token: str | None = model.get('unk_token')
+    return token
+
+
+def contents(backend: tokenizers.Tokenizer) -> JsonObject:
+    """The tokenizer.json of a tokenizer of the library."""
+    settings: JsonObject = json.loads(backend.to_str())
+    return settings
 
 
 def add(backend: tokenizers.Tokenizer, names: list[str]) -> None:

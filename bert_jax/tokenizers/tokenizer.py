@@ -10,7 +10,7 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tokenizers
@@ -20,6 +20,7 @@ from bert_jax.files import parse_json
 from bert_jax.tokenizers import backend, byte_bpe, charsmap, special_tokens
 from bert_jax.tokenizers.backend import Backend
 from bert_jax.tokenizers.cached_encoding import CachedEncoder, encodable, splitter
+from bert_jax.types import JsonObject
 
 MODELS = ('WordPiece', 'BPE', 'Unigram')
 
@@ -186,7 +187,7 @@ class Tokenizer:
         return {token: index for index, token in enumerate(self.vocab)}
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse(text: str) -> JsonObject:
     """Read the settings of a tokenizer.json, without truncation and padding."""
     try:
         settings = parse_json(text)
@@ -199,11 +200,11 @@ def parse(text: str) -> dict[str, Any]:
     model_type = str(settings['model'].get('type'))
     if model_type not in MODELS:
         raise errors.unknown('tokenizer model', model_type, MODELS)
-    defaults: dict[str, Any] = {'normalizer': None, 'pre_tokenizer': None, 'added_tokens': []}
-    return defaults | settings | {'truncation': None, 'padding': None}
+    defaults: JsonObject = {'normalizer': None, 'pre_tokenizer': None, 'added_tokens': []}
+    return {**defaults, **settings, 'truncation': None, 'padding': None}
 
 
-def _without_special_subwords(settings: dict[str, Any], names: set[str]) -> dict[str, Any]:
+def _without_special_subwords(settings: JsonObject, names: set[str]) -> JsonObject:
     """Settings whose model never produces these special tokens from text that looks like one.
 
     No other added token is special, so that `encode_special_tokens` leaves them as they are.
@@ -225,16 +226,16 @@ def _without_special_subwords(settings: dict[str, Any], names: set[str]) -> dict
     return settings | {'added_tokens': added}
 
 
-def _kind(settings: dict[str, Any]) -> str:
+def _kind(settings: JsonObject) -> str:
     if settings['model']['type'] != 'BPE':
-        return settings['model']['type'].lower()
+        return str(settings['model']['type']).lower()
     steps = json.dumps([settings['normalizer'], settings['pre_tokenizer']], ensure_ascii=False)
     if '"ByteLevel"' in steps:
         return 'bytebpe'
     return 'sentencepiece-bpe' if charsmap.SPACE in steps else 'bpe'
 
 
-def _word_starts(kind: str, settings: dict[str, Any], vocab: Sequence[str]) -> np.ndarray | None:
+def _word_starts(kind: str, settings: JsonObject, vocab: Sequence[str]) -> np.ndarray | None:
     """Whether each token starts a word: bool [V], or None if no token has the mark of its kind."""
     mark = {
         'wordpiece': settings['model'].get('continuing_subword_prefix'),
@@ -249,6 +250,6 @@ def _word_starts(kind: str, settings: dict[str, Any], vocab: Sequence[str]) -> n
     return ~marked if kind == 'wordpiece' else marked
 
 
-def _added_words(settings: dict[str, Any]) -> set[int]:
+def _added_words(settings: JsonObject) -> set[int]:
     """The ids of the added tokens that are not only spaces."""
     return {token['id'] for token in settings['added_tokens'] if token['content'].strip()}

@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from bert_jax import errors
 from bert_jax.lazy_table import LazyTable
 from bert_jax.tokenizers import special_tokens
 from bert_jax.tokenizers.cached_encoding import encodable
 from bert_jax.tokenizers.tokenizer import Tokenizer
+from bert_jax.types import JsonObject
 
 # Kind → trainer: (size, texts, lowercase) → settings, the contents of a tokenizer.json.
-Trainer = Callable[..., dict[str, Any]]
+Trainer = Callable[..., JsonObject]
 TRAINERS: LazyTable[Trainer] = LazyTable(
     {
         'wordpiece': 'bert_jax.tokenizers.wordpiece:train',

@@ -99,5 +99,5 @@ def _read(reading: int, bar: tqdm.tqdm, parse: Parse, original: int) -> None:
 
 def _writes_to_process(stream: object) -> bool:
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        return stream.fileno() == _STDERR  # type: ignore[attr-defined]
+        return bool(stream.fileno() == _STDERR)  # type: ignore[attr-defined]
     return False

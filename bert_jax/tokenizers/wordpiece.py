@@ -2,14 +2,13 @@
 
 import collections
 import itertools
-import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import tokenizers
 
 from bert_jax import errors
 from bert_jax.tokenizers import special_tokens, training_progress
+from bert_jax.types import JsonObject
 
 CONTINUATION = '##'  # prefix of the subwords inside a word
 MAX_CHARACTERS_PER_WORD = 200  # longer words become [UNK], as in google-research/bert
@@ -20,7 +19,7 @@ COUNTED_CHUNKS = 2**19  # distinct strings that training splits into words at a 
 
 def train(
     size: int, texts: list[str], lowercase: bool, strip_accents: bool | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Train a tokenizer and return its settings; by default lowercasing strips accents.
 
     The alphabet covers CHARACTER_COVERAGE of the text, with at least MIN_ALPHABET characters and at
@@ -108,7 +107,7 @@ def settings(
     lowercase: bool,
     names: Mapping[str, str] | None = None,
     strip_accents: bool | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
     Args:
@@ -126,7 +125,7 @@ def settings(
     backend.add_special_tokens(list(names.values()))
     sep, cls = ((names[role], vocab[names[role]]) for role in ('sep', 'cls'))
     backend.post_processor = tokenizers.processors.BertProcessing(sep, cls)
-    return json.loads(backend.to_str())
+    return special_tokens.contents(backend)
 
 
 def _backend(

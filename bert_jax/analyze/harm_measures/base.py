@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -74,7 +74,11 @@ def table(
 
 
 def plot(
-    shares: Mapping[str, Share], title: str, label: str, neutral: float, limits: Any = None
+    shares: Mapping[str, Share],
+    title: str,
+    label: str,
+    neutral: float,
+    limits: tuple[float, float] | None = None,
 ) -> 'Figure':
     """Shares with their intervals, and a line at the value of an unbiased model."""
     figure = figures.new(7, 1.2 + 0.34 * len(shares))

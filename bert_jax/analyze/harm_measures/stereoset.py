@@ -8,7 +8,7 @@ code/dataloader.py, code/eval_discriminative_models.py and code/evaluation.py.
 import argparse
 import string
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from bert_jax.labels.named_rows import Columns
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
 from bert_jax.storage import paths
+from bert_jax.types import JsonObject
 
 BLANK = 'BLANK'
 FILLINGS = ('stereotype', 'anti_stereotype', 'unrelated')
@@ -80,7 +81,7 @@ def _read(flags: argparse.Namespace) -> Iterator[dict[str, str]]:
                 yield {'place': f'{path}: {example.get("id")}'} | _published_row(path, example)
 
 
-def _published_examples(path: str) -> list[Any] | None:
+def _published_examples(path: str) -> list[JsonObject] | None:
     """The intrasentence examples of the published dev.json; None for any other file."""
     if not path.endswith('.json'):
         return None
@@ -92,7 +93,7 @@ def _published_examples(path: str) -> list[Any] | None:
     return data.get('intrasentence') if isinstance(data, Mapping) else None
 
 
-def _published_row(path: str, example: Any) -> dict[str, str]:
+def _published_row(path: str, example: JsonObject) -> dict[str, str]:
     """The fields of an example; words are found by position, as in the original code."""
     try:
         context, words = example['context'], {}

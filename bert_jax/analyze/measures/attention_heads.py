@@ -60,4 +60,5 @@ def no_counts(groups: int, relations: int, layers: int, heads: int) -> HeadCount
 def most_attended(attention_LHWW: np.ndarray) -> np.ndarray:
     """The index of the other word that each word attends to most: int64 [L, H, W]."""
     size = attention_LHWW.shape[-1]
-    return np.where(np.eye(size, dtype=bool), -np.inf, attention_LHWW).argmax(-1)
+    others_LHWW = np.where(np.eye(size, dtype=bool), -np.inf, attention_LHWW)
+    return np.asarray(others_LHWW.argmax(-1))

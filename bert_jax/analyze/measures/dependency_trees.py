@@ -108,7 +108,7 @@ def rank_correlations(a_NM: np.ndarray, b_NM: np.ndarray) -> np.ndarray:
         centered_NM = ranks_NM - ranks_NM.mean(1, keepdims=True)
         norms_N = np.linalg.norm(centered_NM, axis=1, keepdims=True)
         normalized.append(centered_NM / np.where(norms_N > 0, norms_N, np.inf))
-    return (normalized[0] * normalized[1]).sum(1)
+    return np.asarray((normalized[0] * normalized[1]).sum(1))
 
 
 def mean_over_lengths(

@@ -49,7 +49,7 @@ class UnitSums(NamedTuple):
         weights_G = np.ones(len(self.counts_G)) if weights_G is None else weights_G
         n, num_self_pairs = weights_G @ self.counts_G, np.square(weights_G) @ self.counts_G
         products_D = np.square(weights_G @ self.sums_GD) - np.square(weights_G) @ self.squares_GD
-        return products_D / (n * n - num_self_pairs)
+        return np.asarray(products_D / (n * n - num_self_pairs))
 
 
 def unit_sums(num_groups: int, size: int) -> UnitSums:
@@ -116,4 +116,4 @@ class Scale(NamedTuple):
         """Return z-scores: (x − mean) / deviation; 0 in dead dimensions."""
         deviation_D = np.where(self.is_dead_D, np.inf, self.deviation_D)
         dtype = vectors_ND.dtype
-        return (vectors_ND - self.mean_D.astype(dtype)) / deviation_D.astype(dtype)
+        return np.asarray((vectors_ND - self.mean_D.astype(dtype)) / deviation_D.astype(dtype))

@@ -3,18 +3,19 @@
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from bert_jax import figures
 from bert_jax.metrics.scores import Table
 from bert_jax.reports.tables import markdown_table
+from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PAIRS, _COSINE, _PROBE = 'pairs/', 'mean_cosine/', 'pos_accuracy'
 FIGURE = 'linguistic'  # name of the figure, and of the JSON file with the same numbers
-Records: TypeAlias = Sequence[Mapping[str, Any]]
+Records: TypeAlias = Sequence[JsonObject]
 _SECTION = """\
 ## Linguistic evaluation
 

@@ -22,10 +22,10 @@ def unigram_scores(ids: Sequence[np.ndarray], counts_V: np.ndarray) -> np.ndarra
 
 def prefers_first(scores_N2: np.ndarray) -> np.ndarray:
     """1 if the first sentence of a pair has the larger score, 0.5 for a tie: float64 [N]."""
-    return 0.5 + 0.5 * np.sign(scores_N2[:, 0] - scores_N2[:, 1])
+    return np.asarray(0.5 + 0.5 * np.sign(scores_N2[:, 0] - scores_N2[:, 1]))
 
 
-def summarize(scores_N2: np.ndarray, lengths_N2: np.ndarray, rows: np.ndarray) -> Summary:
+def summarize(scores_N2: np.ndarray, lengths_N2: np.ndarray, rows: np.ndarray | slice) -> Summary:
     """Summarize the preferences for the pairs in some rows.
 
     Args:

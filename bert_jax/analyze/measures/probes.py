@@ -8,12 +8,14 @@ and Titov 2020 (online code length); Peters et al. 2018 (scalar mix).
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+
+from bert_jax.types import Tree
 
 # Ends of the blocks of the online code, as shares of the training words (Voita and Titov 2020).
 FRACTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
@@ -44,7 +46,7 @@ class ProbeSettings(NamedTuple):
     learning_rate: float = 1e-3
 
 
-Params = dict[str, Any]
+Params = dict[str, jax.Array]
 
 
 def train(states_NLD: np.ndarray, labels_NK: np.ndarray, settings: ProbeSettings) -> Params:
@@ -185,7 +187,9 @@ def _score_probe(params: Params, x: jax.Array, labels_B: jax.Array) -> tuple[jax
     return logits_BC.argmax(-1) == labels_B, losses_B
 
 
-def _score_all(params: Params, states_BLD: Any, labels_BK: Any) -> tuple[jax.Array, jax.Array]:
+def _score_all(
+    params: Params, states_BLD: jax.Array, labels_BK: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """`_score_probe` of all probes: [K, S, L, B] each."""
     states_BLD = jnp.asarray(states_BLD, jnp.float32)
     if 'mix' in params:
@@ -197,8 +201,12 @@ def _score_all(params: Params, states_BLD: Any, labels_BK: Any) -> tuple[jax.Arr
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
 def _step(
-    settings: ProbeSettings, params: Params, state: Any, states_BLD: Any, labels_BK: Any
-) -> tuple[Params, Any]:
+    settings: ProbeSettings,
+    params: Params,
+    state: Tree,
+    states_BLD: jax.Array,
+    labels_BK: jax.Array,
+) -> tuple[Params, Tree]:
     def loss(params: Params) -> jax.Array:
         # The probes share no parameters, so the sum gives each probe the gradient of its own mean.
         _, losses_KSLB = _score_all(params, states_BLD, labels_BK)
@@ -209,7 +217,9 @@ def _step(
 
 
 @jax.jit
-def _evaluate(params: Params, states_BLD: Any, labels_BK: Any) -> tuple[jax.Array, jax.Array]:
+def _evaluate(
+    params: Params, states_BLD: jax.Array, labels_BK: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Whether each prediction is correct, and the losses in bits: [K, S, L, B] each."""
     is_correct, nats = _score_all(params, states_BLD, labels_BK)
     return is_correct, nats / np.log(2)

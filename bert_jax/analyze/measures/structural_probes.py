@@ -6,8 +6,8 @@ and 3.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import numpy as np
 import optax
 
 from bert_jax.analyze.measures.dependency_trees import TreeDistances
+from bert_jax.types import Tree
 
 _RANGE = 0.05  # initial values are uniform in ±_RANGE
 _DECAY = 0.1  # factor on the learning rate after an epoch without improvement of the dev loss
@@ -103,7 +104,7 @@ def _batches(
     sentences: Sequence[ParsedSentence], size: int, generator: np.random.Generator | None
 ) -> Iterator[_Batch]:
     """Yield batches of sentences of similar length, shuffled if there is a generator."""
-    order: Any = np.arange if generator is None else generator.permutation
+    order: Callable[[int], np.ndarray] = np.arange if generator is None else generator.permutation
     by_length: dict[int, list[int]] = {}
     for row in order(len(sentences)):
         length = len(sentences[row].states_WLD)
@@ -154,7 +155,9 @@ def _losses(params_KLDR: jax.Array, batch: _Batch) -> jax.Array:
 
 
 @functools.partial(jax.jit, donate_argnums=(0, 1))
-def _step(params: jax.Array, state: Any, rates_KL: Any, batch: _Batch) -> tuple[jax.Array, Any]:
+def _step(
+    params: jax.Array, state: Tree, rates_KL: jax.Array, batch: _Batch
+) -> tuple[jax.Array, Tree]:
     number = jnp.maximum((batch.lengths_B > 0).sum(), 1)
     gradient = jax.grad(lambda params: (_losses(params, batch) / number).sum())(params)
     updates, state = optax.scale_by_adam().update(gradient, state)

@@ -8,7 +8,7 @@ along WordNet); Wiedemann et al. 2019 (nearest instance).
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bert_jax.analyze.measures import isotropy
 from bert_jax.analyze.readers.wordnet import Synset, WordNet
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
+from bert_jax.types import JsonObject
 
 BASELINE = 'most frequent sense'
 Lemma = tuple[str, str]  # lemma and part of speech
@@ -141,13 +142,13 @@ def _rows_by_lemma(lemmas: Sequence[Lemma]) -> dict[Lemma, list[int]]:
 def unit(vectors_ND: np.ndarray) -> np.ndarray:
     """Divide vectors by their norms; zero vectors stay zero."""
     norms_N = np.linalg.norm(vectors_ND, axis=-1, keepdims=True)
-    return vectors_ND / np.maximum(norms_N, np.finfo(np.float32).tiny)
+    return np.asarray(vectors_ND / np.maximum(norms_N, np.finfo(np.float32).tiny))
 
 
-def score(guesses: Guesses, test: Labeled, num_senses: np.ndarray) -> dict[str, dict[str, Any]]:
+def score(guesses: Guesses, test: Labeled, num_senses: np.ndarray) -> dict[str, JsonObject]:
     """Method → accuracy, interval and number of words, for all, seen and ambiguous words."""
     subsets = {'all': num_senses >= 0, 'seen': num_senses > 0, 'ambiguous': num_senses > 1}
-    scored: dict[str, dict[str, Any]] = {}
+    scored: dict[str, JsonObject] = {}
     num_documents = int(test.documents.max()) + 1
     for method, senses in guesses.items():
         is_correct = np.array([a in b for a, b in zip(senses, test.senses, strict=True)])
@@ -164,9 +165,9 @@ def score(guesses: Guesses, test: Labeled, num_senses: np.ndarray) -> dict[str, 
     return scored
 
 
-def table(scored: dict[str, dict[str, Any]]) -> Table:
+def table(scored: dict[str, JsonObject]) -> Table:
     """A row for each method; see `score`."""
-    rows: list[tuple] = []
+    rows: list[tuple[object, ...]] = []
     for method, subsets in scored.items():
         overall, seen, ambiguous = (
             '–' if subset['accuracy'] is None else subset['accuracy'] for subset in subsets.values()

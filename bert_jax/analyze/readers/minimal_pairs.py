@@ -6,7 +6,7 @@ By default the columns are named as in BLiMP (Warstadt et al. 2020).
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ COLUMNS = Columns(
     {'phenomenon': 'linguistics_term', 'paradigm': 'UID'},
 )
 _ALL = 'all pairs'  # the paradigm and phenomenon of files without such columns
+# The words of each sentence of a pair that the other lacks.
+Edit: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 _MIRRORED = 0.5  # least similarity of one paradigm's edits and the other's undone edits
 
 
@@ -71,7 +73,7 @@ def mirrored(pairs: Iterable[MinimalPair]) -> Iterator[tuple[str, str]]:
     Two paradigms are mirrored if the distributions of their edits are similar (cosine) after the
     edits of one paradigm are reversed, and not before.
     """
-    edits: dict[str, Counter] = {}
+    edits: dict[str, Counter[Edit]] = {}
     for pair in pairs:
         good, bad = Counter(pair.good.lower().split()), Counter(pair.bad.lower().split())
         edit = tuple(sorted((good - bad).elements())), tuple(sorted((bad - good).elements()))
@@ -84,7 +86,7 @@ def mirrored(pairs: Iterable[MinimalPair]) -> Iterator[tuple[str, str]]:
             yield first, second
 
 
-def _cosine(a: Counter, b: Counter) -> float:
+def _cosine(a: Counter[Edit], b: Counter[Edit]) -> float:
     product = sum(number * b[key] for key, number in a.items())
     norms = [sum(n * n for n in counter.values()) ** 0.5 for counter in (a, b)]
-    return product / (norms[0] * norms[1])
+    return float(product / (norms[0] * norms[1]))

@@ -5,10 +5,11 @@ import collections
 import socket
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from bert_jax import errors
 from bert_jax.text import held_out, text_files
+from bert_jax.types import JsonObject
 
 
 @dataclass(frozen=True)
@@ -183,9 +184,7 @@ class Source(abc.ABC):
         if not self.report['documents']:
             raise errors.UserError(f'source {self.spec!r} has no text ({self.summary()})')
 
-    def merge(
-        self, units: Sequence[Sequence[Piece]], states: Sequence[Mapping[str, Any]]
-    ) -> list[bool]:
+    def merge(self, units: Sequence[Sequence[Piece]], states: Sequence[JsonObject]) -> list[bool]:
         """Combine the states of units that were read separately into the state of one pass.
 
         Args:
@@ -200,7 +199,7 @@ class Source(abc.ABC):
         self.check_text()
         return kept
 
-    def add(self, pieces: Sequence[Piece], state: Mapping[str, Any]) -> bool:
+    def add(self, pieces: Sequence[Piece], state: JsonObject) -> bool:
         """Add the state after the next unit; return whether its documents are in the source."""
         self.report.update(state['report'])
         self.first_place = {**state['first_place'], **self.first_place}
@@ -217,18 +216,18 @@ class Source(abc.ABC):
                     text += f' (first in {self.first_place[problem]})'
         return text
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonObject:
         """Return the findings of a pass, as JSON, for `restore`."""
         names = ('report', 'first_place', 'bad_files')
         return {name: getattr(self, name).copy() for name in names}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: JsonObject) -> None:
         """Set the findings of a pass to those of `state`."""
         self.report = collections.Counter(state['report'])
         self.first_place = dict(state['first_place'])
         self.bad_files = list(state['bad_files'])
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         """Return the entry of the source in the manifest of a corpus."""
         names = ('spec', 'language', 'license')
         counts = {'report': dict(sorted(self.report.items())), 'bad_files': list(self.bad_files)}

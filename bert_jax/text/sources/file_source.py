@@ -3,13 +3,13 @@
 import abc
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from bert_jax import errors
 from bert_jax.storage import paths
 from bert_jax.storage.bucket import BucketError
 from bert_jax.text import held_out, missing_files, text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece, Source
+from bert_jax.types import JsonObject
 
 
 class FileSource(Source):
@@ -156,7 +156,7 @@ class FileSource(Source):
     def end_file(self, path: str) -> None:
         """Raise UserError if a file that was read to its end is bad."""
 
-    def add(self, pieces: Sequence[Piece], state: Mapping[str, Any]) -> bool:
+    def add(self, pieces: Sequence[Piece], state: JsonObject) -> bool:
         """Add the state after the next unit; reject units of a divided file after its failure."""
         first, last = pieces[0], pieces[-1]
         is_range = not first.is_whole

@@ -4,13 +4,14 @@ import abc
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 from bert_jax import errors
 from bert_jax.files import parse_json
 from bert_jax.text import text_files
 from bert_jax.text.sources.base import Document, Option, Piece
 from bert_jax.text.sources.file_source import FileSource
+from bert_jax.types import JsonObject
 
 MAX_DOCUMENT_CHARACTERS = 2**22  # bounds memory: longer documents of a text source are split
 _OPTION = ';encoding'  # of the spec
@@ -166,10 +167,10 @@ class JsonLinesSource(EncodedFileSource):
             if text is not None:
                 yield Document(text, place, file_hash)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonObject:
         return super().state() | {'lines': [self._lines, self._malformed]}
 
-    def add(self, pieces: Sequence[Piece], state: Mapping[str, Any]) -> bool:
+    def add(self, pieces: Sequence[Piece], state: JsonObject) -> bool:
         if not pieces[0].start:
             self._lines = self._malformed = 0
         self._lines += state['lines'][0]

@@ -4,7 +4,7 @@ import glob
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from bert_jax import errors, files
 from bert_jax.storage import names, paths
@@ -12,6 +12,8 @@ from bert_jax.storage.bucket import BucketError
 from bert_jax.text import text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece
 from bert_jax.text.sources.file_source import FileSource
+
+Arrow: TypeAlias = Any  # an object of pyarrow, which ships no types
 
 _ROWS = 256  # decoded at a time
 _TEXT_TYPES = ('string', 'large_string', 'string_view', 'binary', 'large_binary')  # of Arrow
@@ -120,7 +122,7 @@ class HuggingFaceSource(ParquetSource):
         return split_files
 
 
-def _columns(piece: Piece, name: str) -> Iterator[tuple[Any, float]]:
+def _columns(piece: Piece, name: str) -> Iterator[tuple[Arrow, float]]:
     """Yield a column as arrays of at most `_ROWS` entries, and the share of the file that is read.
 
     Raises:
@@ -143,7 +145,7 @@ def _columns(piece: Piece, name: str) -> Iterator[tuple[Any, float]]:
                 yield column.slice(start, _ROWS), share
 
 
-def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[tuple[Any, float]]]:
+def _open(file: Arrow, name: str, piece: Piece) -> tuple[Arrow, Iterator[tuple[Arrow, float]]]:
     """The schema of a file, and the record batches of a piece, with at least the column `name`.
 
     With each batch comes the share of the file that is then read.
@@ -169,7 +171,7 @@ def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[tuple[Any, 
     return stream.schema, ((batch, file.tell() / file.size()) for batch in batches)
 
 
-def _parquet_batches(table: Any, groups: list[int], name: str) -> Iterator[tuple[Any, float]]:
+def _parquet_batches(table: Arrow, groups: list[int], name: str) -> Iterator[tuple[Arrow, float]]:
     """Yield the batches of row groups and the share of the rows that is then read."""
     rows = 0
     for group in groups:  # one at a time: a damaged group must not fail before earlier groups

@@ -107,4 +107,4 @@ class TfdsSource(Source):
 
 def _is_text(feature: Any) -> bool:
     """Whether a feature of TFDS is a single string; `np_dtype` may be a type or a dictionary."""
-    return feature.shape == () and feature.np_dtype == np.dtype(object)
+    return bool(feature.shape == () and feature.np_dtype == np.dtype(object))
