@@ -3,6 +3,10 @@
 configs/finetune.py:NAME uses them.
 """
 
+from typing import Any, TypeAlias
+
+Values: TypeAlias = dict[str, Any]  # of config keys
+
 # Devlin et al. 2019, section 4.1 and appendix A.3: batch size 16 or 32, learning rate 2e-5 to 5e-5,
 # 2 to 4 epochs, warmup over a tenth of the steps. The values for GLUE are from Hugging Face's
 # former Flax example (32, 2e-5, 3 epochs; 5 for MRPC and WNLI).
@@ -27,18 +31,20 @@ _FEW_SHOT_PROTOCOL = {
 _SAMPLE = dict(batch_size=8, learning_rate=1e-4, epochs=20, sequence_length=64)
 
 
-def _benchmark(name: str, kind: str, recipe: dict, **data) -> dict:
+def _benchmark(name: str, kind: str, recipe: Values, **data: Any) -> Values:
     return dict(kind=kind, data=dict(dataset=name, **data), recipe=recipe)
 
 
-def _sample(kind: str, file: str, format: str, columns=None, **data) -> dict:
+def _sample(
+    kind: str, file: str, format: str, columns: Values | None = None, **data: object
+) -> Values:
     data |= dict(train=(f'sample:{file}',), dev_fraction=0.25, format=format, columns=columns or {})
     return dict(kind=kind, data=data, recipe=_SAMPLE)
 
 
 # name → kind of problem, hyperparameters (`recipe`), keys of `data` and `problem` that differ from
 # the defaults, and other keys that differ, by dotted name (`values`)
-TASKS: dict[str, dict] = {
+TASKS: dict[str, Values] = {
     'cola': _benchmark('cola', 'classification', _GLUE),
     'sst2': _benchmark('sst2', 'classification', _GLUE),
     'mrpc': _benchmark('mrpc', 'classification', _SMALL),

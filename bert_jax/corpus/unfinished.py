@@ -11,8 +11,9 @@ from typing import Any
 
 from bert_jax.corpus import source_files
 from bert_jax.errors import UserError, report
-from bert_jax.files import sync, write_json
+from bert_jax.files import write_json
 from bert_jax.storage import names, paths
+from bert_jax.storage.paths import sync
 
 RECORD = 'progress.json'
 SAVE_SECONDS = 30.0  # between saves of progress: the most work that an interruption loses

@@ -14,7 +14,7 @@ from bert_jax.interop.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
-from bert_jax.problems.base import HostOutputs, Problem
+from bert_jax.problems.base import AnyProblem, HostOutputs
 from bert_jax.types import Array, JsonObject, Params
 
 Arrays: TypeAlias = Mapping[str, jax.Array]
@@ -136,7 +136,7 @@ def of_published_class(model: Pretrained) -> Computation:
 
 
 def of_problem(
-    model: Pretrained, problem: Problem, rows: Mapping[str, Array], has_erf: bool
+    model: Pretrained, problem: AnyProblem, rows: Mapping[str, Array], has_erf: bool
 ) -> Computation:
     """The outputs of `Problem.exported_outputs`.
 

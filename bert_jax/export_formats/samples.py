@@ -13,7 +13,7 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
-from bert_jax.problems.base import HostOutputs, Problem
+from bert_jax.problems.base import AnyProblem, HostOutputs
 from bert_jax.problems.finetuning_model import FineTuningModel
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
@@ -50,7 +50,7 @@ def rows_of_texts(layout: SpecialTokenLayout, suffix: str = '', prompt: str = ''
     return Samples(texts, _batch(sequences, tokenizer.pad_id))
 
 
-def rows_of_problem(problem: Problem, num_texts: int | None) -> Samples:
+def rows_of_problem(problem: AnyProblem, num_texts: int | None) -> Samples:
     """The rows of examples of a fine-tuning problem.
 
     Args:
@@ -75,7 +75,7 @@ def rows_of_problem(problem: Problem, num_texts: int | None) -> Samples:
 
 
 def _plain_texts(
-    problem: Problem, sequence: TokenSequence, candidates: Sequence[str | list[str]]
+    problem: AnyProblem, sequence: TokenSequence, candidates: Sequence[str | list[str]]
 ) -> list[str | list[str]]:
     """The candidate that has the token ids of the sequence, in a list; [] if none has them."""
     for candidate in candidates:
@@ -106,7 +106,7 @@ def expected_of_task(
 
 
 def expected_of_problem(
-    model: Pretrained, problem: Problem, samples: Samples
+    model: Pretrained, problem: AnyProblem, samples: Samples
 ) -> dict[str, np.ndarray]:
     """The outputs of `predict` for a fine-tuning problem, before decoding."""
     module = FineTuningModel(problem, Model(model.architecture, Compute(), problem.heads()))

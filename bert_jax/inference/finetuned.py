@@ -14,7 +14,7 @@ from bert_jax.examples.finetune_batches import BatchShape, row_length
 from bert_jax.inference import prompts
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.labels import loader, seen_examples, word_spans
+from bert_jax.labels import labeled_files, loader, seen_examples, word_spans
 from bert_jax.labels.records import ReadingReport
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
@@ -213,7 +213,7 @@ class FineTuned:
         """Score the model, loaded from the path `model`; see `Predictor.evaluate`."""
         data = data_config(self.data, changes)
         report, readers = ReadingReport(), PROBLEMS[self._kind].readers
-        records = loader.read_files(tuple(gold), data, self._kind, readers, report)
+        records = labeled_files.read_files(tuple(gold), data, self._kind, readers, report)
         examples = [record.example for record in records]
         self._set_options(PredictionOptions())
         predictions = self._predictions(params, examples, advance)

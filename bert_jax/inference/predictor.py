@@ -14,7 +14,7 @@ from bert_jax.inference.finetuned import PredictionOptions
 from bert_jax.inference.pretrained_predictor import PretrainedPredictor
 from bert_jax.inference.text_rows import check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.problems.base import Problem
+from bert_jax.problems.base import AnyProblem
 from bert_jax.problems.prompting.answers import parse as parse_answers
 
 Record = dict[str, Any]
@@ -53,7 +53,7 @@ class Predictor(PretrainedPredictor):
         return loaded
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> AnyProblem:
         """The fine-tuning problem. Raises UserError without one."""
         if not self._finetuned:
             raise UserError(f'{self._name} is not a fine-tuned model')

@@ -5,11 +5,13 @@ metric is 0, so that every run has a value.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from bert_jax.errors import UserError, join_first
+
+Numbers: TypeAlias = Sequence[float] | np.ndarray
 
 
 class PerClass(NamedTuple):
@@ -110,7 +112,7 @@ def matthews(counts: ClassCounts) -> float:
     return float(product / np.sqrt(squares)) if squares > 0 else 0.0
 
 
-def pearson(gold: Sequence[float] | np.ndarray, guesses: Sequence[float] | np.ndarray) -> float:
+def pearson(gold: Numbers, guesses: Numbers) -> float:
     """Pearson's correlation coefficient."""
     x_N, y_N = (_standardize(values) for values in (gold, guesses))
     if len(x_N) != len(y_N):
@@ -118,12 +120,12 @@ def pearson(gold: Sequence[float] | np.ndarray, guesses: Sequence[float] | np.nd
     return float(np.clip(x_N @ y_N, -1, 1)) if len(x_N) else 0.0
 
 
-def spearman(gold: Sequence[float], guesses: Sequence[float]) -> float:
+def spearman(gold: Numbers, guesses: Numbers) -> float:
     """Spearman's rank correlation coefficient; tied values get their mean rank."""
     return pearson(_ranks(gold), _ranks(guesses))
 
 
-def auc(scores: Sequence[float], gold: Sequence[float]) -> float:
+def auc(scores: Numbers, gold: Numbers) -> float:
     """Area under the ROC curve; the larger of the two gold values is the positive class.
 
     The probability that a positive example has a larger score than a negative example; ties count
@@ -135,7 +137,7 @@ def auc(scores: Sequence[float], gold: Sequence[float]) -> float:
     return float((ranks - positives * (positives + 1) / 2) / (positives * negatives))
 
 
-def _standardize(values: Sequence[float] | np.ndarray) -> np.ndarray:
+def _standardize(values: Numbers) -> np.ndarray:
     """Subtract the mean and scale to norm 1; zeros for constant values."""
     x_N = np.asarray(values, np.float64)
     if not len(x_N) or x_N.min() == x_N.max():
@@ -145,7 +147,7 @@ def _standardize(values: Sequence[float] | np.ndarray) -> np.ndarray:
     return np.asarray(x_N / np.linalg.norm(x_N))
 
 
-def _ranks(values: Sequence[float]) -> np.ndarray:
+def _ranks(values: Numbers) -> np.ndarray:
     _, group_N, count_G = np.unique(
         np.asarray(values, np.float64), return_inverse=True, return_counts=True
     )

@@ -11,7 +11,7 @@ import abc
 import collections
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -365,6 +365,9 @@ def check_choice(settings: ConfigDict, key: str, known: Sequence[str]) -> None:
 def describe_span(text: str, start: int, end: int, **more: Any) -> dict[str, Any]:
     """Return a span of characters for a record: 'start', 'end', 'text', and more."""
     return {'start': start, 'end': end, 'text': text[start:end], **more}
+
+
+AnyProblem: TypeAlias = Problem[Any, Any]  # for code that passes on what it does not look at
 
 
 def window_overlap(settings: ConfigDict, room: int) -> int:

@@ -255,7 +255,7 @@ class Regression(base.Problem[TextExample, float]):
 
 
 def _encode_windows(
-    problem: base.Problem[Any, Any], texts: Sequence[str], values: dict[str, Any]
+    problem: base.AnyProblem, texts: Sequence[str], values: dict[str, Any]
 ) -> list[Item]:
     """Tokenize one or two texts into one truncated sequence or into overlapping windows.
 
@@ -279,7 +279,7 @@ def _encode_windows(
 
 
 def sequence(
-    problem: base.Problem[Any, Any], ids: Sequence[np.ndarray], values: dict[str, Any]
+    problem: base.AnyProblem, ids: Sequence[np.ndarray], values: dict[str, Any]
 ) -> finetune_batches.TokenSequence:
     """Lay out one or two texts as one sequence, truncated to the length of the layout."""
     room = problem.layout.max_text_tokens(len(ids))

@@ -19,7 +19,7 @@ from bert_jax.examples.finetune_batches import (
 )
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
-from bert_jax.problems.base import ExampleOutputs, HostOutputs, Outputs, Problem
+from bert_jax.problems.base import AnyProblem, ExampleOutputs, HostOutputs, Outputs
 from bert_jax.types import Batch, Params
 
 # Examples and their items → the host outputs of every example.
@@ -31,7 +31,7 @@ PredictionStep = Callable[[Params, Batch], tuple[averages.Terms, HostOutputs]]
 class FineTuningModel:
     """A problem and a model with the heads of the problem."""
 
-    problem: Problem[Any, Any]
+    problem: AnyProblem
     model: Model
 
     def rows(self, batch: Batch, dropout_seeds_R: jax.Array | None = None) -> Rows:
@@ -56,19 +56,19 @@ class FineTuningModel:
 class EncodedExamples(NamedTuple):
     """Examples and their items: example i has the items first[i] … first[i + 1] − 1."""
 
-    problem: Problem[Any, Any]
+    problem: AnyProblem
     examples: Sequence[Any]
     items: Items
     first: np.ndarray
 
     @classmethod
-    def of(cls, problem: Problem[Any, Any], examples: Sequence[Any]) -> 'EncodedExamples':
+    def of(cls, problem: AnyProblem, examples: Sequence[Any]) -> 'EncodedExamples':
         """Encode examples with a problem."""
         return cls.of_items(problem, examples, list(map(problem.encode, examples)))
 
     @classmethod
     def of_items(
-        cls, problem: Problem[Any, Any], examples: Sequence[Any], items: Sequence[list[Item]]
+        cls, problem: AnyProblem, examples: Sequence[Any], items: Sequence[list[Item]]
     ) -> 'EncodedExamples':
         """Collect the items of examples."""
         first = np.cumsum([0, *map(len, items)])
@@ -119,7 +119,7 @@ def predict(
     return complete(problem, encoded.examples, outputs, run), total
 
 
-def answer_references(problem: Problem[Any, Any], run: ItemRunner) -> None:
+def answer_references(problem: AnyProblem, run: ItemRunner) -> None:
     """Calibrate a problem with the outputs of its reference examples, if it has any."""
     if references := problem.references():
         outputs = run(references, list(map(problem.encode, references)))
@@ -127,7 +127,7 @@ def answer_references(problem: Problem[Any, Any], run: ItemRunner) -> None:
 
 
 def complete(
-    problem: Problem[Any, Any],
+    problem: AnyProblem,
     examples: Sequence[Any],
     outputs: list[ExampleOutputs],
     run: ItemRunner,
@@ -162,7 +162,7 @@ def _predict_packed(
 
 
 def decode_all(
-    problem: Problem[Any, Any], examples: Sequence[Any], outputs: Iterable[ExampleOutputs]
+    problem: AnyProblem, examples: Sequence[Any], outputs: Iterable[ExampleOutputs]
 ) -> Sequence[Any]:
     """Return the prediction for each example, from its host outputs."""
     predictions = [

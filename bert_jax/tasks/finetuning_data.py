@@ -13,7 +13,7 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import texts_of
 from bert_jax.labels.loader import Splits
 from bert_jax.labels.records import printable
-from bert_jax.problems.base import Problem
+from bert_jax.problems.base import AnyProblem
 from bert_jax.tokenizers import training_text
 from bert_jax.training import multihost
 
@@ -91,7 +91,7 @@ def _check_classes(labels: Sequence[str], num_examples: int) -> None:
 
 
 def choose_labels(
-    problem_class: type[Problem[Any, Any]],
+    problem_class: type[AnyProblem],
     train: Sequence[Any],
     settings: ConfigDict,
     model: Pretrained | None,

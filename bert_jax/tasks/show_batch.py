@@ -14,7 +14,7 @@ from bert_jax.training.task import Stage, Task
 from bert_jax.types import Batch
 
 if TYPE_CHECKING:
-    from bert_jax.problems.base import Problem
+    from bert_jax.problems.base import AnyProblem
 
 
 def dump(task: Task, step: int) -> Iterator[str]:
@@ -71,7 +71,7 @@ def corrupted_row(
     return described | corrupted.describe_row(row, vocab)
 
 
-def packed_row(batch: Batch, row: int, problem: 'Problem[Any, Any]') -> dict[str, Any]:
+def packed_row(batch: Batch, row: int, problem: 'AnyProblem') -> dict[str, Any]:
     """Describe a row of fine-tuning: the text, the tokens and the targets of its sequences."""
     tokenizer, sequences = problem.tokenizer, []
     length = batch['input_ids'].shape[1]

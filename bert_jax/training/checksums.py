@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bert_jax.files import sha256, sync
+from bert_jax.files import sha256
+from bert_jax.storage.paths import sync
 
 NAME = 'manifest.sha256'
 ADDED = 'added'  # folder that may be added later, with its own manifest
