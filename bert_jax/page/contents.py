@@ -17,7 +17,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads.linear_chain import LinearChain
 from bert_jax.page import tokenizers, weights
 from bert_jax.text import scripts
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, Tree
 
 # Pretraining heads that the page reads.
 _PRETRAINING_HEADS = ('mlm', 'rtd')
@@ -168,7 +168,7 @@ def _chain_scores(model: Pretrained) -> dict[str, np.ndarray]:
     rate = model.metadata['config']['problem']['crf_rate']
     chain = LinearChain(model.architecture, Compute(), model.labels, rate)
     params = model.other_parts['crf']['head']
-    scores: Any = chain.apply({'params': params}, method='scores')
+    scores: Tree = chain.apply({'params': params}, method='scores')
     return {
         f'crf/{name}': np.asarray(array, np.float32)
         for name, array in zip(_CRF, scores, strict=True)
