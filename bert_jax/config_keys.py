@@ -9,6 +9,7 @@ A ConfigDict keeps the declaration with the value. The checks of values, docs/co
 meanings in `--help`, "has no effect" and what may change on resume are derived from it.
 """
 
+import ast
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -22,6 +23,8 @@ OnResume: TypeAlias = Literal['same', 'last stage', 'logged', 'free']
 # (config of a run, key) → why the key has no effect there; '' if it has one.
 Unused: TypeAlias = Callable[[ConfigDict, str], str]
 NOT_NEGATIVE = '[0, inf)'  # the range of most numbers
+_BOOLEANS = {'true': True, '1': True, 'false': False, '0': False}
+_ONE = {int: 'a whole number', float: 'a number', bool: 'True or False', tuple: 'a tuple'}
 _KINDS = {int: 'whole numbers', float: 'numbers', str: 'strings', tuple: 'tuples'}
 
 
@@ -207,6 +210,28 @@ def check_used(config: ConfigDict, user_keys: Collection[str]) -> None:
         reason = name in user_keys and _is_on(value) and declaration.why_unused(config, name)
         if reason:
             raise UserError(f'{name} is {value!r}, but {reason}; leave {name} out')
+
+
+def parse_value(name: str, text: str, declared: Declaration) -> Any:
+    """Return the value of a key that a text on a command line stands for.
+
+    Raises:
+        UserError: The text is not a value of the type of the key.
+    """
+    if text == 'None' and (declared.optional or declared.kind is not str):
+        return None
+    is_plain = not text.startswith(('(', '[', '"', "'"))
+    if declared.kind is tuple and declared.elements is str and is_plain:
+        return (text,) if text else ()
+    try:
+        if declared.kind is bool:
+            return _BOOLEANS[text.lower()]
+        if declared.kind is not tuple:
+            return declared.kind(text)
+        value = ast.literal_eval(text)
+        return tuple(value) if isinstance(value, tuple | list) else (value,)
+    except (KeyError, ValueError, SyntaxError, MemoryError, RecursionError):
+        raise UserError(f'{name}={text}: the value must be {_ONE[declared.kind]}') from None
 
 
 def option_of(selector: str, table: str) -> Unused:

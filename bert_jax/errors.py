@@ -41,6 +41,12 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return by_name[close[0]] if close else ''
 
 
+def similar(name: str, known: Collection[str]) -> list[str]:
+    """Return the known names that end in a name, such as schedule.rate; else the nearest."""
+    ends = [key for key in known if key.endswith(f'.{name}')]
+    return ends or list(filter(None, [nearest(name, known)]))
+
+
 # Control characters except tab and line feed, and marks that reorder the text around them.
 _CONTROL = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]')
 

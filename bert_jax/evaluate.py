@@ -9,53 +9,81 @@ The files are read with the `data` settings of the training run; --data.KEY=VALU
 change, such as --problem.no_answer=True for a published model of SQuAD 2.0.
 """
 
-import argparse
-import ast
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
-from bert_jax import errors, progress
-from bert_jax.cli import prompt_flags
-from bert_jax.flag_parser import FlagParser
+from bert_jax import errors, flag_parser, progress
+from bert_jax.cli.prompt_flags import PromptFlags
+from bert_jax.config_keys import Declaration, declarations, parse_value
+from bert_jax.errors import UserError, exit_cleanly
+from bert_jax.flag_parser import flag
+from bert_jax.labels import loader
+from bert_jax.problems import PROBLEMS
 from bert_jax.storage import outputs, paths
+
+Texts: TypeAlias = tuple[tuple[str, str | None], ...]  # KEY, VALUE
 
 _FIGURES = ('confusion.*', 'scatter.*', 'candidates.tsv')
 
 
-def parse_changes(arguments: Sequence[str], section: str = 'data') -> dict[str, Any]:
-    """Map KEY to VALUE for each KEY=VALUE: a Python literal if it is one, else a string."""
-    changes = {}
-    for argument in arguments:
-        key, equals, text = argument.partition('=')
-        if not equals:
-            raise errors.UserError(f'--{section}.{key} has no value; write --{section}.{key}=VALUE')
-        try:
-            changes[key] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            changes[key] = text
-    return changes
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(PromptFlags):
+    """The flags of this command."""
+
+    model: str = flag('folder of a fine-tuned run, or a Hugging Face folder')
+    gold: tuple[str, ...] = flag('labeled file or glob; may be repeated', form='repeated')
+    output: str = flag('folder for metrics.json, report.md, predictions.jsonl')
+    overwrite: bool = flag(outputs.HELP, False)
+    batch_tokens: int = flag('padded tokens of a batch', 1024, '[1, inf)')
+    dtype: str = flag('float32 or bfloat16', 'float32')
+    data: Texts = flag('how the files are read, if not as in training', (), form='section')
+    problem: Texts = flag('a setting of the problem', (), form='section')
 
 
-@errors.exit_cleanly
+def data_keys() -> dict[str, Declaration]:
+    """Return the keys of `--data.KEY`."""
+    return declarations(loader.make_config())
+
+
+def problem_keys() -> dict[str, Declaration]:
+    """Return the keys of `--problem.KEY`: settings that a trained model may change."""
+    return {
+        name: kind.keys[name].declaration
+        for kind in PROBLEMS.values()
+        for name in kind.load().answer_settings
+    }
+
+
+def changes(section: str, texts: Texts, keys: Mapping[str, Declaration]) -> dict[str, Any]:
+    """Return the values of the keys of a section; a key that does not exist keeps its text."""
+    values = {}
+    for key, text in texts:
+        name = f'--{section}.{key}'
+        if text is None:
+            raise UserError(f'{name} has no value; write {name}=VALUE')
+        values[key] = parse_value(name, text, keys[key]) if key in keys else text
+    return values
+
+
+def section_keys() -> dict[str, bool]:
+    """Return the keys of the sections → whether they hold several texts, for suggestions."""
+    keys = [*data_keys().items()], [*problem_keys().items()]
+    return {
+        f'{section}.{key}': declared.kind is tuple
+        for section, found in zip(('data', 'problem'), keys, strict=True)
+        for key, declared in found
+    }
+
+
+@exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    parser = FlagParser(
-        'python -m bert_jax.evaluate',
-        description=__doc__,
-        sections=('data', 'problem'),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    request = flag_parser.parse(
+        Request, argv, 'python -m bert_jax.evaluate', __doc__, more_names=section_keys
     )
-    add = parser.add_argument
-    add('--model', required=True, help='folder of a fine-tuned run, or a Hugging Face folder')
-    add('--gold', required=True, action='append', help='labeled file or glob; may be repeated')
-    add('--output', required=True, help='folder for metrics.json, report.md, predictions.jsonl')
-    add('--overwrite', action='store_true', help=outputs.HELP)
-    add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
-    add('--dtype', default='float32', help='float32 (default) or bfloat16')
-    prompt_flags.add(parser)
-    flags = parser.parse(argv)
-    changes, settings = parse_changes(flags.data), parse_changes(flags.problem, 'problem')
-    outputs.check_folder(flags.output, flags.overwrite, ['predictions.jsonl'])
+    data = changes('data', request.data, data_keys())
+    outputs.check_folder(request.output, request.overwrite, ['predictions.jsonl'])
     from bert_jax.training import runtime
 
     runtime.configure()
@@ -64,22 +92,26 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     with progress.bar(unit=' windows') as bar:
         model = bert_jax.load(
-            flags.model, dtype=flags.dtype, batch_tokens=flags.batch_tokens, advance=bar.update
+            request.model,
+            dtype=request.dtype,
+            batch_tokens=request.batch_tokens,
+            advance=bar.update,
         )
-        model = prompt_flags.apply(model, flags)
-        model = model.with_settings(**settings) if settings else model
-        evaluation = model.evaluate(flags.gold, changes)
+        model = request.apply_prompt(model)
+        if request.problem:
+            model = model.with_settings(**changes('problem', request.problem, problem_keys()))
+        evaluation = model.evaluate(list(request.gold), data)
     records, scores, intervals = evaluation.records, evaluation.scores, evaluation.intervals
-    folder = paths.local(flags.output)
-    with errors.writing(f'--output={flags.output}'):
+    folder = paths.local(request.output)
+    with errors.writing(f'--output={request.output}'):
         for path in (path for pattern in _FIGURES for path in folder.glob(pattern)):
             path.unlink()  # of earlier results, which may have had other figures
         tables.save_predictions(records, folder)
         if evaluation.candidate_labels:
             tables.save_candidates(records, evaluation.candidate_labels, folder)
-        title = f'{flags.model} on {", ".join(flags.gold)}'
+        title = f'{request.model} on {", ".join(request.gold)}'
         tables.save_scores(scores, folder, title, intervals, evaluation.warnings)
-        paths.push(flags.output)
+        paths.push(request.output)
     for line in evaluation.lines:
         errors.report(line)
     counts = (f'{number:,} {what}' for what, number in model.counts.items() if number)
@@ -88,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     names = ', '.join(sorted(path.name for path in folder.iterdir()))
     progress.say(f'{len(records):,} examples\n')
     progress.say(tables.metrics_markdown(scores.metrics, intervals))
-    progress.say(f'\nwritten to {flags.output}: {names}')
+    progress.say(f'\nwritten to {request.output}: {names}')
 
 
 if __name__ == '__main__':

@@ -17,6 +17,7 @@ other configs contain only what they change.
 from ml_collections import ConfigDict
 
 from bert_jax.config_keys import key, needs, option_of, overridden_by, section
+from bert_jax.corpus.preparation_keys import KEYS
 
 # Tables and functions that a key refers to; they are imported when they are needed.
 _SEGMENTS = 'bert_jax.tasks.pretraining_data:SEGMENTS'
@@ -24,12 +25,6 @@ _UNUSED_MASKING = 'bert_jax.tasks.key_conditions:unused_masking'
 _NO_CLOZE = 'bert_jax.tasks.key_conditions:unused_cloze'
 _UNUSED_TRANSFER = 'bert_jax.tasks.key_conditions:unused_transfer'
 _SEED = '[0, 4294967295]'
-
-
-def _tokenizer_is_given(config: ConfigDict, name: str) -> str:
-    tokenizer = config.data.tokenizer
-    trained = tokenizer.startswith('train:')
-    return '' if trained else f'data.tokenizer={tokenizer!r} is not trained'
 
 
 def get_config() -> ConfigDict:
@@ -62,39 +57,9 @@ def get_config() -> ConfigDict:
             must_be='the name of a folder',
             on_resume='free',
         ),
-        tokenizer=key(
-            'train:wordpiece:30522',
-            "'train:KIND:SIZE' (wordpiece, bytebpe, unigram, sentencepiece-bpe) or the path of a "
-            'vocab.txt, tokenizer.json or SentencePiece model.',
-            on_resume='logged',
-        ),
-        lowercase=key(True, 'lowercase the text'),
-        strip_accents=key(
-            None,
-            'Strip accents and vowel signs; default: WordPiece does if it lowercases, as in BERT.',
-            kind=bool,
-        ),
-        held_out_fraction=key(0.005, 'share of the documents used for evaluation only', '(0, 1)'),
+        **KEYS,  # tokenizer, lowercase, strip_accents, held_out_fraction, …
         language_alpha=key(
-            1.0, 'language shares ∝ (share of examples)^alpha; XLM-R: 0.3', '[0, 1]'
-        ),
-        tokenizer_language_alpha=key(
-            1.0,
-            'the same for the text that trains the tokenizer',
-            '[0, 1]',
-            unused=_tokenizer_is_given,
-        ),
-        tokenizer_characters=key(
-            67_108_864,
-            'maximum length of that text, drawn as random lines',
-            '[1, inf)',
-            unused=_tokenizer_is_given,
-        ),
-        max_bad_share=key(
-            0.05,
-            'tolerated share of unusable files, and of bad lines in a file',
-            '[0, 1]',
-            on_resume='free',
+            1.0, 'language shares in training ∝ (share of examples)^alpha; XLM-R: 0.3', '[0, 1]'
         ),
         prepare_workers=key(
             None,

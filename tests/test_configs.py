@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax import config_keys
-from bert_jax.export import export
+from bert_jax.export import Request, export
 from bert_jax.interop import huggingface, loading
 from bert_jax.models import architectures
 from bert_jax.tasks.pretraining import Pretraining
@@ -313,7 +313,7 @@ def test_a_shrunk_version_and_its_generator_open_in_transformers(
     run.close()
     for generator in [False, True][: 1 + ('generator' in params)]:
         path = tmp_path / f'exported_{generator}'
-        export(str(tmp_path), str(path), generator)
+        export(Request(model=str(tmp_path), output=str(path), generator=generator))
         theirs = published.open_without_complaints(path)
         model = loading.load_checkpoint(tmp_path, generator=generator)
         # transformers has no mask decoder.

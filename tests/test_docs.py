@@ -1,6 +1,5 @@
 """The documentation agrees with the project: links, config keys, commands and generated pages."""
 
-import argparse
 import importlib
 import pathlib
 import re
@@ -9,7 +8,7 @@ import shlex
 
 import pytest
 
-from bert_jax import config_keys, predict
+from bert_jax import config_keys, flag_parser, predict
 from bert_jax.cli import command_line
 from bert_jax.objectives.base import EncodedBatch
 from bert_jax.problems import PROBLEMS
@@ -101,15 +100,15 @@ class Parsed(Exception):
 @pytest.fixture
 def only_parse(monkeypatch):
     """Commands end with `Parsed` once their flags are accepted."""
-    parse = argparse.ArgumentParser.parse_known_args
+    parse = flag_parser.parse
 
-    def parse_and_end(parser, *arguments, **options):
-        found = parse(parser, *arguments, **options)
-        if parser.prog != 'python -m bert_jax.analyze':  # that one only finds the analysis
-            raise Parsed
-        return found
+    def parse_and_end(request, *arguments, **options):
+        found = parse(request, *arguments, **options)
+        if request is command_line.Request:
+            return found
+        raise Parsed
 
-    monkeypatch.setattr(argparse.ArgumentParser, 'parse_known_args', parse_and_end)
+    monkeypatch.setattr(flag_parser, 'parse', parse_and_end)
 
 
 def arguments_of(text, variables):

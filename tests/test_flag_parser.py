@@ -1,15 +1,17 @@
 """Mistyped command lines of all commands: one line that names the mistake and what was meant."""
 
-import argparse
+import dataclasses
+import pathlib
 
 import pytest
 
 from bert_jax import completion, lazy_table
 from bert_jax.errors import UserError
-from bert_jax.flag_parser import FlagParser
+from bert_jax.flag_parser import flag, parse, words_of
 
+ROOT = pathlib.Path(__file__).parents[1]
 MAINS = {
-    **{name: main for name, (main, _) in completion.COMMANDS.items()},
+    **{name: f'{module}:main' for name, (module, *_) in completion.COMMANDS.items()},
     'ensemble': 'bert_jax.reports.ensemble:main',
 }
 MODEL = '--model=runs/x'
@@ -32,7 +34,7 @@ REFUSED = {
     f'predict {MODEL} --task=embed': ['--input, --output are missing'],
     'predict --task=embed --input=a --output=b': ['--tuned or --model'],
     f'predict --task=embed {MODEL} --input a.txt b.txt --output=-': ["'b.txt'", 'takes one name'],
-    'predict --top=two': ['--top: two is not a whole number'],
+    'predict --top=two': ['--top=two: the value must be a whole number'],
     'evaluate --gold a.txt b.txt --output=x --model=y': ["'b.txt'", "--gold='*.txt'"],
     'evaluate --gold=a --model=y --dta.format=csv': ['--dta.format;', '--data.format?'],
     'evaluate --gold=a --config.problem.no_answer=1': ['did you mean --problem.no_answer?'],
@@ -41,7 +43,7 @@ REFUSED = {
     f'export {MODEL} --output=x --fromat=onnx': ['--fromat;', '--format?'],
     f'export {MODEL} --output=x --format=onxx': ["--format 'onxx'", 'did you mean onnx?'],
     f'export {MODEL} --output=x --lengths=a': ['--lengths=a'],
-    'export --merge=yes': ['--merge takes no value'],
+    'export --merge=yes': ['--merge=yes: the value must be True or False'],
     'analyze': ['isotropy'],
     f'analyze {MODEL} isotropy': ['the first argument', 'isotropy'],
     'analyze isotropi': ["'isotropi'", 'did you mean isotropy?'],
@@ -53,8 +55,8 @@ REFUSED = {
     'prepare --source=a --outptu=x': ['--outptu;', '--output?'],
     'prepare --source a.txt b.txt --output=x': ["'b.txt'", "--source='*.txt'"],
     'prepare b.txt --source=a.txt --output=x': ["'b.txt' is not a flag"],
-    'prepare --source=a --output=x --lowercase=flase': ['did you mean false?'],
-    'prepare --source=a --output=x --held_out_fraction=half': ["'half' is not a number"],
+    'prepare --source=a --output=x --lowercase=flase': ['must be True or False'],
+    'prepare --source=a --output=x --held_out_fraction=half': ['must be a number'],
     'ensemble --ouput=x a.txt': ['--ouput;', '--output?'],
 }
 
@@ -80,34 +82,74 @@ def test_a_mistake_is_one_line_that_names_what_was_meant(command_line, folder, c
         assert word in line
 
 
-def test_argparse_is_used_through_this_parser_only():
+def test_no_command_parses_by_itself():
     """All commands of the package give errors of one line."""
-    files = (completion.recipes.FOLDER.parent / 'bert_jax').rglob('*.py')
-    users = [path.name for path in files if 'ArgumentParser(' in path.read_text('utf-8')]
-    assert users == []
+    files = (ROOT / 'bert_jax').rglob('*.py')
+    assert [path.name for path in files if 'argparse' in path.read_text('utf-8')] == []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Example:
+    layer: int | None = flag('layer', None, '(-inf, inf)')
+    text: str = flag('text', '')
+    size: float = flag('size', 0.5, '(0, 1]', needs='text')
+    quiet: bool = flag('print nothing', False)
+    lower: bool = flag('lowercase', True)
+    kind: str = flag('kind', 'a', choices=('a', 'b'))
+    depth: int = flag('depth', 3, only=('kind', ('b',)))
+    input: tuple[str, ...] = flag('files', (), form='repeated')
+    labels: tuple[str, ...] = flag('labels', (), form='several')
+    numbers: tuple[int, ...] = flag('numbers', ())
+    data: tuple[tuple[str, str | None], ...] = flag('keys', (), form='section')
+    files: tuple[str, ...] = flag('more files', (), form='words')
+    rest: tuple[str, ...] = flag('of another program', (), form='rest')
+
+
+def read(line):
+    return parse(Example, line.split(), 'program')
 
 
 def test_values_that_look_like_flags_or_words_are_read():
-    parser = FlagParser('program', sections=('data',))
-    parser.add_argument('--layer', type=int)
-    parser.add_argument('--text')
-    parser.add_argument('--labels', nargs='+')
-    parser.add_argument('rest', nargs='*')
-    line = '--lay -1 --text=--x --labels a b --data.x 3 --data.y=-4 -- --scheduler=z'
-    flags = parser.parse(line.split())
-    expected = {'layer': -1, 'text': '--x', 'labels': ['a', 'b'], 'data': ['x=3', 'y=-4']}
-    assert vars(flags) == expected | {'rest': ['--scheduler=z']}
-
-
-def test_an_ambiguous_beginning_of_a_flag_is_refused():
-    parser = FlagParser('program')
-    parser.add_argument('--input')
-    parser.add_argument('--input_format')
-    parser.add_argument('--inner', choices=[1, 2], type=int)
-    with pytest.raises(UserError, match='--in.*--input.*--inner'):
-        parser.parse(['--in=x'])
-    with pytest.raises(UserError, match='unknown --inner 3; known: 1, 2'):
-        parser.parse(['--inner=3'])
-    assert parser.parse(['--input=x']) == argparse.Namespace(
-        input='x', input_format=None, inner=None
+    assert read('--layer -1 --text=--x --labels a b --data.x 3 --data.y=-4 -- --scheduler=z') == (
+        Example(
+            layer=-1,
+            text='--x',
+            labels=('a', 'b'),
+            data=(('x', '3'), ('y', '-4')),
+            rest=('--scheduler=z',),
+        )
     )
+    assert read('a.txt --quiet --lower=false --input b --input=c --numbers=4,5 d.txt') == Example(
+        files=('a.txt', 'd.txt'), quiet=True, lower=False, input=('b', 'c'), numbers=(4, 5)
+    )
+    assert read('--layer=None --numbers=7') == Example(numbers=(7,))
+
+
+@pytest.mark.parametrize(
+    ('line', 'message'),
+    [
+        ('--layer=x', '--layer=x: the value must be a whole number'),
+        ('--text=a --size=2', r'--size is 2.0; it must be in \(0, 1\]'),
+        ('--size=1', '--size has no effect without --text'),
+        ('--kind=c', "unknown --kind 'c'; known: a, b"),
+        ('--depth=3', '--depth has no effect with --kind=a, only with b'),
+        ('--lay=3', 'unknown flag --lay; did you mean --layer'),
+        ('--quiet=maybe', '--quiet=maybe: the value must be True or False'),
+        ('--numbers=4,x', '--numbers=4,x: the value must be a tuple'),
+        ('--numbers=4,0.5', '--numbers is .*; all its values must be whole numbers'),
+        ('--rest=x', 'unknown flag --rest'),
+    ],
+)
+def test_a_flag_is_checked_against_its_declaration(line, message):
+    with pytest.raises(UserError, match=message):
+        read(line)
+
+
+def test_one_field_declares_a_flag_everywhere(capsys):
+    with pytest.raises(SystemExit):
+        read('--help')
+    printed = capsys.readouterr().out
+    assert '  --depth=VALUE: b: depth (default 3)' in printed
+    assert '  --quiet: print nothing' in printed
+    assert '  --data.KEY=VALUE: keys' in printed
+    assert {'--depth=', '--quiet', '--labels='} <= {*words_of(Example)}

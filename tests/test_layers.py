@@ -13,9 +13,10 @@ ROOT = pathlib.Path(__file__).parents[1]
 # From the lowest to the highest; a package may import itself and packages of lower layers.
 LAYERS = (
     ('errors', 'figures', 'lazy_table', 'limits', 'markdown', 'tree_paths', 'types'),
-    ('averages', 'flag_parser', 'progress', 'sampling', 'tensorflow_import'),
+    ('averages', 'progress', 'sampling', 'tensorflow_import'),
     ('storage',),
     ('config_keys', 'files'),
+    ('flag_parser',),
     ('models', 'recipes'),
     ('objectives',),
     ('text',),

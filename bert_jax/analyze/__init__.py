@@ -4,31 +4,31 @@ An analysis is a file in this folder with a subclass of `base.Analysis`, and a l
 `__main__.py` is the command line. Formulas that need only arrays are in `measures`.
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
 from bert_jax.errors import unknown
+from bert_jax.lazy_table import LazyTable
 
 if TYPE_CHECKING:
     from bert_jax.analyze.base import Analysis
 
 # Name → 'module:Class'; the module is imported when the analysis is used.
-ANALYSES = {
-    'heads': 'bert_jax.analyze.heads:Heads',
-    'isotropy': 'bert_jax.analyze.isotropy:Isotropy',
-    'pairs': 'bert_jax.analyze.pairs:MinimalPairs',
-    'harms': 'bert_jax.analyze.harms:Harms',
-    'picture': 'bert_jax.analyze.picture:Picture',
-    'probe': 'bert_jax.analyze.probe:Probes',
-    'senses': 'bert_jax.analyze.senses:WordSenses',
-    'similarity': 'bert_jax.analyze.similarity:Similarity',
-}
+ANALYSES: 'LazyTable[type[Analysis]]' = LazyTable(
+    {
+        'heads': 'bert_jax.analyze.heads:Heads',
+        'isotropy': 'bert_jax.analyze.isotropy:Isotropy',
+        'pairs': 'bert_jax.analyze.pairs:MinimalPairs',
+        'harms': 'bert_jax.analyze.harms:Harms',
+        'picture': 'bert_jax.analyze.picture:Picture',
+        'probe': 'bert_jax.analyze.probe:Probes',
+        'senses': 'bert_jax.analyze.senses:WordSenses',
+        'similarity': 'bert_jax.analyze.similarity:Similarity',
+    }
+)
 
 
-def find(name: str) -> 'Analysis':
+def find(name: str) -> 'type[Analysis]':
     """Return an analysis by name. Raises UserError if the name is unknown."""
     if name not in ANALYSES:
         raise unknown('analysis', name, ANALYSES)
-    module, _, class_name = ANALYSES[name].partition(':')
-    made: Analysis = getattr(importlib.import_module(module), class_name)()
-    return made
+    return ANALYSES[name]

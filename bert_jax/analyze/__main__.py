@@ -6,7 +6,6 @@
 bert_model.ckpt of google-research/bert. See docs/analysis.md.
 """
 
-import argparse
 import functools
 import pathlib
 import shlex
@@ -14,9 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bert_jax import analyze, errors, files, progress
-from bert_jax.flag_parser import FlagParser, positive
-from bert_jax.interop import MODEL_HELP
+from bert_jax import analyze, errors, files, flag_parser, progress
 
 if TYPE_CHECKING:
     from bert_jax.analyze.base import Analysis
@@ -29,57 +26,28 @@ Options of an analysis: python -m bert_jax.analyze ANALYSIS --help
 "all" runs all analyses that a file lists, one per line."""
 
 
-def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
-    """Parse a command line; return the analysis and its options."""
-    overview = FlagParser(_PROGRAM, description=_DESCRIPTION)
-    overview.add_argument(
-        'analysis', metavar='ANALYSIS', help=', '.join([*analyze.ANALYSES, _PLAN])
-    )
-    if not arguments or (arguments[0].startswith('-') and arguments[0] not in ('-h', '--help')):
-        raise errors.UserError(
-            'the first argument must be the name of an analysis: '
-            f'{", ".join([*analyze.ANALYSES, _PLAN])}'
+def _parse(arguments: Sequence[str]) -> 'Analysis':
+    """Return the analysis of a command line, with its analysis."""
+    names = [*analyze.ANALYSES, _PLAN]
+    if arguments[:1] in (['-h'], ['--help']):
+        progress.say(
+            f'{_PROGRAM} ANALYSIS [flags]\n\n{_DESCRIPTION}\n\nanalyses: {", ".join(names)}'
         )
-    name = overview.parse(arguments[:1]).analysis
-    analysis = analyze.find(name)
-    parser = FlagParser(f'{_PROGRAM} {name}', description=f'{analysis.description}.')
-    add = parser.add_argument
-    add('--model', required=True, help=MODEL_HELP)
-    add(
-        '--input',
-        required=not analysis.instead_of_input,
-        action='append',
-        help=f'{analysis.input_help}; file or glob, may be repeated',
-    )
-    add('--output', required=True, help='folder for the results; must not exist yet')
-    add('--overwrite', action='store_true', help='replace the results of an earlier analysis')
-    add(
-        '--card',
-        action='store_true',
-        help='also add the first table to the model card, README.md in the folder of the model',
-    )
-    add(
-        '--max_length',
-        type=positive,
-        help="tokens per window of a long text (default: the model's maximum)",
-    )
-    add(
-        '--batch_tokens', type=positive, default=2048, help='padded tokens per batch (default 2048)'
-    )
-    add('--dtype', default='float32', help='float32 (default) or bfloat16')
-    analysis.add_arguments(parser)
-    flags = parser.parse(arguments[1:])
-    if not flags.input and getattr(flags, analysis.instead_of_input) is None:
-        raise errors.UserError(f'give --input or --{analysis.instead_of_input}')
-    for option, needed in analysis.only_with.items():
-        if getattr(flags, option) is not None and not getattr(flags, needed):
-            raise errors.UserError(f'--{option} has no effect without --{needed}; leave it out')
-    return analysis, flags
+        sys.exit(0)
+    if not arguments or arguments[0].startswith('-'):
+        raise errors.UserError(
+            f'the first argument must be the name of an analysis: {", ".join(names)}'
+        )
+    name, *rest = arguments
+    kind = analyze.find(name)
+    analysis = flag_parser.parse(kind, rest, f'{_PROGRAM} {name}', f'{kind.description}.')
+    analysis.check()
+    return analysis
 
 
 def run(arguments: Sequence[str]) -> pathlib.Path:
     """Run an analysis from its command line; return the folder with the results."""
-    analysis, flags = _parse(arguments)
+    analysis = _parse(arguments)
     import jax
 
     from bert_jax.analyze import card, report
@@ -88,34 +56,34 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
     from bert_jax.storage import paths
     from bert_jax.training import runtime
 
-    output = paths.on_disk(flags.output)
-    report.check_output(output, flags.overwrite)
-    if flags.card:
-        card.check(flags.model)
+    output = paths.on_disk(analysis.output)
+    report.check_output(output, analysis.overwrite)
+    if analysis.card:
+        card.check(analysis.model)
     runtime.configure(keep_memory=False)
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
-    pretrained = loading.load_any(flags.model, allow_missing=('^encoder/pooler/',))
+    pretrained = loading.load_any(analysis.model, allow_missing=('^encoder/pooler/',))
     with progress.bar(unit=' windows') as bar:
         options = {
-            'dtype': flags.dtype,
-            'max_length': flags.max_length,
-            'batch_tokens': flags.batch_tokens,
+            'dtype': analysis.dtype,
+            'max_length': analysis.max_length,
+            'batch_tokens': analysis.batch_tokens,
             'advance': bar.update,
         }
         stage = functools.partial(bar.set_description_str, refresh=False)
-        model = AnalyzedModel(flags.model, pretrained, options, stage)
-        results = analysis.run(flags, model)
-    with files.new_folder(output, report.RESULTS, flags.overwrite) as folder:
+        model = AnalyzedModel(analysis.model, pretrained, options, stage)
+        results = analysis.run(model)
+    with files.new_folder(output, report.RESULTS, analysis.overwrite) as folder:
         report.write(
             folder,
             name=arguments[0],
             analysis=analysis,
-            model=flags.model,
+            model=analysis.model,
             command=shlex.join([*_PROGRAM.split(), *arguments]),
             results=results,
         )
-    if flags.card:
-        card.add(flags.model, output / report.RESULTS)
+    if analysis.card:
+        card.add(analysis.model, output / report.RESULTS)
     for event, number in model.predictor.counts.items():
         if number:
             errors.warn(f'{number:,} {event}')

@@ -1,12 +1,11 @@
-"""The interface of an analysis: options, and a function from a model to results."""
+"""The interface of an analysis: flags, and a function from a model to results."""
 
 import abc
-import argparse
 import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -14,10 +13,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from bert_jax.errors import UserError
+from bert_jax.flag_parser import flag
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.streams import stream_words
 from bert_jax.inference.word_states import Located
-from bert_jax.interop import pretrained
+from bert_jax.interop import MODEL_HELP, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.formats import expand_globs
 from bert_jax.metrics.scores import Table
@@ -103,37 +103,46 @@ class Results:
     notes: Sequence[str] = ()
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Analysis(abc.ABC):
-    """Base class of an analysis, without state.
+    """Base class of an analysis: its flags, and a function from a model to results.
 
     Attributes:
         description: what the analysis measures, in one line without a full stop.
-        input_help: help text of --input.
-        instead_of_input: an option without which --input is required; '': always required.
-        only_with: option → the option without which it has no effect.
         limits: what the results do not show; sentences for the report and the model card.
     """
 
-    description: str
-    input_help: str
-    instead_of_input: str = ''
-    only_with: Mapping[str, str] = {}
-    limits: Sequence[str]
+    description: ClassVar[str]
+    limits: ClassVar[Sequence[str]]
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:  # noqa: B027  (optional)
-        """Add the options of this analysis."""
+    model: str = flag(MODEL_HELP)
+    input: tuple[str, ...]  # see `inputs`
+    output: str = flag('folder for the results; must not exist yet')
+    overwrite: bool = flag('replace the results of an earlier analysis', False)
+    card: bool = flag(
+        'also add the first table to the model card, README.md in the folder of the model', False
+    )
+    max_length: int | None = flag(
+        "tokens per window of a long text (default: the model's maximum)", None, '[1, inf)'
+    )
+    batch_tokens: int = flag('padded tokens per batch', 2048, '[1, inf)')
+    dtype: str = flag('float32 or bfloat16', 'float32')
+
+    def check(self) -> None:  # noqa: B027  (optional)
+        """Raise UserError for flags that do not fit each other."""
 
     @abc.abstractmethod
-    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+    def run(self, model: AnalyzedModel) -> Results:
         """Analyze a model.
 
-        Args:
-            flags: the parsed command line; `input` is a list of files or globs.
-            model: the model.
-
         Raises:
-            UserError: an option or an input is invalid.
+            UserError: a flag or an input is invalid.
         """
+
+
+def inputs(meaning: str, default: Any = dataclasses.MISSING) -> Any:
+    """Declare the flag --input."""
+    return flag(f'{meaning}; file or glob, may be repeated', default, form='repeated')
 
 
 def read_lines(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """Attention heads that find syntactic heads or dependents, compared with fixed offsets."""
 
-import argparse
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, inputs
 from bert_jax.analyze.measures import attention_heads
 from bert_jax.analyze.measures.attention_heads import DIRECTIONS, OFFSETS, HeadCounts
 from bert_jax.analyze.readers import treebank
 from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
-from bert_jax.flag_parser import positive
+from bert_jax.flag_parser import flag
 from bert_jax.inference.streams import stream_attention
 from bert_jax.labels import word_spans
 from bert_jax.labels.word_spans import WordOffsets
@@ -32,33 +32,37 @@ _ALL = 'all'
 _DRAWN_LENGTHS = range(6, 15)  # words of the sentence that is drawn by default
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Heads(Analysis):
     """For each syntactic relation, the attention head that finds it most often."""
 
     description = 'Attention heads that find syntactic relations, and the best fixed offset'
-    input_help = 'sentences with dependency trees, as CoNLL-U'
-    instead_of_input = 'text'
-    only_with = {'limit': 'input', 'least': 'input'}
     limits = ('A head that attends to a word need not use it: attention is not an explanation.',)
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add --limit, --least, --head and --text."""
-        add = parser.add_argument
-        add('--limit', type=positive, help='number of sentences (default: all)')
-        add('--least', type=positive, help=f'minimal count of a relation (default {_LEAST})')
-        add('--head', help='head to draw: LAYER-HEAD, from 1-1 (default: best for all relations; '
-            'without --input, all heads)')  # fmt: skip
-        add('--text', help='text to draw the head for (default: a sentence of the input)')
+    input: tuple[str, ...] = inputs('sentences with dependency trees, as CoNLL-U', ())
+    text: str | None = flag('text to draw the head for (default: a sentence of the input)', None)
+    head: str | None = flag(
+        'head to draw: LAYER-HEAD, from 1-1 (default: best for all relations; without --input, all '
+        'heads)',
+        None,
+    )
+    limit: int | None = flag('number of sentences (default: all)', None, '[1, inf)', needs='input')
+    least: int = flag('minimal count of a relation', 100, '[1, inf)', needs='input')
 
-    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+    def check(self) -> None:
+        """See `Analysis.check`."""
+        if not self.input and self.text is None:
+            raise UserError('give --input or --text')
+
+    def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
         architecture = model.pretrained.architecture
         shape = architecture.num_layers, architecture.num_heads
-        head = _parse_head(flags.head, shape) if flags.head else None
-        if not flags.input:
-            return _of_text(model, flags.text, head)
-        trees = treebank.read(flags.input, flags.limit)
-        relations = _relations(trees, flags.least or _LEAST)
+        head = _parse_head(self.head, shape) if self.head else None
+        if not self.input and self.text is not None:
+            return _of_text(model, self.text, head)
+        trees = treebank.read(self.input, self.limit)
+        relations = _relations(trees, self.least)
         counts = attention_heads.no_counts(_GROUPS, len(relations), *shape)
         skipped = _count(model, trees, relations, counts)
         best = {
@@ -69,7 +73,7 @@ class Heads(Analysis):
         if head is None:
             directions = [best[f'{_ALL}, {direction}'] for direction in DIRECTIONS]
             head = tuple(max(directions, key=lambda of_all: of_all['accuracy'])['head'])
-        words, attention_LHWW = _attend(model, *_example(flags.text, trees))
+        words, attention_LHWW = _attend(model, *_example(self.text, trees))
         notes = [f'{skipped} sentences are longer than the model takes.'] if skipped else []
         notes.append('The best heads are chosen on other documents of the same data.')
         return Results(

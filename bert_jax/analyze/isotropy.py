@@ -1,15 +1,15 @@
 """Isotropy: the mean cosine of two tokens by layer, and the dimensions that dominate it."""
 
-import argparse
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_texts
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, inputs, read_texts
 from bert_jax.analyze.measures import isotropy
 from bert_jax.errors import UserError
-from bert_jax.flag_parser import positive
+from bert_jax.flag_parser import flag
 from bert_jax.inference.streams import stream_tokens
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
@@ -31,38 +31,35 @@ _NOTES = (
 )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Isotropy(Analysis):
     """Mean cosine of all pairs of tokens, before and after z-scoring each dimension."""
 
     description = 'Mean cosine of two tokens by layer, and the dimensions that dominate it'
-    input_help = 'texts, one per line'
     limits = (
         'The mean cosine depends on the texts and on which tokens are frequent in them.',
         'An isotropic space is not necessarily better: these numbers say nothing about a task.',
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add --limit and --long_texts."""
-        add = parser.add_argument
-        add('--limit', type=positive, help='number of texts (default: all)')
-        add(
-            '--long_texts',
-            choices=['windows', 'truncate'],
-            default='windows',
-            help='texts longer than --max_length: overlapping windows (default), or only the start',
-        )
+    input: tuple[str, ...] = inputs('texts, one per line')
+    limit: int | None = flag('number of texts (default: all)', None, '[1, inf)')
+    long_texts: str = flag(
+        'texts longer than --max_length: overlapping windows, or only the start (truncate)',
+        'windows',
+        choices=('windows', 'truncate'),
+    )
 
-    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+    def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`; the texts are encoded twice, the second time for z-scored states."""
-        texts = read_texts(flags.input, flags.limit)
-        scales, sums = _measure(model, texts, flags.long_texts, None)
+        texts = read_texts(self.input, self.limit)
+        scales, sums = _measure(model, texts, self.long_texts, None)
         for layer, scale in enumerate(scales):
             if scale.is_dead_D.all():
                 raise UserError(
                     f'{model.name}: all dimensions of layer {layer} are dead: every token of '
-                    f'{", ".join(flags.input)} has the same state'
+                    f'{", ".join(self.input)} has the same state'
                 )
-        _, z_sums = _measure(model, texts, flags.long_texts, scales)
+        _, z_sums = _measure(model, texts, self.long_texts, scales)
         layers = list(map(_describe_layer, scales, sums, z_sums))
         return Results(
             values={'texts': len(texts), 'tokens': int(sums[0].counts_G.sum()), 'layers': layers},

@@ -1,21 +1,21 @@
 """The option --layers: names of layers, and of combinations of the last four layers."""
 
-import argparse
+from typing import Any
 
 from bert_jax.analyze.base import AnalyzedModel
 from bert_jax.errors import unknown
+from bert_jax.flag_parser import flag
 
 _COMBINATIONS = ('sum_last_4', 'mean_last_4')
 Layer = int | str
 
 
-def add_argument(parser: argparse.ArgumentParser, default: str = 'mean_last_4,-1') -> None:
-    """Add --layers."""
-    parser.add_argument(
-        '--layers',
-        default=default,
-        help='comma-separated layers: numbers (0: the embeddings; negative: from the last layer), '
-        f'sum_last_4, mean_last_4; or all (default {default})',
+def declare(default: str = 'mean_last_4,-1') -> Any:
+    """Declare the flag --layers."""
+    return flag(
+        'comma-separated layers: numbers (0: the embeddings; negative: from the last layer), '
+        'sum_last_4, mean_last_4; or all',
+        default,
     )
 
 

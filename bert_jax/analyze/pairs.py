@@ -1,6 +1,6 @@
 """Minimal pairs: how often the acceptable sentence is likelier."""
 
-import argparse
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, inputs
 from bert_jax.analyze.measures import preferences
 from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.analyze.readers.minimal_pairs import MinimalPair
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError
-from bert_jax.flag_parser import positive
+from bert_jax.flag_parser import flag
 from bert_jax.inference import scoring
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scored_rows import VARIANTS, encode_rows
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class MinimalPairs(Analysis):
     """Accuracy on BLiMP-like files, by phenomenon and paradigm, compared with two baselines."""
 
     description = 'How often the acceptable sentence of a minimal pair is likelier'
-    input_help = 'pairs in CSV, TSV or JSON, such as the .jsonl files of BLiMP'
     limits = (
         'Sentences of minimal pairs are generated from templates; nobody wrote them.',
         'Accuracy that word frequencies also reach is no evidence of grammar: compare the unigram '
@@ -38,44 +38,38 @@ class MinimalPairs(Analysis):
         'A longer sentence has more terms: where lengths differ, accuracy also measures length.',
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add --variant, --per_paradigm, --columns, --corpus and --seed."""
-        add = parser.add_argument
-        add(
-            '--variant',
-            choices=VARIANTS,
-            default='tokens',
-            help='tokens (default), or word_l2r, where the later subwords of the same word are '
-            'masked too',
-        )
-        add('--per_paradigm', type=positive, help='pairs per paradigm (default: all)')
-        add(
-            '--columns',
-            nargs='+',
-            default=[],
-            metavar='FIELD=COLUMN',
-            help='columns of good, bad, phenomenon, paradigm (default: the columns of BLiMP)',
-        )
-        add(
-            '--corpus',
-            help='tokenized corpus whose token frequencies are the unigram baseline (default: the '
-            'corpus of the run)',
-        )
-        add('--seed', type=int, default=0, help='seed of the untrained model (default 0)')
+    input: tuple[str, ...] = inputs('pairs in CSV, TSV or JSON, such as the .jsonl files of BLiMP')
+    variant: str = flag(
+        'tokens, or word_l2r, where the later subwords of the same word are masked too',
+        'tokens',
+        choices=VARIANTS,
+    )
+    per_paradigm: int | None = flag('pairs per paradigm (default: all)', None, '[1, inf)')
+    columns: tuple[str, ...] = flag(
+        'FIELD=COLUMN for good, bad, phenomenon, paradigm (default: the columns of BLiMP)',
+        (),
+        form='several',
+    )
+    corpus: str | None = flag(
+        'tokenized corpus whose token frequencies are the unigram baseline (default: the corpus of '
+        'the run)',
+        None,
+    )
+    seed: int = flag('seed of the untrained model', 0)
 
-    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+    def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
-        pairs = minimal_pairs.read(flags.input, flags.columns)
-        if flags.per_paradigm:
-            pairs = minimal_pairs.sample(pairs, flags.per_paradigm)
+        pairs = minimal_pairs.read(self.input, self.columns)
+        if self.per_paradigm:
+            pairs = minimal_pairs.sample(pairs, self.per_paradigm)
         model.predictor.require('pseudo_likelihood')
         model.stage('pairs')
-        scores, lengths_N2 = score(model, pairs, flags.variant)
-        untrained = model.untrained(flags.seed, heads=('mlm', 'clm'))
+        scores, lengths_N2 = score(model, pairs, self.variant)
+        untrained = model.untrained(self.seed, heads=('mlm', 'clm'))
         model.stage('pairs, untrained')
-        baselines = {'untrained': score(untrained, pairs, flags.variant)[0]}
+        baselines = {'untrained': score(untrained, pairs, self.variant)[0]}
         notes = []
-        corpus = find_corpus(model, flags.corpus)
+        corpus = find_corpus(model, self.corpus)
         if corpus is None:
             notes.append('No unigram baseline: no corpus with this tokenizer (see --corpus).')
         else:
@@ -91,7 +85,7 @@ class MinimalPairs(Analysis):
                 [(*twins['paradigms'], *twins['accuracies'], twins['mean']) for twins in mirrored],
             )
         return Results(
-            values={'variant': flags.variant, **summary},
+            values={'variant': self.variant, **summary},
             tables=tables,
             figures={'pairs': _plot(summary, baselines)},
             notes=notes,

@@ -1,6 +1,6 @@
 """A picture of the occurrences of a word in two dimensions, colored by sense or language."""
 
-import argparse
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,12 +9,12 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze import layers, occurrences
-from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_lines
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, inputs, read_lines
 from bert_jax.analyze.measures.word_senses import unit
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.analyze.readers import sense_corpora
-from bert_jax.errors import UserError, unknown
-from bert_jax.flag_parser import positive
+from bert_jax.errors import UserError
+from bert_jax.flag_parser import flag
 from bert_jax.labels.formats import expand_globs
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
@@ -31,47 +31,38 @@ _WIDTH = 24  # characters of context on either side
 _SEED = 0
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture(Analysis):
     """Projection of the vectors of a word, and how often nearest neighbors have the same label."""
 
     description = 'Picture of the occurrences of a word in context, colored by sense or language'
-    input_help = 'lines TEXT or LABEL<tab>TEXT; or files with senses, as for the analysis senses'
     limits = (
         'Two dimensions preserve only part of the distances, and t-SNE and UMAP can show clusters '
         'that do not exist. The nearest-neighbor accuracy uses all dimensions.',
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add --word, --method, --layers and --limit."""
-        add = parser.add_argument
-        add(
-            '--word',
-            required=True,
-            help='word to look for, or its lemma in files with senses; comma-separated for several '
-            'forms; or marked, for words marked as [[word]]',
-        )
-        add(
-            '--method',
-            default='pca',
-            help='pca (default), tsne (needs scikit-learn) or umap (needs umap-learn)',
-        )
-        add(
-            '--limit',
-            type=positive,
-            default=2000,
-            help='maximal number of occurrences (default 2000)',
-        )
-        layers.add_argument(parser, 'mean_last_4')
+    input: tuple[str, ...] = inputs(
+        'lines TEXT or LABEL<tab>TEXT; or files with senses, as for the analysis senses'
+    )
+    word: str = flag(
+        'word to look for, or its lemma in files with senses; comma-separated for several forms; '
+        'or marked, for words marked as [[word]]'
+    )
+    method: str = flag(
+        'pca, tsne (needs scikit-learn) or umap (needs umap-learn)',
+        'pca',
+        choices='bert_jax.analyze.picture:METHODS',
+    )
+    limit: int = flag('maximal number of occurrences', 2000, '[1, inf)')
+    layers: str = layers.declare('mean_last_4')
 
-    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+    def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
-        if flags.method not in METHODS:
-            raise unknown('--method', flags.method, METHODS)
-        names = layers.parse(flags.layers, model)
-        words = _find(flags)[: flags.limit]
+        names = layers.parse(self.layers, model)
+        words = _find(self)[: self.limit]
         if len(words) < _MIN_OCCURRENCES:
             raise UserError(
-                f'{flags.word!r} occurs {len(words)} times in {", ".join(flags.input)}; a picture '
+                f'{self.word!r} occurs {len(words)} times in {", ".join(self.input)}; a picture '
                 f'needs {_MIN_OCCURRENCES} occurrences'
             )
         vectors_NKD, _ = occurrences.encode(model.predictor, words, names)
@@ -80,10 +71,10 @@ class Picture(Analysis):
         pictures, rows = {}, []
         for k, name in enumerate(names):
             layer = layers.describe(name)
-            points_N2 = METHODS[flags.method](vectors_NKD[:, k])
+            points_N2 = METHODS[self.method](vectors_NKD[:, k])
             agreement = _agreement(unit(vectors_NKD[:, k]), labels)
             values[layer] = {'points': points_N2, **agreement}
-            title = f'States of {flags.word!r} in its contexts: {layer}, {flags.method}'
+            title = f'States of {self.word!r} in its contexts: {layer}, {self.method}'
             pictures[f'picture_{name}'] = _plot(points_N2, words, title)
             interval = intervals.cell(agreement['interval'])
             rows.append((layer, agreement['accuracy'], interval, agreement['majority']))
@@ -95,10 +86,10 @@ class Picture(Analysis):
         return Results(values, tables, pictures)
 
 
-def _find(flags: argparse.Namespace) -> list[Occurrence]:
-    words = flags.word.split(',')
+def _find(picture: Picture) -> list[Occurrence]:
+    words = picture.word.split(',')
     found: list[Occurrence] = []
-    for path in expand_globs(flags.input):
+    for path in expand_globs(picture.input):
         if text_files.uncompressed_name(path).endswith(('.xml', '.jsonl', '.ndjson')):
             found += [
                 Occurrence(sentence.text, target.span, target.senses[0].rpartition('/')[2])

@@ -1,19 +1,33 @@
 """Runs the analyses of a plan, a file with a command line per line, and summarizes them."""
 
+import dataclasses
 import pathlib
 import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bert_jax import files
+from bert_jax import files, flag_parser
 from bert_jax.analyze import report
 from bert_jax.analyze.base import read_lines
 from bert_jax.errors import UserError
-from bert_jax.flag_parser import FlagParser
+from bert_jax.flag_parser import flag
 from bert_jax.interop import MODEL_HELP
 
 _SUMMARY = 'README.md'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The flags of the command `all`."""
+
+    model: str = flag(MODEL_HELP)
+    input: str = flag(
+        'file with an analysis per line: NAME --input=… and other options, as on the command line; '
+        '# starts a comment'
+    )
+    output: str = flag('folder for the results, with a subfolder for each line')
+    overwrite: bool = flag('also run analyses that already have results', False)
 
 
 class Step(NamedTuple):
@@ -36,22 +50,11 @@ def run(
         parse: checks the command line of an analysis.
         run_analysis: runs the command line of an analysis.
     """
-    parser = FlagParser(
-        'python -m bert_jax.analyze all', description='Run all analyses that a file lists.'
+    plan = flag_parser.parse(
+        Plan, arguments, 'python -m bert_jax.analyze all', 'Run all analyses that a file lists.'
     )
-    add = parser.add_argument
-    add('--model', required=True, help=MODEL_HELP)
-    add(
-        '--input',
-        required=True,
-        help='file with an analysis per line: NAME --input=… and other options, as on the command '
-        'line; # starts a comment',
-    )
-    add('--output', required=True, help='folder for the results, with a subfolder for each line')
-    add('--overwrite', action='store_true', help='also run analyses that already have results')
-    flags = parser.parse(arguments)
-    output = pathlib.Path(flags.output)
-    steps = _read(flags.input, flags.model, output)
+    output = pathlib.Path(plan.output)
+    steps = _read(plan.input, plan.model, output)
     for step in steps:
         try:
             parse(step.arguments)
@@ -59,8 +62,8 @@ def run(
             raise UserError(f'{step.place}: {error}') from None
     for step in steps:
         folder = output / step.name
-        if flags.overwrite or not _is_done(folder, step.arguments):
-            replaces = flags.overwrite and folder.exists()
+        if plan.overwrite or not _is_done(folder, step.arguments):
+            replaces = plan.overwrite and folder.exists()
             try:
                 run_analysis([*step.arguments, '--overwrite'] if replaces else step.arguments)
             except KeyboardInterrupt:
@@ -68,7 +71,7 @@ def run(
                     f'{output} keeps the finished analyses; rerun the command without --overwrite '
                     'to resume'
                 ) from None
-    (output / _SUMMARY).write_text(_summary(flags.model, output, steps), encoding='utf-8')
+    (output / _SUMMARY).write_text(_summary(plan.model, output, steps), encoding='utf-8')
     return output
 
 

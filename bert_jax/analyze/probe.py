@@ -1,21 +1,22 @@
 """Probes of tags and trees by layer, compared with an untrained encoder and baselines."""
 
-import argparse
+import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze import layers, tree_probes
-from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, inputs
 from bert_jax.analyze.measures import probes
 from bert_jax.analyze.measures.probes import ProbeSettings
+from bert_jax.analyze.measures.structural_probes import StructuralSettings
 from bert_jax.analyze.readers import treebank
 from bert_jax.analyze.readers.treebank import Tree
 from bert_jax.errors import UserError
-from bert_jax.flag_parser import positive
+from bert_jax.flag_parser import flag
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
 from bert_jax.types import JsonObject
@@ -40,51 +41,46 @@ class TreebankWords(NamedTuple):
     documents_N: np.ndarray
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Probes(Analysis):
     """Linear and MLP probes with control tasks and code lengths, and structural probes."""
 
     description = 'Accuracy of probes for tags and trees in every layer, compared with baselines'
-    input_help = 'training sentences as CoNLL-U'
     limits = (
         'A probe finds what can be read from a state, not what the model uses.',
         'An accuracy without its selectivity says little: a large probe also learns random labels.',
         'Intervals are over dev documents; the training sentences are fixed.',
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the options of tag probes and structural probes."""
-        layers.add_argument(parser, 'all')
-        add = parser.add_argument
-        add('--dev', required=True, action='append', help='sentences to score, as CoNLL-U')
-        add('--label', choices=treebank.COLUMNS, default='upos', help='tag to probe (default upos)')
-        add('--mlp', type=int, default=0, help='also train MLP probes with this hidden width')
-        add('--seeds', type=positive, default=1, help='initializations of each probe (default 1)')
-        add('--epochs', type=positive, default=4, help='epochs of tag probes (default 4)')
-        add('--rank', type=int, default=128, help='rank of structural probes; 0: no structural '
-            'probes (default 128)')  # fmt: skip
-        add(
-            '--tree_epochs',
-            type=positive,
-            default=6,
-            help='epochs of structural probes (default 6)',
-        )
-        add('--max_words', type=positive, default=40, help='longest sentence that structural '
-            'probes are trained on (default 40)')  # fmt: skip
-        add('--limit', type=positive, help='number of training sentences (default: all)')
-        add('--untrained_seed', type=int, default=0, help='of the untrained encoder (default 0)')
+    input: tuple[str, ...] = inputs('training sentences as CoNLL-U')
+    dev: tuple[str, ...] = flag('sentences to score, as CoNLL-U', form='repeated')
+    layers: str = layers.declare('all')
+    label: str = flag(
+        f'tag to probe: {", ".join(treebank.COLUMNS)}', 'upos', choices=tuple(treebank.COLUMNS)
+    )
+    mlp: int = flag('also train MLP probes with this hidden width', 0)
+    seeds: int = flag('initializations of each probe', 1, '[1, inf)')
+    epochs: int = flag('epochs of tag probes', 4, '[1, inf)')
+    rank: int = flag('rank of structural probes; 0: no structural probes', 128)
+    tree_epochs: int = flag('epochs of structural probes', 6, '[1, inf)', needs='rank')
+    max_words: int = flag(
+        'longest sentence that structural probes are trained on', 40, '[1, inf)', needs='rank'
+    )
+    limit: int | None = flag('number of training sentences (default: all)', None, '[1, inf)')
+    untrained_seed: int = flag('seed of the untrained encoder', 0)
 
-    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+    def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
-        names = layers.parse(flags.layers, model)
-        trees = treebank.read(flags.input, flags.limit), treebank.read(flags.dev)
-        classes = sorted({tag for part in trees for tree in part for tag in tree.tags[flags.label]})
-        train, dev = (_words(part, flags.label, classes) for part in trees)
+        names = layers.parse(self.layers, model)
+        trees = treebank.read(self.input, self.limit), treebank.read(self.dev)
+        classes = sorted({tag for part in trees for tree in part for tag in tree.tags[self.label]})
+        train, dev = (_words(part, self.label, classes) for part in trees)
         if len(set(train.labels_N.tolist())) < 2:
             raise UserError(
-                f'all words of {", ".join(flags.input)} have the {flags.label} {classes[0]}'
+                f'all words of {", ".join(self.input)} have the {self.label} {classes[0]}'
             )
         values: JsonObject = {}
-        untrained = model.untrained(flags.untrained_seed)
+        untrained = model.untrained(self.untrained_seed)
         for kind, encoder in (('trained', model), ('untrained', untrained)):
             model.stage(f'{kind}, states')
             train_NLD, dev_NLD = (
@@ -92,22 +88,28 @@ class Probes(Analysis):
                 for part in trees
             )
             model.stage(f'{kind}, tag probes')
-            tags = _probe_tags(flags, train, dev, train_NLD, dev_NLD, len(classes))
+            tags = _probe_tags(self, train, dev, train_NLD, dev_NLD, len(classes))
             values[kind] = {'tags': tags}
-            if flags.rank:
+            if self.rank:
                 model.stage(f'{kind}, structural probes')
-                values[kind]['trees'] = tree_probes.measure(flags, *trees, train_NLD, dev_NLD)
+                values[kind]['trees'] = tree_probes.measure(
+                    StructuralSettings(self.rank, self.tree_epochs),
+                    self.max_words,
+                    *trees,
+                    train_NLD,
+                    dev_NLD,
+                )
             del train_NLD, dev_NLD  # frees the memory before the next encoder
         majority = probes.majority_per_type(train.forms, train.labels_N, dev.forms)
         values['majority_per_type'] = float((majority == dev.labels_N).mean())
         values['layers'] = [layers.describe(name) for name in names]
         num_train, num_dev = len(train.forms), len(dev.forms)
         values['words'] = {'train': num_train, 'dev': num_dev, 'classes': len(classes)}
-        tables = {f'Probes of {flags.label}': _tag_table(values)}
-        if flags.rank:
+        tables = {f'Probes of {self.label}': _tag_table(values)}
+        if self.rank:
             values['linear_chain'] = tree_probes.linear_chain(trees[1])
             tables['Structural probes'] = tree_probes.table(values)
-        return Results(values, tables, {'probe': _plot(values, flags.label)})
+        return Results(values, tables, {'probe': _plot(values, self.label)})
 
 
 def _words(trees: Sequence[Tree], label: str, classes: Sequence[str]) -> TreebankWords:
@@ -120,7 +122,7 @@ def _words(trees: Sequence[Tree], label: str, classes: Sequence[str]) -> Treeban
 
 
 def _probe_tags(
-    flags: argparse.Namespace,
+    analysis: Probes,
     train: TreebankWords,
     dev: TreebankWords,
     train_NLD: np.ndarray,
@@ -128,14 +130,14 @@ def _probe_tags(
     num_classes: int,
 ) -> JsonObject:
     """Accuracies, selectivities and code lengths by layer, and of a mix of all layers."""
-    linear = ProbeSettings(num_classes, seeds=flags.seeds, epochs=flags.epochs)
+    linear = ProbeSettings(num_classes, seeds=analysis.seeds, epochs=analysis.epochs)
     control_N = probes.control_labels(train.forms + dev.forms, train.labels_N, num_classes, seed=0)
     split = len(train.forms)
     labels_NK = np.stack([train.labels_N, control_N[:split]], axis=1)
     dev_labels_NK = np.stack([dev.labels_N, control_N[split:]], axis=1)
     variants = {'linear': linear, 'mix': linear._replace(has_mix=True)}
-    if flags.mlp:
-        variants['mlp'] = linear._replace(hidden_size=flags.mlp)
+    if analysis.mlp:
+        variants['mlp'] = linear._replace(hidden_size=analysis.mlp)
     results: JsonObject = {}
     for name, settings in variants.items():
         params = probes.train(train_NLD, labels_NK, settings)
@@ -196,7 +198,7 @@ def _plot(values: JsonObject, label: str) -> 'Figure':
     figure = figures.new(5.5 * (1 + has_trees), 4.8)
     all_axes = np.atleast_1d(figure.subplots(1, 1 + has_trees))
     numbers = range(len(values['layers']))
-    gray: dict[str, Any] = {'color': 'gray', 'linewidth': 1}
+    gray: JsonObject = {'color': 'gray', 'linewidth': 1}
     trained, untrained, axes = values['trained']['tags'], values['untrained']['tags'], all_axes[0]
     for kind, color in (('linear', 'C0'), ('mlp', 'C1')):
         if kind in trained:

@@ -1,6 +1,6 @@
 """Word sense disambiguation by nearest neighbors, compared with the most frequent sense."""
 
-import argparse
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze import layers
-from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, inputs
 from bert_jax.analyze.layers import Layer
 from bert_jax.analyze.measures import isotropy, word_senses
 from bert_jax.analyze.measures.word_senses import Guesses, Labeled, SenseWords, WordVectors
@@ -17,6 +17,7 @@ from bert_jax.analyze.readers import sense_corpora, wordnet
 from bert_jax.analyze.readers.sense_corpora import SenseSentence
 from bert_jax.analyze.wordnet_senses import WordNetSenses
 from bert_jax.errors import UserError
+from bert_jax.flag_parser import flag
 from bert_jax.labels.formats import expand_globs
 from bert_jax.training import runtime
 from bert_jax.types import JsonObject
@@ -26,47 +27,57 @@ if TYPE_CHECKING:
 _EVERY = 5
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class WordSenses(Analysis):
     """Nearest centroid and nearest instance; see analyze/measures/word_senses.py."""
 
     description = 'Accuracy of choosing the sense of a word by its nearest neighbors'
-    input_help = 'files with labeled senses: SemCor as XML, NAME.data.xml, or JSON lines'
-    only_with = {'sense_map': 'wordnet'}
     limits = (
         'Lemma and part of speech are gold: a word is only compared with words that share both.',
         'Training and test texts are of the same kind; frequent senses differ in other texts.',
         'Intervals are over test documents; the training documents are fixed.',
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add --test, --every, --layers, --wordnet and --sense_map."""
-        add = parser.add_argument
-        add('--test', action='append', help='files of the test documents (default: see --every)')
-        add(
-            '--every',
-            type=int,
-            help='without --test: test on every N-th document, starting with the first (default '
-            f'{_EVERY})',
-        )
-        layers.add_argument(parser)
-        add('--wordnet', help='folder of WordNet 3.0 (index.sense, data.noun, …): also choose '
-            'among all WordNet senses of a lemma, with back-off')  # fmt: skip
-        add('--sense_map', help='file of SENSE<tab>KEY,KEY lines: the WordNet keys of each sense')
+    input: tuple[str, ...] = inputs(
+        'files with labeled senses: SemCor as XML, NAME.data.xml, or JSON lines'
+    )
+    test: tuple[str, ...] = flag(
+        'files of the test documents (default: see --every)', (), form='repeated'
+    )
+    every: int | None = flag(
+        f'without --test: test on every N-th document, starting with the first (default: {_EVERY})',
+        None,
+        '[2, inf)',
+    )
+    layers: str = layers.declare()
+    wordnet: str | None = flag(
+        'folder of WordNet 3.0 (index.sense, data.noun, …): also choose among all WordNet senses '
+        'of a lemma, with back-off',
+        None,
+    )
+    sense_map: str | None = flag(
+        'file of SENSE<tab>KEY,KEY lines: the WordNet keys of each sense', None, needs='wordnet'
+    )
 
-    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+    def check(self) -> None:
+        """See `Analysis.check`."""
+        if self.test and self.every:
+            raise UserError('--every has no effect with --test; leave one of them out')
+
+    def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
-        names = layers.parse(flags.layers, model)
-        if flags.wordnet:
-            wordnet.check(flags.wordnet)
-        parts = _split(flags)
+        names = layers.parse(self.layers, model)
+        if self.wordnet:
+            wordnet.check(self.wordnet)
+        parts = _split(self)
         train, test = map(_labeled, parts)
         train_states, test_states = (_encode(model, part, names) for part in parts)
         jax.clear_caches()  # frees about 7 MB for each compiled batch shape
         runtime.return_freed_memory()
         model.stage('neighbors')
         in_wordnet = None
-        if flags.wordnet:  # read only now, because it takes 150 MB
-            in_wordnet = WordNetSenses(wordnet.read(flags.wordnet), flags.sense_map, train, test)
+        if self.wordnet:  # read only now, because it takes 150 MB
+            in_wordnet = WordNetSenses(wordnet.read(self.wordnet), self.sense_map, train, test)
         counts = word_senses.count_senses(train)
         guesses: Guesses = {word_senses.BASELINE: word_senses.most_frequent(test.lemmas, counts)}
         for variant, train_vectors, test_vectors in _variants(names, train_states, test_states):
@@ -100,20 +111,15 @@ class WordSenses(Analysis):
         return Results(values, tables, {'senses': _plot(scored)}, _notes(num_senses))
 
 
-def _split(flags: argparse.Namespace) -> tuple[list[SenseSentence], list[SenseSentence]]:
+def _split(analysis: WordSenses) -> tuple[list[SenseSentence], list[SenseSentence]]:
     """Read the sentences; split them into training and test documents."""
-    every = _EVERY if flags.every is None else flags.every
-    if every < 2:
-        raise UserError(f'--every is {every}, must be at least 2')
-    if flags.test and flags.every is not None:
-        raise UserError('--every has no effect with --test; leave one of them out')
-    sentences = _read(flags.input)
-    if flags.test:
-        return sentences, _read(flags.test)
+    sentences = _read(analysis.input)
+    if analysis.test:
+        return sentences, _read(analysis.test)
     documents = list(dict.fromkeys(sentence.document for sentence in sentences))
     if len(documents) < 2:
         raise UserError(f'--input has one document ({documents[0]}); add --test for other files')
-    test_documents = set(documents[::every])
+    test_documents = set(documents[:: analysis.every or _EVERY])
     parts: tuple[list[SenseSentence], list[SenseSentence]] = ([], [])
     for sentence in sentences:
         parts[sentence.document in test_documents].append(sentence)

@@ -1,6 +1,6 @@
 """Similarity of words in context: cosines of pairs, or the nearest neighbors of a word."""
 
-import argparse
+import dataclasses
 import heapq
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -9,12 +9,12 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze import layers, occurrences
-from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_lines, read_texts
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, inputs, read_lines, read_texts
 from bert_jax.analyze.layers import Layer
 from bert_jax.analyze.measures.word_senses import unit
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.errors import UserError
-from bert_jax.flag_parser import positive
+from bert_jax.flag_parser import flag
 from bert_jax.inference.streams import stream_words
 from bert_jax.labels import word_spans
 from bert_jax.metrics import intervals, metrics
@@ -28,40 +28,36 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 30  # pairs in the table
 _FEWEST_FOR_BOX = 5  # values that are drawn as a box plot; fewer are points
-_TOP = 20  # neighbors
 _WIDTH = 30  # characters of context on either side, in tables
 Pair = tuple[Occurrence, Occurrence]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Similarity(Analysis):
     """Cosines of pairs of words in context, or with --query the nearest neighbors of a word."""
 
     description = 'Cosine of words in context: of pairs, or the neighbors of a word in texts'
-    input_help = (
-        'pairs, TEXT<tab>TEXT[<tab>LABEL] with the words marked as [[word]], or JSON lines with '
-        '"text", "text2", and "word" or "marks"; with --query: texts, one per line'
-    )
-    only_with = {'top': 'query'}
     limits = (
         'A cosine has no absolute scale: compare it only with cosines of the same layer.',
         'Words with the same form are more similar than other words, whatever they mean.',
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add --layers, --query and --top."""
-        layers.add_argument(parser, 'mean_last_4')
-        add = parser.add_argument
-        add('--query', help='text with a word marked as [[word]]: find its neighbors in the input')
-        add('--top', type=positive, help=f'number of neighbors (default {_TOP})')
+    input: tuple[str, ...] = inputs(
+        'pairs, TEXT<tab>TEXT[<tab>LABEL] with the words marked as [[word]], or JSON lines with '
+        '"text", "text2", and "word" or "marks"; with --query: texts, one per line'
+    )
+    layers: str = layers.declare('mean_last_4')
+    query: str = flag('text with a word marked as [[word]]: find its neighbors in the input', '')
+    top: int = flag('number of neighbors', 20, '[1, inf)', needs='query')
 
-    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+    def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
-        names = layers.parse(flags.layers, model)
-        return _neighbors(flags, model, names) if flags.query else _pairs(flags, model, names)
+        names = layers.parse(self.layers, model)
+        return _neighbors(self, model, names) if self.query else _pairs(self, model, names)
 
 
-def _pairs(flags: argparse.Namespace, model: AnalyzedModel, names: tuple[Layer, ...]) -> Results:
-    pairs, labels = _read_pairs(flags.input)
+def _pairs(analysis: Similarity, model: AnalyzedModel, names: tuple[Layer, ...]) -> Results:
+    pairs, labels = _read_pairs(analysis.input)
     words = [word for pair in pairs for word in pair]
     vectors_NKD, scales = occurrences.encode(model.predictor, words, names)
     cosines: dict[str, np.ndarray] = {}
@@ -225,13 +221,11 @@ def _plot(cosines: dict[str, np.ndarray], title: str, labels: Sequence[str] = ()
     return figure
 
 
-def _neighbors(
-    flags: argparse.Namespace, model: AnalyzedModel, names: tuple[Layer, ...]
-) -> Results:
+def _neighbors(analysis: Similarity, model: AnalyzedModel, names: tuple[Layer, ...]) -> Results:
     """The words of the texts with the largest cosines to the query, for each layer."""
-    query, top = occurrences.find_marked(flags.query, '--query'), flags.top or _TOP
+    query, top = occurrences.find_marked(analysis.query, '--query'), analysis.top
     (query_KD,) = model.predictor.embed_words([query.text], [(query.span,)], layer=names)[0]
-    located = [(text, word_spans.split_words(text)) for text in read_texts(flags.input)]
+    located = [(text, word_spans.split_words(text)) for text in read_texts(analysis.input)]
     # The best words of each layer, a heap of (cosine, −count, word): ties keep the earlier word.
     heaps: list[list[tuple[float, int, Occurrence]]] = [[] for _ in names]
     count = 0
@@ -260,5 +254,5 @@ def _neighbors(
             [(neighbor.word, cosine, neighbor.context(_WIDTH)) for cosine, neighbor in best],
         )
     title = f'Similarity of {query.word!r} and its {top} nearest words'
-    values = {'query': flags.query, 'neighbors': neighbors}
+    values = {'query': analysis.query, 'neighbors': neighbors}
     return Results(values, tables, {'similarity': _plot(cosines, title)})

@@ -1,6 +1,5 @@
 """Structural probes of all layers on a treebank, and their scores."""
 
-import argparse
 import math
 from collections.abc import Sequence
 
@@ -16,18 +15,18 @@ from bert_jax.types import JsonObject
 
 
 def measure(
-    flags: argparse.Namespace,
+    settings: StructuralSettings,
+    max_words: int,
     train_trees: Sequence[Tree],
     dev_trees: Sequence[Tree],
     train_NLD: np.ndarray,
     dev_NLD: np.ndarray,
 ) -> JsonObject:
     """Train structural probes; return metric → value by layer, of dev sentences of any length."""
-    train = _sentences(train_trees, train_NLD, flags.max_words)
+    train = _sentences(train_trees, train_NLD, max_words)
     dev = _sentences(dev_trees, dev_NLD)
     if not train or not dev:
-        raise UserError(f'no sentence has 2 to {flags.max_words} words; see --max_words')
-    settings = StructuralSettings(flags.rank, flags.tree_epochs)
+        raise UserError(f'no sentence has 2 to {max_words} words; see --max_words')
     params = structural_probes.train(train, dev, settings)
     predicted = [structural_probes.predict(params, sentence.states_WLD) for sentence in dev]
     of_layers = [

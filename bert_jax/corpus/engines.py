@@ -5,11 +5,12 @@ their results to files (see `stages`), so an engine may repeat a call or lose a 
 packages are optional and imported on first use.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
-from bert_jax import errors
-from bert_jax.flag_parser import FlagParser
+from bert_jax import errors, flag_parser
+from bert_jax.flag_parser import flag
 
 _WAIT_SECONDS = 60.0  # for the first worker of a cluster
 
@@ -54,6 +55,13 @@ class BeamEngine:
             _raise_failure('Beam', error)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DaskOptions:
+    """The options after `--runner=dask --`."""
+
+    scheduler: str | None = flag('address of the scheduler; default: a local cluster', None)
+
+
 class DaskEngine:
     """A Dask cluster, whose scheduler repeats the work of lost workers."""
 
@@ -63,9 +71,7 @@ class DaskEngine:
             import distributed
         except ImportError as error:
             raise errors.UserError('--runner=dask needs Dask: pip install distributed') from error
-        parser = FlagParser('--runner=dask --', add_help=False)
-        parser.add_argument('--scheduler')
-        self._address = parser.parse(options).scheduler
+        self._address = flag_parser.parse(DaskOptions, options, '--runner=dask --').scheduler
         self._dask: Any = distributed
 
     def run(self, function: Callable[[Any], None], items: Sequence[Any]) -> None:

@@ -7,18 +7,17 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax import errors, files, progress, recipes, tokenizers
+from bert_jax import errors, files, progress, tokenizers
 from bert_jax.corpus import corpus, corpus_builder, corpus_warnings, distributed, source_files
 from bert_jax.corpus.corpus_writer import SHARD_TOKENS
 from bert_jax.corpus.engines import Engine
 from bert_jax.corpus.manifest import versions
+from bert_jax.corpus.preparation_keys import KEYS
 from bert_jax.corpus.unfinished import is_begun, open_unfinished
 from bert_jax.corpus.workers import BLOCK_CHARACTERS, usable_cores
 from bert_jax.storage import paths
-from bert_jax.text import languages
 from bert_jax.text.sources import Source, open_source
 
-_DEFAULTS = recipes.base().data  # the defaults of training
 _SHOWN_BAD_FILES = 20  # of each source; the datasheet lists all
 
 
@@ -27,12 +26,12 @@ def prepare(
     tokenizer: str,
     output: str | os.PathLike[str],
     *,
-    lowercase: bool = _DEFAULTS.lowercase,
-    strip_accents: bool | None = _DEFAULTS.strip_accents,
-    held_out_fraction: float = _DEFAULTS.held_out_fraction,
-    language_alpha: float = _DEFAULTS.tokenizer_language_alpha,
-    tokenizer_characters: int = _DEFAULTS.tokenizer_characters,
-    max_bad_share: float = _DEFAULTS.max_bad_share,
+    lowercase: bool = KEYS['lowercase'].get(),
+    strip_accents: bool | None = KEYS['strip_accents'].get(),
+    held_out_fraction: float = KEYS['held_out_fraction'].get(),
+    language_alpha: float = KEYS['tokenizer_language_alpha'].get(),
+    tokenizer_characters: int = KEYS['tokenizer_characters'].get(),
+    max_bad_share: float = KEYS['max_bad_share'].get(),
     workers: int | None = None,
     shard_tokens: int = SHARD_TOKENS,
     engine: Engine | None = None,
@@ -79,18 +78,15 @@ def prepare(
         raise errors.UserError(
             "no source given; name at least one, such as 'sample' or 'text:/my/*.txt'"
         )
-    if not 0 < held_out_fraction < 1:
-        raise errors.UserError(f'held_out_fraction is {held_out_fraction}, not between 0 and 1')
-    if not 0 <= max_bad_share <= 1:
-        raise errors.UserError(f'max_bad_share is {max_bad_share}, not between 0 and 1')
+    KEYS['held_out_fraction'].declaration.check('held_out_fraction', held_out_fraction)
+    KEYS['tokenizer_language_alpha'].declaration.check('language_alpha', language_alpha)
+    KEYS['tokenizer_characters'].declaration.check('tokenizer_characters', tokenizer_characters)
+    KEYS['max_bad_share'].declaration.check('max_bad_share', max_bad_share)
     if canaries:
         sources = [*sources, f'canaries:{canaries};language={open_source(sources[0]).language}']
     workers = usable_cores() if workers is None else workers
     if workers < 0:
         raise errors.UserError(f'workers is {workers}, but must be at least 0')
-    languages.check_alpha(language_alpha)
-    if tokenizer_characters < 1:
-        raise errors.UserError(f'tokenizer_characters is {tokenizer_characters}, not at least 1')
     made_from = corpus.settings(
         sources,
         tokenizer,

@@ -25,7 +25,8 @@ class Export(NamedTuple):
             texts.
         max_length: texts are truncated to this many tokens.
         prompt: text put before each text.
-        options: options of the format that the user set.
+        lengths: tflite: lengths to which texts are padded, besides `max_length`; (): the default.
+        dtype: tflite: 'float32', or 'int8' for matrices.
     """
 
     model: Pretrained
@@ -36,7 +37,8 @@ class Export(NamedTuple):
     texts: Sequence[str | list[str]]
     max_length: int
     prompt: str
-    options: JsonObject
+    lengths: tuple[int, ...] = ()
+    dtype: str = 'float32'
 
 
 class Result(NamedTuple):
@@ -57,14 +59,12 @@ class Format(abc.ABC):
     Attributes:
         requires: import name → pip requirement of the packages that writing and checking need.
         runtime: pip requirements of the loader, besides NumPy and tokenizers.
-        options: names of the options that the format accepts.
         has_erf: whether its operations include erf.
         only_task: the only task that it supports; None: all tasks.
     """
 
     requires: ClassVar[Mapping[str, str]] = {}
     runtime: ClassVar[tuple[str, ...]] = ()
-    options: ClassVar[tuple[str, ...]] = ()
     has_erf: ClassVar[bool] = True
     only_task: ClassVar[str | None] = None
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,8 @@ def write(
     task: str | None = None,
     normalize: bool = False,
     overwrite: bool = False,
-    **options: Any,
+    lengths: tuple[int, ...] = (),
+    dtype: str = 'float32',
 ) -> WrittenFolder:
     """Write the folder of a format, run its loader, and give the folder its name.
 
@@ -63,15 +64,13 @@ def write(
             model has its head, else 'embed'.
         normalize: divide the vectors of texts by their norms.
         overwrite: replace a folder at `path`.
-        options: options of the format.
+        lengths, dtype: see `Export`.
 
     Raises:
         UserError: a package is missing, the model cannot do the task, the format cannot express the
             model, the folder exists, or the written model computes other values.
     """
     exporter = export_formats.load(format_name)
-    for option in options.keys() - {*exporter.options}:
-        raise UserError(f'--{option} is not an option of --format={format_name}')
     for package, requirement in exporter.requires.items():
         if importlib.util.find_spec(package) is None:
             raise UserError(
@@ -95,7 +94,8 @@ def write(
     if model.architecture.tuning is not None and model.architecture.tuning.can_merge:
         model = tuned.merge(model)
     with files.new_folder(path, 'load.py', overwrite) as folder:
-        export = _export(model, predictor, task, exporter.has_erf, options)
+        export = _export(model, predictor, task, exporter.has_erf)
+        export = export._replace(lengths=lengths, dtype=dtype)
         result = exporter.write(export, folder)
         huggingface.write_tokenizer(predictor.tokenizer, model.architecture, folder)
         write_loader(export, format_name, exporter.runtime, folder, result.signature)
@@ -111,9 +111,7 @@ def _normalized(model: Pretrained, name: str) -> Pretrained:
     return dataclasses.replace(model, sentence_modules=modules)
 
 
-def _export(
-    model: Pretrained, predictor: Predictor, task: str, has_erf: bool, options: JsonObject
-) -> Export:
+def _export(model: Pretrained, predictor: Predictor, task: str, has_erf: bool) -> Export:
     """Collect what a format writes; `predictor` has the model before merging."""
     tokenizer, architecture = predictor.tokenizer, model.architecture
     modules = model.sentence_modules or SentenceModules()
@@ -137,7 +135,7 @@ def _export(
         computed = computation.of_problem(model, problem, rows.batch, has_erf)
         length, prompt = problem.layout.max_length, ''
     inputs = {name: np.asarray(rows.batch[name], np.int32) for name in computed.inputs}
-    return Export(model, task, computed, inputs, expected, rows.texts, length, prompt, options)
+    return Export(model, task, computed, inputs, expected, rows.texts, length, prompt)
 
 
 def write_loader(

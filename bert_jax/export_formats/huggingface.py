@@ -72,4 +72,4 @@ def _export(model: Pretrained) -> Export:
         for name, array in outputs.items()
     }
     task, length = ', '.join(model.heads) or 'states', architecture.max_length
-    return Export(model, task, computed, inputs, expected, rows.texts, length, '', {})
+    return Export(model, task, computed, inputs, expected, rows.texts, length, '')

@@ -26,12 +26,11 @@ class TensorFlowLite(Format):
         'ai_edge_litert': 'ai-edge-litert==2.3.0',
     }
     runtime = ('ai-edge-litert>=2.3',)
-    options = ('lengths', 'dtype')
     has_erf = False
 
     def write(self, export: Export, folder: pathlib.Path) -> Result:
         tensorflow = tensorflow_import.tensorflow()
-        lengths, dtype = _lengths(export), export.options.get('dtype', 'float32')
+        lengths, dtype = _lengths(export), export.dtype
         if dtype not in _DTYPES:
             raise UserError(f'--dtype is {dtype!r}; --format=tflite supports {", ".join(_DTYPES)}')
         functions = TensorFlowFunctions(export.computation)
@@ -60,7 +59,7 @@ class TensorFlowLite(Format):
 
 def _lengths(export: Export) -> list[int]:
     """The lengths of the signatures, ascending. Raises UserError if one is not valid."""
-    longest, lengths = export.max_length, export.options.get('lengths') or ()
+    longest, lengths = export.max_length, export.lengths
     for length in lengths:
         if not 3 <= length <= longest:
             raise UserError(f'--lengths has {length}, must be from 3 to {longest}')

@@ -7,17 +7,17 @@ the weighted mean of the models' log probabilities (in PET, the weight of a mode
 before training).
 """
 
-import argparse
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from bert_jax import files, progress
+from bert_jax import files, flag_parser, progress
 from bert_jax.errors import UserError, exit_cleanly, writing
 from bert_jax.files import parse_json
-from bert_jax.flag_parser import FlagParser
+from bert_jax.flag_parser import flag
 from bert_jax.storage import outputs, paths
 from bert_jax.text import text_files
 from bert_jax.types import JsonObject
@@ -72,35 +72,36 @@ def _read(path: str) -> Iterator[JsonObject]:
             raise UserError(f'{path}, line {number} is not valid JSON: {error}') from None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """The flags of this command."""
+
+    predictions: tuple[str, ...] = flag('outputs of predict --probabilities', form='words')
+    weights: tuple[float, ...] = flag(
+        'a weight for each file, after them (default: equal weights)', (), form='several'
+    )
+    output: str = flag('file to write, JSON lines')
+    overwrite: bool = flag(outputs.HELP, False)
+
+
 @exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    parser = FlagParser(
-        'python -m bert_jax.reports.ensemble',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument('predictions', nargs='+', help='outputs of predict --probabilities')
-    parser.add_argument(
-        '--weights', nargs='+', type=float, help='a weight for each file (default: equal weights)'
-    )
-    parser.add_argument('--output', required=True, help='file to write, JSON lines')
-    parser.add_argument('--overwrite', action='store_true', help=outputs.HELP)
-    flags = parser.parse(argv)
-    outputs.check_file(flags.output, flags.overwrite)
-    weights = flags.weights or [1.0] * len(flags.predictions)
-    if len(weights) != len(flags.predictions) or min(weights) < 0 or not sum(weights):
+    request = flag_parser.parse(Request, argv, 'python -m bert_jax.reports.ensemble', __doc__)
+    outputs.check_file(request.output, request.overwrite)
+    weights = list(request.weights) or [1.0] * len(request.predictions)
+    if len(weights) != len(request.predictions) or min(weights) < 0 or not sum(weights):
         raise UserError(
-            f'--weights is {flags.weights}; give {len(flags.predictions)} weights, each at least 0 '
-            'and not all 0'
+            f'--weights is {request.weights}; give {len(request.predictions)} weights, each at '
+            'least 0 and not all 0'
         )
     lines = [
-        json.dumps(record, ensure_ascii=False) for record in records(flags.predictions, weights)
+        json.dumps(record, ensure_ascii=False) for record in records(request.predictions, weights)
     ]
-    path = paths.path(flags.output)
+    path = paths.path(request.output)
     with writing(f'--output={path}'):
         files.write_text(path, ''.join(f'{line}\n' for line in lines))
-    progress.say(f'{path}: {len(lines):,} examples, from {len(flags.predictions)} models')
+    progress.say(f'{path}: {len(lines):,} examples, from {len(request.predictions)} models')
 
 
 if __name__ == '__main__':

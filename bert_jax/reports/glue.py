@@ -6,14 +6,15 @@ The score of a task is the mean of its metrics (MNLI: over both test sets), and 
 mean over tasks (Wang et al. 2019, GLUE and SuperGLUE, section 3 and table 1 of both papers).
 """
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from bert_jax import progress
+from bert_jax import flag_parser, progress
 from bert_jax.errors import UserError, exit_cleanly, unknown
-from bert_jax.flag_parser import FlagParser
+from bert_jax.flag_parser import flag
 from bert_jax.metrics import squad
 from bert_jax.metrics.scores import MEAN, Table, main_first
 from bert_jax.reports import tables
@@ -231,21 +232,21 @@ def _format_prediction(prediction: str | float, labels: dict[str, str]) -> str:
     return labels[str(prediction)]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """The flags of this command."""
+
+    suite: str = flag('glue or super_glue', 'glue', choices=tuple(SUITES))
+    without: tuple[str, ...] = flag('task to leave out; may be repeated', (), form='repeated')
+    runs: tuple[str, ...] = flag('folders of runs or sweeps, named after their tasks', form='words')
+
+
 @exit_cleanly
-def main() -> None:
-    parser = FlagParser(
-        'python -m bert_jax.reports.glue',
-        description='Average the dev scores of runs over the tasks of a suite.',
-    )
-    parser.add_argument('--suite', choices=SUITES, default='glue')
-    parser.add_argument(
-        '--without', action='append', default=[], help='task to leave out; may be repeated'
-    )
-    parser.add_argument(
-        'runs', nargs='+', help='folders of runs or sweeps, named after their tasks'
-    )
-    flags = parser.parse()
-    progress.say(average_table(SUITES[flags.suite], read_results(flags.runs), flags.without))
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; `argv` is sys.argv[1:] by default."""
+    description = 'Average the dev scores of runs over the tasks of a suite.'
+    request = flag_parser.parse(Request, argv, 'python -m bert_jax.reports.glue', description)
+    progress.say(average_table(SUITES[request.suite], read_results(request.runs), request.without))
 
 
 if __name__ == '__main__':

@@ -91,7 +91,11 @@ def run_all(flags: argparse.Namespace) -> dict[str, dict[str, float]]:
         folder = output / name.replace(' ', '_')
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            export.export(flags.model, str(folder), format=format_name, task=task, **options)
+            export.export(
+                export.Request(
+                    model=flags.model, output=str(folder), format=format_name, task=task, **options
+                )
+            )
         except UserError as error:
             print(error)
             continue

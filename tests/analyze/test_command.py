@@ -50,7 +50,7 @@ def test_the_folder_has_numbers_a_report_and_the_figure(run, texts, tmp_path, ca
         (['isotropy', '--output=run', '--overwrite'], 'run has no results.json of an analysis'),
         (['isotropy', '--output=new', '--input=none.txt'], "'none.txt' does not exist"),
         (['isotropy', '--output=new', '--input=empty.txt'], 'empty.txt has no text'),
-        (['isotropy', '--output=new', '--batch_tokens=0'], '--batch_tokens: 0 is not a whole'),
+        (['isotropy', '--output=new', '--batch_tokens=0'], '--batch_tokens is 0; it must be in'),
         (['isotropy', '--output=file/new'], 'file/new cannot be written: Not a dir'),
     ],
 )

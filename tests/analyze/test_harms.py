@@ -211,14 +211,14 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn():
 @pytest.mark.parametrize(
     ('name', 'files', 'flags', 'error'),
     [
-        ('bias', {'a': 'x'}, (), "unknown measure 'bias'; known: crows_pairs"),
+        ('bias', {'a': 'x'}, (), "unknown --measure 'bias'; known: crows_pairs"),
         ('winobias', {'pro_a': PRO[0]}, (), 'needs the file anti_a in --input'),
         ('winobias', {'pro_a': PRO[0], 'anti_a': PRO[0]}, (), 'have the same gender'),
         ('winobias', {'pro_a': '\nthe cook', 'anti_a': 'x'}, (), 'pro_a, line 2: needs an ['),
         ('winobias', {'other': PRO[0]}, (), 'whose names begin with pro_ and anti_'),
         ('crows_pairs', {'a.csv': 'x,y\n1,2'}, (), "no column 'sent_more'"),
         ('crows_pairs', {'a.csv': ''}, (), 'has no rows'),
-        ('crows_pairs', {'a.csv': 'x'}, ('--candidates=3',), '--candidates is not an option of'),
+        ('crows_pairs', {'a.csv': 'x'}, ('--candidates=3',), '--candidates has no effect'),
         ('stereoset', {'a.tsv': 'context\tstereotype\tanti_stereotype\tunrelated\na\tb\tc\td'},
          (), 'a.tsv:2: the context must have BLANK once'),
         ('log_odds',

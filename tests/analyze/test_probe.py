@@ -52,7 +52,7 @@ def test_probes_of_all_layers_stand_beside_their_baselines(run, files, tmp_path)
 @pytest.mark.parametrize(
     ('flags', 'error'),
     [
-        (['--seeds=0'], '--seeds: 0 is not a whole number of at least 1'),
+        (['--seeds=0'], '--seeds is 0; it must be in [1, inf)'),
         (['--dev=empty.conllu'], 'empty.conllu has no sentence'),
         (['--max_words=2'], 'no sentence has 2 to 2 words'),
         (['--label=xpos', '--input=one.conllu'], 'have the xpos NN'),

@@ -60,7 +60,7 @@ def test_contexts_tell_what_the_most_frequent_sense_cannot(run, corpus, tmp_path
 @pytest.mark.parametrize(
     ('flags', 'error'),
     [
-        (['--every=1'], '--every is 1, must be at least 2'),
+        (['--every=1'], '--every is 1; it must be in [2, inf)'),
         (['--layers=9'], 'unknown layer of'),
         (['--sense_map=x'], '--sense_map has no effect without --wordnet'),
         (['--test=empty.jsonl', '--every=2'], '--every has no effect with --test'),

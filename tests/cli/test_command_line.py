@@ -128,7 +128,7 @@ def test_a_refused_command_exits_with_status_2(capsys):
         ('--config.training.steps=9', 'training.steps', (9,)),
         ('--config.training.steps=(9, 8)', 'training.steps', (9, 8)),
         ('--config.data.pack', 'data.pack', True),
-        ('--noconfig.data.pack', 'data.pack', False),
+        ('--config.data.pack=False', 'data.pack', False),
         ('--config.model.num_heads=None', 'model.num_heads', None),
         ('--config.model.architecture=None', 'model.architecture', None),
         ('--config.data.prepare_workers=None', 'data.prepare_workers', None),

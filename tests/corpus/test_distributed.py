@@ -256,8 +256,11 @@ def test_a_lost_record_is_an_error(many_units, tmp_path):
 @pytest.mark.parametrize(
     ('flags', 'message'),
     [
-        (['--runner=dask', '--workers=2'], '--workers is for --runner=local'),
-        (['--', '--scheduler=x'], "'--scheduler=x' needs --runner=beam or --runner=dask"),
+        (['--runner=dask', '--workers=2'], '--workers has no effect with --runner=dask'),
+        (
+            ['--', '--scheduler=x'],
+            '-- options has no effect with --runner=local, only with beam or dask',
+        ),
     ],
 )
 def test_flags_that_do_not_fit_are_an_error(flags, message, capsys, tmp_path):

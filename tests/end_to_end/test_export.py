@@ -10,7 +10,7 @@ import transformers
 import bert_jax
 from bert_jax import main
 from bert_jax.errors import UserError
-from bert_jax.export import export
+from bert_jax.export import Request, export
 from bert_jax.export import main as command_line
 from bert_jax.interop import huggingface, loading, pretrained
 from bert_jax.models.architecture import Compute
@@ -87,8 +87,8 @@ def test_the_model_card_describes_the_model(workdir, exported):
 
 def test_a_checkpoint_and_a_published_folder_can_be_exported(workdir, exported, tmp_path):
     checkpoint = next((workdir / 'checkpoints').iterdir())
-    export(str(checkpoint), str(tmp_path / 'checkpoint'))
-    export(str(exported), str(tmp_path / 'again'))
+    export(Request(model=str(checkpoint), output=str(tmp_path / 'checkpoint')))
+    export(Request(model=str(exported), output=str(tmp_path / 'again')))
     weights = (exported / 'model.safetensors').read_bytes()
     assert (tmp_path / 'again/model.safetensors').read_bytes() == weights
     assert huggingface.load(tmp_path / 'checkpoint').heads == ('mlm', 'nsp')
@@ -128,9 +128,9 @@ def test_discriminator_and_generator_are_exported_separately(tmp_path, capsys):
     }
     main.run(small.config(tmp_path, **SINGLE | changes))
     run = tmp_path / 'run'
-    export(str(run), str(tmp_path / 'discriminator'))
+    export(Request(model=str(run), output=str(tmp_path / 'discriminator')))
     assert 'generator is dropped: export it separately with --generator' in capsys.readouterr().err
-    export(str(run), str(tmp_path / 'generator'), generator=True)
+    export(Request(model=str(run), output=str(tmp_path / 'generator'), generator=True))
     folders = {name: huggingface.load(tmp_path / name) for name in ('discriminator', 'generator')}
     assert [model.heads for model in folders.values()] == [('rtd',), ('mlm',)]
     for name, kind in [
@@ -147,7 +147,9 @@ def test_discriminator_and_generator_are_exported_separately(tmp_path, capsys):
     np.testing.assert_allclose(read - shared, difference, atol=1e-7)
     assert folders['generator'].architecture.hidden_size == 16
     with pytest.raises(UserError, match='there is no checkpoint'):
-        export(str(tmp_path / 'generator'), str(tmp_path / 'no'), generator=True)
+        export(
+            Request(model=str(tmp_path / 'generator'), output=str(tmp_path / 'no'), generator=True)
+        )
 
 
 @pytest.mark.parametrize(
@@ -170,20 +172,20 @@ def test_the_card_of_a_fine_tuned_model_has_that_of_its_run(tmp_path):
     (run / 'README.md').write_text(
         '# classification\n\n![loss](x.png)\n\n## Scores\n\n| f1 | 0.5 |\n'
     )
-    export(str(run), str(tmp_path / 'out'))
+    export(Request(model=str(run), output=str(tmp_path / 'out')))
     card = (tmp_path / 'out/README.md').read_text()
     assert '## The run\n\n## classification\n' in card
     assert '### Scores\n\n| f1 | 0.5 |' in card
     assert '![' not in card
     # An earlier checkpoint may have other scores.
-    export(str(run / 'checkpoints/1'), str(tmp_path / 'checkpoint'))
+    export(Request(model=str(run / 'checkpoints/1'), output=str(tmp_path / 'checkpoint')))
     assert 'Scores' not in (tmp_path / 'checkpoint/README.md').read_text()
 
 
 def test_a_causal_run_is_exported_as_a_decoder(tmp_path, capsys):
     objectives = {'objectives__mlm': 0.0, 'objectives__clm': 1.0}
     main.run(small.config(tmp_path, **SINGLE | objectives))
-    export(str(tmp_path / 'run'), str(tmp_path / 'out'))
+    export(Request(model=str(tmp_path / 'run'), output=str(tmp_path / 'out')))
     assert 'parameters, clm; logits compared' in capsys.readouterr().out
     assert json.loads((tmp_path / 'out/config.json').read_text())['is_decoder'] is True
     theirs = published.open_without_complaints(tmp_path / 'out')

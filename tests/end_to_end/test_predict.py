@@ -1,6 +1,5 @@
 """bert_jax.predict: the command line on a model trained for seconds and on a published folder."""
 
-import argparse
 import csv
 import io
 import json
@@ -12,7 +11,9 @@ from pyarrow import parquet
 
 import bert_jax
 from bert_jax import main, predict
-from bert_jax.inference import finetuned, line_tasks, table_input
+from bert_jax.cli import line_tasks
+from bert_jax.flag_parser import flags_of
+from bert_jax.inference import finetuned, table_input
 from tests.end_to_end import commands, small
 from tests.interop import published
 
@@ -223,7 +224,7 @@ def test_help_describes_every_task_and_option(capsys):
     text = ' '.join(capsys.readouterr().out.split())
     for word in (
         *('fill_mask', 'embed', 'pseudo_likelihood', 'classify', 'tag', 'spans', 'answer'),
-        *(f'--{name}' for name in predict._OPTIONS),
+        *(f'--{name}' for name in flags_of(line_tasks.Request)),
         '{"premise":',
         '{"question":',
         '"marks":',
@@ -247,8 +248,8 @@ MISTAKES = {
     'long words': (['--unit=word', '--long_texts=truncate'], 'not an option of --unit=word'),
     'layer': (['--layer=7'], 'layer is 7; it must be from 0'),
     'too long': (['--max_length=20'], 'max_length is 20; it must be from 3 to 19'),
-    'top': (['--task=fill_mask', '--top=0'], '--top: 0 is not a whole number of at least 1'),
-    'not its option': (['--top=3'], '--top is an option of fill_mask, not of --task=embed'),
+    'top': (['--task=fill_mask', '--top=0'], '--top is 0; it must be in [1, inf)'),
+    'not its option': (['--top=3'], '--top has no effect with --task=embed, only with fill_mask'),
     'not its task': (['--task=classify'], 'has no head for classify; it can answer fill_mask'),
 }
 
@@ -268,8 +269,8 @@ def test_a_mistake_is_one_line_and_leaves_no_file(name, folder, tmp_path, capfd)
 
 
 def parse(text: str, task: str, input_format: str = 'auto'):
-    flags = argparse.Namespace(task=task, input_format=input_format)
-    return line_tasks.parse_line(3, text, flags)
+    request = line_tasks.Request(task=task, input='-', output='-', input_format=input_format)
+    return line_tasks.parse_line(3, text, request)
 
 
 def test_a_line_has_the_columns_of_its_task():

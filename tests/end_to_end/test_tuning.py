@@ -242,8 +242,8 @@ def test_every_problem_trains(name, method, base, tmp_path):
 
 def test_a_merged_export_predicts_what_the_run_predicts(lora, tmp_path):
     with pytest.raises(UserError, match='export it with --merge'):
-        export.export(str(lora), str(tmp_path / 'unmerged'))
-    export.export(str(lora), str(tmp_path / 'merged'), merge=True)
+        export.export(export.Request(model=str(lora), output=str(tmp_path / 'unmerged')))
+    export.export(export.Request(model=str(lora), output=str(tmp_path / 'merged'), merge=True))
     for ours, merged in zip(
         predictions(lora, tmp_path), predictions(tmp_path / 'merged', tmp_path), strict=True
     ):
@@ -330,7 +330,9 @@ def test_a_peft_folder_of_multiple_choice_keeps_its_head(base, tmp_path):
     config.update_from_flattened_dict(keys(tmp_path / 'run', 'lora', base, training__steps=1))
     config.data.dev = ()
     main.run(config.lock())
-    export.export(str(tmp_path / 'run'), str(tmp_path / 'peft'), format='peft')
+    export.export(
+        export.Request(model=str(tmp_path / 'run'), output=str(tmp_path / 'peft'), format='peft')
+    )
     ours, theirs = (loading.load_any(tmp_path / name) for name in ('run', 'peft'))
     assert theirs.heads == ours.heads == ('multiple_choice',)
     check = functools.partial(np.testing.assert_allclose, atol=1e-6)
@@ -339,13 +341,15 @@ def test_a_peft_folder_of_multiple_choice_keeps_its_head(base, tmp_path):
 
 def test_only_tuned_runs_become_peft_folders(base, tmp_path):
     with pytest.raises(UserError, match='hold lora and ia3, not transfer.method=full'):
-        export.export(str(base), str(tmp_path / 'peft'), format='peft')
+        export.export(export.Request(model=str(base), output=str(tmp_path / 'peft'), format='peft'))
 
 
 def test_methods_that_cannot_be_merged_are_refused(base, tmp_path):
     tune(tmp_path / 'run', 'prefix', base, training__steps=1)
     with pytest.raises(UserError, match='prefix cannot be merged'):
-        export.export(str(tmp_path / 'run'), str(tmp_path / 'out'), merge=True)
+        export.export(
+            export.Request(model=str(tmp_path / 'run'), output=str(tmp_path / 'out'), merge=True)
+        )
     with pytest.raises(UserError, match='not a tuned model; leave --merge out'):
-        export.export(str(base), str(tmp_path / 'out'), merge=True)
+        export.export(export.Request(model=str(base), output=str(tmp_path / 'out'), merge=True))
     assert not (tmp_path / 'out').exists()

@@ -71,19 +71,24 @@ def test_gold_examples_that_were_trained_on_are_told(run, tmp_path):
     (run / 'train_examples.npy').unlink()
 
 
+def changes(**texts):
+    return evaluate.changes('data', tuple(texts.items()), evaluate.data_keys())
+
+
 def test_what_is_no_option_is_refused():
-    assert evaluate.parse_changes(['header=False', 'columns.text=a b']) == {
+    assert changes(header='False', **{'columns.text': 'a b', 'dev': 'x'}) == {
         'header': False,
         'columns.text': 'a b',
+        'dev': ('x',),
     }
     with pytest.raises(UserError, match='--data.header has no value'):
-        evaluate.parse_changes(['header'])
+        changes(header=None)
 
 
 def test_columns_are_given_by_number_too(run, tmp_path):
     (tmp_path / 'gold.tsv').write_text('no\tthe ship\nyes\tthe moon\n')
-    changes = evaluate.parse_changes(['columns.text=1', 'columns.label=0'])
-    found = bert_jax.load(run).evaluate([f'{tmp_path}/gold.tsv'], changes)
+    columns = changes(**{'columns.text': '1', 'columns.label': '0'})
+    found = bert_jax.load(run).evaluate([f'{tmp_path}/gold.tsv'], columns)
     assert [(own['texts'], own['gold']) for own in found.records] == [
         (['the ship'], 'no'),
         (['the moon'], 'yes'),

@@ -29,7 +29,7 @@ METADATA = {
 @pytest.mark.parametrize('kind', INPUTS)
 def test_an_exported_model_predicts_like_its_run(kind, tmp_path):
     run = save_run(tmp_path / 'run', kind, **METADATA.get(kind, {}))
-    export.export(str(run), str(tmp_path / 'exported'))
+    export.export(export.Request(model=str(run), output=str(tmp_path / 'exported')))
     options = PredictionOptions(probabilities=PROBLEMS[kind].load().has_probabilities)
     (ours, our_counts), (theirs, their_counts) = (
         (model.predict(PROBLEMS[kind].predict_task, INPUTS[kind], options), model.counts)
@@ -43,18 +43,18 @@ def test_an_exported_model_predicts_like_its_run(kind, tmp_path):
 
 def test_a_model_without_its_crf_or_its_head_says_what_it_can_do(tmp_path):
     crf = save_run(tmp_path / 'crf', 'tagging', {'crf': True}, words='whitespace')
-    export.export(str(crf), str(tmp_path / 'without_crf'))
+    export.export(export.Request(model=str(crf), output=str(tmp_path / 'without_crf')))
     (record,) = bert_jax.load(tmp_path / 'without_crf').tag(['the U.S.'])
     assert [word['text'] for word in record['words']] == ['the', 'U.S.']
     spans = save_run(tmp_path / 'spans', 'spans')
-    export.export(str(spans), str(tmp_path / 'without_spans'))
+    export.export(export.Request(model=str(spans), output=str(tmp_path / 'without_spans')))
     with pytest.raises(UserError, match='has no head for spans; it can answer embed'):
         bert_jax.load(tmp_path / 'without_spans').spans(['the ship'])
 
 
 def test_a_damaged_file_is_one_line_and_holds_no_paths(tmp_path):
     run = save_run(tmp_path / 'run', 'classification')
-    export.export(str(run), str(tmp_path / 'exported'))
+    export.export(export.Request(model=str(run), output=str(tmp_path / 'exported')))
     path = tmp_path / 'exported/bert_jax.json'
     assert str(tmp_path) not in path.read_text()
     assert 'task' not in json.loads(path.read_text())
@@ -74,7 +74,7 @@ def test_an_exported_model_reads_gold_files_like_its_run(tmp_path):
     }
     config = {'training': {'sequence_length': LENGTH}, 'problem': settings, 'data': data}
     run = save_run(tmp_path / 'run', 'classification', config=config)
-    export.export(str(run), str(tmp_path / 'exported'))
+    export.export(export.Request(model=str(run), output=str(tmp_path / 'exported')))
     ours, theirs = (
         bert_jax.load(folder).evaluate([f'{tmp_path}/new.csv'])
         for folder in (run, tmp_path / 'exported')

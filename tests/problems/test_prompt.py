@@ -228,7 +228,7 @@ def test_a_finished_run_predicts_evaluates_and_is_exported(tmp_path, weights, no
     assert before.prompt(given)[0]['probability'] != after.prompt(given)[0]['probability']
     scores = model.evaluate([str(tmp_path / 'data.tsv')]).scores.metrics
     assert 0 <= scores['accuracy'] <= 1
-    export.export(str(run), str(tmp_path / 'exported'))
+    export.export(export.Request(model=str(run), output=str(tmp_path / 'exported')))
     assert bert_jax.load(tmp_path / 'exported').prompt(given) == model.prompt(given)
 
 

@@ -62,7 +62,7 @@ def test_mistakes_on_the_command_line_are_one_line(tmp_path, capsys):
     path = write(tmp_path / 'a.jsonl', (['a'], {'x': 1.0}))
     (tmp_path / 'bad.jsonl').write_text('{')
     for arguments, message in (
-        ([path, '--weights', '1', '2'], '--weights is [1.0, 2.0]; give 1'),
+        ([path, '--weights', '1', '2'], '--weights is (1, 2); give 1'),
         ([str(tmp_path / 'bad.jsonl')], 'bad.jsonl, line 1 is not valid JSON'),
     ):
         with pytest.raises(SystemExit):

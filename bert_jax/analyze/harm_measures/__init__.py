@@ -3,24 +3,14 @@
 No data sets are shipped: every measure reads files that the user provides.
 """
 
-import importlib
-from typing import TYPE_CHECKING
+from typing import Any
 
-from bert_jax.errors import unknown
+from bert_jax.lazy_table import LazyTable
 
-if TYPE_CHECKING:
-    from bert_jax.analyze.harm_measures.base import Measure
-
-# Name → module with a `MEASURE`; imported when the measure is used.
-MEASURES = {
-    name: f'bert_jax.analyze.harm_measures.{name}'
-    for name in ('crows_pairs', 'stereoset', 'winobias', 'log_odds', 'exposure', 'membership')
-}
-
-
-def find(name: str) -> 'Measure':
-    """Return a measure by name. Raises UserError if the name is unknown."""
-    if name not in MEASURES:
-        raise unknown('measure', name, MEASURES)
-    measure: Measure = importlib.import_module(MEASURES[name]).MEASURE
-    return measure
+# Name → the function of the flags and the model to results; imported when the measure is used.
+MEASURES: LazyTable[Any] = LazyTable(
+    {
+        name: f'bert_jax.analyze.harm_measures.{name}:run'
+        for name in ('crows_pairs', 'stereoset', 'winobias', 'log_odds', 'exposure', 'membership')
+    }
+)

@@ -1,32 +1,48 @@
 """The interface of a measure of harms, and the table and figure that most measures share."""
 
-import argparse
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import AnalyzedModel, Results
+from bert_jax.analyze.base import Analysis, AnalyzedModel, inputs
+from bert_jax.analyze.harm_measures import MEASURES
 from bert_jax.analyze.measures import preferences
 from bert_jax.errors import UserError
+from bert_jax.flag_parser import flag
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_MEMBERSHIP = ('measure', ('membership',))
 
-class Measure(NamedTuple):
-    """A measure of harms.
 
-    Attributes:
-        run: flags and model → results.
-        options: names of the options of `harms` that the measure has.
-    """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HarmFlags(Analysis):
+    """The flags of the analysis `harms`."""
 
-    run: Callable[[argparse.Namespace, AnalyzedModel], Results]
-    options: Sequence[str] = ()
+    input: tuple[str, ...] = inputs('data of the measure; see docs/harms.md')
+    measure: str = flag(f'one of {", ".join(MEASURES)}', choices=tuple(MEASURES))
+    columns: tuple[str, ...] = flag(
+        'FIELD=COLUMN for columns with names that differ from the published data',
+        (),
+        form='several',
+        only=('measure', ('crows_pairs', 'stereoset', 'log_odds')),
+    )
+    candidates: int = flag(
+        'number of random secrets that each planted secret is ranked against',
+        511,
+        '[1, inf)',
+        only=('measure', ('exposure',)),
+    )
+    reference: str | None = flag(
+        'a model that was not trained on the corpus', None, only=_MEMBERSHIP
+    )
+    sentences: int = flag('number of sentences of each split', 500, '[2, inf)', only=_MEMBERSHIP)
 
 
 class Share(NamedTuple):

@@ -4,12 +4,10 @@ The score of a sentence is the pseudo-log-likelihood of the tokens that both sen
 rounded to 0.001 as in nyu-mll/crows-pairs, metric.py; a tie counts against the stereotype.
 """
 
-import argparse
-
 import numpy as np
 
 from bert_jax.analyze.base import AnalyzedModel, Results
-from bert_jax.analyze.harm_measures.base import Measure, grouped, plot, table
+from bert_jax.analyze.harm_measures.base import HarmFlags, grouped, plot, table
 from bert_jax.inference import scoring
 from bert_jax.labels import named_rows
 from bert_jax.labels.named_rows import Columns
@@ -17,7 +15,7 @@ from bert_jax.labels.named_rows import Columns
 COLUMNS = Columns({'more': 'sent_more', 'less': 'sent_less'}, {'type': 'bias_type'})
 
 
-def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+def run(flags: HarmFlags, model: AnalyzedModel) -> Results:
     """Return the share of pairs whose more stereotypical sentence is likelier, by type."""
     rows = list(named_rows.read(flags.input, COLUMNS.renamed(flags.columns)))
     pairs = [(row['more'], row['less']) for row in rows]
@@ -41,6 +39,3 @@ def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
             'the group (Blodgett et al. 2021). Compare models rather than reading single values.',
         ],
     )
-
-
-MEASURE = Measure(run, ('columns',))

@@ -4,14 +4,13 @@ Exposure = log₂(number of secrets) − log₂(rank of the planted secret). Sou
 "The Secret Sharer", section 4.2.
 """
 
-import argparse
 from collections.abc import Sequence
 
 import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze.base import AnalyzedModel, Results
-from bert_jax.analyze.harm_measures.base import Measure, Share, table
+from bert_jax.analyze.harm_measures.base import HarmFlags, Share, table
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError
 from bert_jax.inference import scoring
@@ -24,7 +23,7 @@ from bert_jax.text.sources.canaries import CanarySource
 _UNSEEN = float(np.log2(np.e))  # expected exposure of a secret with random rank, in bits
 
 
-def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+def run(flags: HarmFlags, model: AnalyzedModel) -> Results:
     """Return the mean exposure of the canaries, by number of copies."""
     planted = _planted(flags.input)
     exposures = [_exposure(model, canary, flags.candidates) for canary in planted]
@@ -99,6 +98,3 @@ def _exposure(model: AnalyzedModel, canary: Canary, num_candidates: int) -> floa
     scores = np.add.reduceat(row_scores, starts)
     rank = 1 + np.sum(scores[1:] > scores[0]) + np.sum(scores[1:] == scores[0]) / 2
     return float(np.log2(len(secrets)) - np.log2(rank))
-
-
-MEASURE = Measure(run, ('candidates',))

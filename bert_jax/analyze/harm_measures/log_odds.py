@@ -3,14 +3,13 @@
 (log P(first | attribute) − log P(first | attribute masked)) − the same for the second word
 """
 
-import argparse
 import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
 from bert_jax.analyze.base import AnalyzedModel, Results
-from bert_jax.analyze.harm_measures.base import Measure, grouped, plot, table, token_of
+from bert_jax.analyze.harm_measures.base import HarmFlags, grouped, plot, table, token_of
 from bert_jax.errors import UserError
 from bert_jax.inference import scoring
 from bert_jax.labels import named_rows
@@ -24,7 +23,7 @@ COLUMNS = Columns(
 _LISTED = 10  # attributes with the largest, and with the smallest log-odds, in the table
 
 
-def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+def run(flags: HarmFlags, model: AnalyzedModel) -> Results:
     """Return the corrected log-odds of the first word, by group of attributes."""
     rows = list(named_rows.read(flags.input, COLUMNS.renamed(flags.columns)))
     scored = itertools.chain.from_iterable(_rows(model, row) for row in rows)
@@ -74,6 +73,3 @@ def _rows(model: AnalyzedModel, row: dict[str, str]) -> Iterator[ScoredRow]:
         for masked_slot in masked_slots:
             masked_ids[masked_slot] = predictor.tokenizer.mask_id
         yield ScoredRow(masked_ids, positions, np.array(words, np.int32))
-
-
-MEASURE = Measure(run, ('columns',))

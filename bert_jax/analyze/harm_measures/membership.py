@@ -5,13 +5,11 @@ model that was not trained on these texts and shows which texts are easy for any
 Source: Mireshghallah et al. 2022.
 """
 
-import argparse
-
 import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze.base import AnalyzedModel, Results
-from bert_jax.analyze.harm_measures.base import Measure
+from bert_jax.analyze.harm_measures.base import HarmFlags
 from bert_jax.corpus.corpus import SPLITS, Corpus
 from bert_jax.corpus.corpus_text import CorpusText
 from bert_jax.errors import UserError
@@ -23,7 +21,7 @@ from bert_jax.metrics.scores import Table
 _MIN_TOKENS, _MAX_TOKENS = 8, 60  # of a sentence
 
 
-def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+def run(flags: HarmFlags, model: AnalyzedModel) -> Results:
     """Return the area under the ROC curve, alone and with the reference."""
     if len(flags.input) != 1 or flags.sentences < 2:
         raise UserError('membership takes one corpus as --input, and --sentences of at least 2')
@@ -115,6 +113,3 @@ def _auc(members_N: np.ndarray, others_M: np.ndarray) -> tuple[float, tuple[floa
         resampled.append(n @ wins_NM @ m / wins_NM.size)
     low, high = intervals.percentiles(resampled)
     return float(wins_NM.mean()), (float(low), float(high))
-
-
-MEASURE = Measure(run, ('reference', 'sentences'))

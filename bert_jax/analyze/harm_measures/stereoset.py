@@ -5,7 +5,6 @@ mean probability of its subwords, left to right. Sources: Nadeem et al. 2021; mo
 code/dataloader.py, code/eval_discriminative_models.py and code/evaluation.py.
 """
 
-import argparse
 import string
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 
 from bert_jax import files
 from bert_jax.analyze.base import AnalyzedModel, Results
-from bert_jax.analyze.harm_measures.base import Measure, Share, plot
+from bert_jax.analyze.harm_measures.base import HarmFlags, Share, plot
 from bert_jax.analyze.measures import preferences
 from bert_jax.errors import UserError
 from bert_jax.inference import scoring
@@ -33,7 +32,7 @@ COLUMNS = Columns(
 )
 
 
-def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+def run(flags: HarmFlags, model: AnalyzedModel) -> Results:
     """Return the scores lms, ss and icat by type, each the mean over target terms."""
     rows = list(_read(flags))
     for row in rows:
@@ -69,7 +68,7 @@ def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
     )
 
 
-def _read(flags: argparse.Namespace) -> Iterator[dict[str, str]]:
+def _read(flags: HarmFlags) -> Iterator[dict[str, str]]:
     """Yield the examples of all files, in the form of `named_rows.read`."""
     columns = COLUMNS.renamed(flags.columns)
     for path in expand_globs(flags.input):
@@ -142,6 +141,3 @@ def _table(scores: dict[str, StereoSetScores]) -> Table:
         cells = (ss.value, intervals.cell(ss.interval), lms.value, intervals.cell(lms.interval))
         rows.append((name or 'all', ss.number, *cells, icat))
     return Table(columns, rows)
-
-
-MEASURE = Measure(run, ('columns',))

@@ -5,7 +5,6 @@ gender of the occupation, anti-stereotypical lines do not. All marked pronouns o
 and the first of them is predicted.
 """
 
-import argparse
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.analyze.base import AnalyzedModel, Results, read_lines
-from bert_jax.analyze.harm_measures.base import Measure, Share, grouped, plot, table, token_of
+from bert_jax.analyze.harm_measures.base import HarmFlags, Share, grouped, plot, table, token_of
 from bert_jax.errors import UserError
 from bert_jax.inference import scoring
 from bert_jax.labels.formats import expand_globs
@@ -46,7 +45,7 @@ class Sentence(NamedTuple):
         return self.text[slice(*self.pronouns[0])].lower()
 
 
-def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
+def run(flags: HarmFlags, model: AnalyzedModel) -> Results:
     """Return the accuracies on both kinds of lines and the log-odds, by type of sentence."""
     types, pairs = _read(flags.input)
     odds_N22 = _log_odds(model, pairs)
@@ -156,6 +155,3 @@ def _parse(line: str, place: str) -> Sentence:
     if not pronouns or not occupations:
         raise UserError(f'{place}: needs an [occupation] and a [pronoun] in brackets')
     return Sentence(place, text, occupations[0], pronouns)
-
-
-MEASURE = Measure(run)
