@@ -212,7 +212,7 @@ def get_config() -> ConfigDict:
         replacement=key(
             'uniform',
             "random tokens; 'unigram': by their frequency",
-            choices='bert_jax.objectives.masking:REPLACEMENTS',
+            choices='bert_jax.objectives.corruption:REPLACEMENTS',
         ),
         unknown=key(True, 'whether [UNK] may be chosen: in BERT, ALBERT, ELECTRA, not in DeBERTa'),
         scheme=key(

@@ -49,14 +49,14 @@ def test_every_table_has_its_new_line(copy):
         'from bert_jax.problems import PROBLEMS\n'
         'from bert_jax.text.sources import SOURCES\n'
         'from bert_jax.tasks.pretraining_data import SEGMENTS\n'
-        'print(OBJECTIVES["recovery"].__name__, SCHEMES["first"].choose.__name__,'
+        'print(OBJECTIVES["recovery"].__name__, SCHEMES["first"].__name__,'
         'ENCODERS["bag_of_words"].__name__, PROBLEMS["word_count"].load().__name__,'
         'SOURCES["line"].__name__, "beginnings" in SEGMENTS)'
     )
     done = run(copy, '-c', code)
     assert done.stdout.split() == [
         'Recovery',
-        'choose_first',
+        'FirstTokens',
         'BagOfWords',
         'WordCount',
         'RepeatedLine',

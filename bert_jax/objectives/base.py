@@ -9,18 +9,18 @@ from bert_jax.averages import Terms
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.module import Module
+from bert_jax.models.rows import Rows
 from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.generator import Generator
-from bert_jax.types import Batch, Config
+from bert_jax.types import Config
 
 
 class EncodedBatch(NamedTuple):
-    """A batch and the encoder's states for it, which every objective reads.
+    """Rows and the encoder's states for them, which every objective reads.
 
     Attributes:
-        batch: The clean batch.
-        corrupted: The corrupted batch that was encoded: `Masked`, `Replaced` or `Edited`, or the
-            type that another corruption returns.
+        clean: The rows before the corruption.
+        rows: The corrupted rows that were encoded, with what must be predicted.
         hidden: States of the last layer, [B, T, D] in the compute dtype.
         decoded: States to predict tokens from, [B, T, D] in the compute dtype. Equal to `hidden`
             unless the architecture has a mask decoder.
@@ -28,8 +28,8 @@ class EncodedBatch(NamedTuple):
         embedding_table: Token embeddings that a decoder may be tied to, float32 [V, E].
     """
 
-    batch: Batch
-    corrupted: Any
+    clean: Rows
+    rows: Rows
     hidden: jax.Array
     decoded: jax.Array
     pooled: jax.Array | None

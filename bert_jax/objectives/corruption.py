@@ -12,69 +12,106 @@ All objectives of a run share one corruption, because the encoder reads each bat
 
 import abc
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from bert_jax.models.rows import Rows
-from bert_jax.types import Batch, Key
+from bert_jax.types import Array, Config, Key
 
-if TYPE_CHECKING:
-    from bert_jax.objectives.masking import Masking
+REPLACEMENTS = ('uniform', 'unigram')
 
 
-class Corrupted(Protocol):
-    """A corrupted batch: a pytree of arrays, such as a NamedTuple, with these methods."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """What corruptions know of the vocabulary.
 
-    def seen_rows(self, rows: Rows) -> Rows:
-        """Return the rows that the encoder reads instead of the clean `rows`."""
-        ...
+    Attributes:
+        mask_id: Id of [MASK].
+        pad_id: Id of the padding token.
+        special_ids: Ids of tokens that corruptions do not change.
+        unigram_counts_V: int64, frequencies in the corpus.
+        is_word_start_V: bool, whether a token starts a word; None if the vocabulary does not mark
+            word starts.
+    """
 
-    def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
-        """Return the prediction targets of one row in readable form, for `debug.batch`."""
-        ...
+    mask_id: int
+    pad_id: int
+    special_ids: Sequence[int]
+    unigram_counts_V: np.ndarray
+    is_word_start_V: np.ndarray | None = None
+
+    def is_special(self, ids: Array) -> jax.Array:
+        """Whether ids are special tokens, which corruptions do not change."""
+        return jnp.isin(ids, jnp.array(self.special_ids))
+
+    def random_ids(self, key: Key, shape: tuple[int, ...], replacement: str) -> jax.Array:
+        """Draw token ids from one of the distributions REPLACEMENTS."""
+        if replacement == 'uniform':
+            return jax.random.randint(key, shape, 0, len(self.unigram_counts_V))
+        cumulative_V = np.cumsum(self.unigram_counts_V) / self.unigram_counts_V.sum()
+        draw = jax.random.uniform(key, shape)
+        ids = jnp.searchsorted(jnp.asarray(cumulative_V, jnp.float32), draw, side='right')
+        return ids.astype(jnp.int32)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corruption(abc.ABC):
-    """Turns a clean batch into a corrupted batch, inside the jitted training step.
+    """Turns clean rows into corrupted rows, inside the jitted training step.
 
     Attributes:
-        masking: Special tokens, and how tokens are chosen and replaced.
-        num_predictions: Sequence length → maximum number of masked tokens per sequence.
-        pad_id: Id of the padding token.
-        options: Options of the enabled objectives, by name.
+        vocabulary: Special tokens and frequencies.
         label: Short name of the corruption for error messages.
-        config_keys: Regular expression of the `masking` keys that the corruption reads.
+        masking_keys: Keys of `config.masking` that the corruption reads.
         allows_packing: Whether a row may hold several examples (`data.pack`).
     """
 
-    masking: 'Masking'
-    num_predictions: Mapping[int, int]
-    pad_id: int
-    options: Mapping[str, Any]
+    vocabulary: Vocabulary
 
     label: ClassVar[str]
-    config_keys: ClassVar[str] = 'masking.unknown'
+    masking_keys: ClassVar[tuple[str, ...]] = ('unknown',)
     allows_packing: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:  # noqa: B027 (a hook that may stay empty)
-        """Subclasses check their options here and raise UserError for invalid values."""
-
     @classmethod
-    def reads(cls, key: str) -> bool:
-        """Whether the corruption reads this key of the config, such as 'masking.rate'."""
-        return re.fullmatch(cls.config_keys, key) is not None
-
-    @abc.abstractmethod
-    def __call__(self, keys_B: Key, batch: Batch) -> Corrupted:
-        """Corrupt a batch.
+    def build(
+        cls, config: Config, vocabulary: Vocabulary, num_predictions: Mapping[int, int]
+    ) -> 'Corruption':
+        """Return the corruption of a run.
 
         Args:
-            keys_B: One PRNG key per example. The result for an example must depend only on its key
-                and its arrays, so that it is the same on any mesh.
-            batch: Arrays whose first axis is the example (or packed row).
+            config: See configs/base.py.
+            vocabulary: See `Vocabulary`.
+            num_predictions: Sequence length → maximum number of masked tokens per row.
+
+        Raises:
+            UserError: For invalid values in the config.
+        """
+        return cls(vocabulary)
+
+    @abc.abstractmethod
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
+        """Corrupt rows.
+
+        Args:
+            keys_B: One PRNG key per row. The result for a row must depend only on its key and its
+                arrays, so that it is the same on any mesh.
+            rows: The clean rows.
 
         Returns:
-            The corrupted batch. Shapes depend on the shapes of `batch` alone.
+            The rows that the encoder reads, with `targets` or labels of what it must predict. Their
+            shapes depend on the shapes of `rows` alone.
         """
+
+    def describe(self, rows: Rows, row: int, vocab: Sequence[str]) -> dict[str, list]:
+        """Return the prediction targets of a corrupted row in readable form, for `debug.batch`."""
+        assert rows.targets is not None
+        positions_P, ids_P, weights_P = (array_BP[row] for array_BP in rows.targets)
+        slots = np.flatnonzero(weights_P)
+        slots = slots[np.argsort(positions_P[slots])]  # from left to right
+        return {
+            'masked_positions': positions_P[slots].tolist(),
+            'labels': [vocab[index] for index in ids_P[slots]],
+        }

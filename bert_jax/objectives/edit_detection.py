@@ -13,15 +13,15 @@ from bert_jax.averages import Terms, weighted_sum
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.prediction import MaskedLanguageModelHead, ReplacedTokenHead
-from bert_jax.models.rows import Rows, gather_positions
+from bert_jax.models.rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.edits import EditedText
 from bert_jax.objectives.mlm import prediction_terms
-from bert_jax.types import Config
+from bert_jax.types import Array
 
 
 def detection_terms(
-    name: str, logits_BT: jax.Array, is_changed_BT: jax.Array, weights_BT: jax.Array
+    name: str, logits_BT: jax.Array, is_changed_BT: Array, weights_BT: Array
 ) -> Terms:
     """Return the loss and metrics of a binary decision per position.
 
@@ -44,8 +44,6 @@ def detection_flops(architecture: Architecture, sequence_length: int) -> int:
 class EditDetection(Objective):
     """Binary cross-entropy at the positions that an edit labeled.
 
-    The options are the rate of the edit, `config.editing.<name>`.
-
     Attributes:
         edit: Name of the edit in EDITS.
     """
@@ -58,9 +56,8 @@ class EditDetection(Objective):
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Return the terms of `detection_terms`, named after the edit."""
-        labels_BT = encoded.corrupted.labels[self.edit]
-        rows = encoded.corrupted.seen_rows(Rows.of(encoded.batch))
-        logits_BT = self.head(EncoderOutput(encoded.hidden, None), rows)
+        labels_BT = encoded.rows.labels[self.edit]
+        logits_BT = self.head(EncoderOutput(encoded.hidden, None), encoded.rows)
         return detection_terms(self.edit, logits_BT, labels_BT > 0, labels_BT >= 0)
 
     @staticmethod
@@ -69,11 +66,6 @@ class EditDetection(Objective):
     ) -> int:
         """Every position is classified."""
         return detection_flops(architecture, sequence_length)
-
-    @classmethod
-    def read_options(cls, name: str, config: Config) -> Any:
-        """Return the rate of the edit."""
-        return config.editing[name]
 
 
 class PermutationDetection(EditDetection):
@@ -119,7 +111,7 @@ class DeletionDetection(EditDetection):
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Add `deletion_token_loss` (nats per predicted token) and `deletion_token_accuracy`."""
-        labels_BT = encoded.corrupted.labels[self.edit]
+        labels_BT = encoded.rows.labels[self.edit]
         num_predictions = self.vocabulary_products(self.options, labels_BT.shape[1], 0)
         positions_BP = jnp.argsort(labels_BT <= 0, axis=1, stable=True)[:, :num_predictions]
         deleted_BP = jnp.take_along_axis(labels_BT, positions_BP, axis=1)

@@ -5,83 +5,94 @@ and labels the positions of the edited text where the edit can be detected. Labe
 move along with their tokens, so edits combine, in the order of EDITS.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.models.rows import Rows
-from bert_jax.objectives.corruption import Corruption
-from bert_jax.objectives.masking import is_special, random_ids
-from bert_jax.types import Batch, Key
+from bert_jax.objectives.corruption import Corruption, Vocabulary
+from bert_jax.types import Config, Key
 
 UNLABELED = -1  # label of a position without a prediction
 
 
 class Edited(NamedTuple):
-    """An edited batch, or one example of it.
+    """An edited example, int32 arrays of length T; mapped over the batch.
 
     Attributes:
-        input_ids: int32 [B, T].
-        attention_mask: int32 [B, T].
-        token_type_ids: int32 [B, T].
-        labels: Name of the edit → int32 [B, T]: UNLABELED at padding and where nothing is
-            predicted, 0 where the text is unchanged.
+        input_ids_T, attention_mask_T, token_type_ids_T: As in `Rows`.
+        sentence_start_T: 1 at the first token of each sentence of the original text; None if no
+            edit needs it.
+        labels: Name of the edit → UNLABELED at padding and where nothing is predicted, 0 where the
+            text is unchanged.
     """
 
-    input_ids: jax.Array
-    attention_mask: jax.Array
-    token_type_ids: jax.Array
+    input_ids_T: jax.Array
+    attention_mask_T: jax.Array
+    token_type_ids_T: jax.Array
+    sentence_start_T: jax.Array | None
     labels: dict[str, jax.Array]
 
-    def seen_rows(self, rows: Rows) -> Rows:
-        """Return the edited rows."""
-        return Rows(self.input_ids, self.attention_mask, self.token_type_ids)
 
-    def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class EditedText(Corruption):
+    """The text with the edits of all enabled objectives; each labels the rows under its name.
+
+    Attributes:
+        rates: Name of the edit → share of tokens, or of examples for `permutation`.
+        replacement: Distribution of random tokens, one of REPLACEMENTS.
+    """
+
+    rates: Mapping[str, float]
+    replacement: str = 'uniform'
+
+    label = 'edited'
+    masking_keys = ('unknown', 'replacement')
+    allows_packing = False  # edits would move tokens from one example of a row into another
+
+    @classmethod
+    def build(
+        cls, config: Config, vocabulary: Vocabulary, num_predictions: Mapping[int, int]
+    ) -> 'EditedText':
+        rates = {name: config.editing[name] for name in EDITS if config.objectives[name]}
+        return cls(vocabulary, rates, config.masking.replacement)
+
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
+        """Apply the edits; the permutation of sentences reads the label `sentence_start`."""
+        starts_BT = rows.labels.get('sentence_start')
+        arrays: Any = (rows.input_ids_BT, rows.attention_mask_BT, rows.token_type_ids_BT, starts_BT)
+        edited = jax.vmap(self._edit_example)(keys_B, Edited._make((*arrays, {})))
+        return rows.replace(
+            input_ids_BT=edited.input_ids_T,
+            attention_mask_BT=edited.attention_mask_T,
+            token_type_ids_BT=edited.token_type_ids_T,
+            labels={**rows.labels, **edited.labels},
+        )
+
+    def _edit_example(self, key: Key, edited: Edited) -> Edited:
+        for number, (name, edit) in enumerate(EDITS.items()):
+            if rate := self.rates.get(name):
+                edited = edit(jax.random.fold_in(key, number), edited, rate, self)
+        return edited
+
+    def describe(self, rows: Rows, row: int, vocab: Sequence[str]) -> dict[str, list]:
         """Return the labels of each edit at the tokens that are not padding, None if unlabeled.
 
         The label of a deletion is the first token deleted after a token, or 0 if none was.
         """
-        real_T, labels_by_edit = self.attention_mask[row] > 0, {}
-        for name, labels_BT in self.labels.items():
-            labels = labels_BT[row][real_T].tolist()
+        is_token_T, labels_by_edit = rows.attention_mask_BT[row] > 0, {}
+        for name in self.rates:
+            labels = rows.labels[name][row][is_token_T].tolist()
             if name == 'deletion':
                 labels = [vocab[label - 1] if label > 0 else label for label in labels]
             labels_by_edit[name] = [None if label == UNLABELED else label for label in labels]
         return labels_by_edit
 
 
-class EditedText(Corruption):
-    """The text with the edits of all enabled objectives.
-
-    `options[name]` is the rate of an edit: the share of tokens, or of examples for `permutation`.
-    """
-
-    label = 'edited'
-    config_keys = 'masking.(unknown|replacement)'
-    allows_packing = False  # edits would move tokens from one example of a row into another
-
-    def __call__(self, keys_B: Key, batch: Batch) -> Edited:
-        """Apply the edits.
-
-        Reads `input_ids`, `attention_mask`, `token_type_ids` and, for the permutation of sentences,
-        `sentence_start` (1 at the first token of each sentence).
-        """
-        return jax.vmap(self._edit_example)(keys_B, batch)
-
-    def _edit_example(self, key: Key, example: Batch) -> Edited:
-        edited = Edited(
-            example['input_ids'], example['attention_mask'], example['token_type_ids'], labels={}
-        )
-        for number, (name, edit) in enumerate(EDITS.items()):
-            if rate := self.options.get(name):
-                edited = edit(jax.random.fold_in(key, number), edited, rate, self, example)
-        return edited
-
-
-def permute(key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch) -> Edited:
+def permute(key: Key, edited: Edited, rate: float, settings: EditedText) -> Edited:
     """Put the sentences of each segment into random order, with probability `rate`.
 
     Labels the first token of each sentence: 0 if the sentence before it precedes it in the original
@@ -89,9 +100,10 @@ def permute(key: Key, edited: Edited, rate: float, settings: EditedText, example
     original text, else 1.
     """
     whether_key, order_key = jax.random.split(key)
-    special_T = is_special(edited.input_ids, settings.masking) | (edited.attention_mask == 0)
+    assert edited.sentence_start_T is not None
+    special_T = settings.vocabulary.is_special(edited.input_ids_T) | (edited.attention_mask_T == 0)
     after_special_T = jnp.pad(special_T[:-1], (1, 0), constant_values=True)
-    starts_T = ~special_T & ((example['sentence_start'] > 0) | after_special_T)
+    starts_T = ~special_T & ((edited.sentence_start_T > 0) | after_special_T)
     sentence_T = jnp.cumsum(starts_T)
     segment_T = 2 * jnp.cumsum(special_T) - special_T  # every special token is a segment
     priority_T = jax.random.uniform(order_key, special_T.shape)[sentence_T]
@@ -105,23 +117,23 @@ def permute(key: Key, edited: Edited, rate: float, settings: EditedText, example
     return _with_labels(_take(edited, source_T), 'permutation', labels_T)
 
 
-def delete(key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch) -> Edited:
+def delete(key: Key, edited: Edited, rate: float, settings: EditedText) -> Edited:
     """Delete a share `rate` of the tokens that are not special and close the gaps.
 
     Labels every remaining token: 1 + the id of the first token deleted after it, or 0 if none was.
     """
-    ids_T = edited.input_ids
-    real_T = edited.attention_mask > 0
-    is_deleted_T = _choose(key, rate, real_T & ~is_special(ids_T, settings.masking))
+    ids_T = edited.input_ids_T
+    real_T = edited.attention_mask_T > 0
+    is_deleted_T = _choose(key, rate, real_T & ~settings.vocabulary.is_special(ids_T))
     deleted_T = jnp.where(is_deleted_T, 1 + ids_T, 0)
     labels_T = jnp.where(real_T, jnp.pad(deleted_T[1:], (0, 1)), UNLABELED)
     edited = _with_labels(edited, 'deletion', labels_T)
     source_T = jnp.argsort(is_deleted_T | ~real_T, stable=True)
     is_real_T = jnp.arange(len(ids_T)) < jnp.sum(real_T & ~is_deleted_T)
-    return _pad(_take(edited, source_T), is_real_T, settings.pad_id)
+    return _pad(_take(edited, source_T), is_real_T, settings.vocabulary.pad_id)
 
 
-def insert(key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch) -> Edited:
+def insert(key: Key, edited: Edited, rate: float, settings: EditedText) -> Edited:
     """Insert random tokens after a share `rate` of the tokens, never after the last token.
 
     If the row overflows, its last token (usually [SEP]) is kept and tokens before it are cut off.
@@ -129,9 +141,9 @@ def insert(key: Key, edited: Edited, rate: float, settings: EditedText, example:
     tokens.
     """
     where_key, id_key = jax.random.split(key)
-    length = len(edited.input_ids)
+    length = len(edited.input_ids_T)
     t_T = jnp.arange(length)
-    num_real = jnp.sum(edited.attention_mask)
+    num_real = jnp.sum(edited.attention_mask_T)
     inserts_T = _choose(where_key, rate, t_T + 1 < num_real)  # a token is inserted after this one
     place_T = t_T + jnp.cumsum(inserts_T) - inserts_T
     source_T = jnp.zeros(length, jnp.int32).at[place_T].set(t_T, mode='drop')
@@ -143,38 +155,36 @@ def insert(key: Key, edited: Edited, rate: float, settings: EditedText, example:
     source_T = jnp.where(is_new_T, jnp.roll(source_T, 1), source_T)
     edited = _take(edited, source_T)
     is_real_T = t_T < num_real + jnp.sum(inserts_T)
-    edited = _pad(edited, is_real_T, settings.pad_id)
-    random_T = random_ids(id_key, (length,), settings.masking)
+    edited = _pad(edited, is_real_T, settings.vocabulary.pad_id)
+    random_T = settings.vocabulary.random_ids(id_key, (length,), settings.replacement)
     labels = {
         name: jnp.where(is_new_T, UNLABELED, labels_T) for name, labels_T in edited.labels.items()
     }
     edited = edited._replace(
-        input_ids=jnp.where(is_new_T, random_T, edited.input_ids),
-        attention_mask=is_real_T.astype(jnp.int32),
+        input_ids_T=jnp.where(is_new_T, random_T, edited.input_ids_T),
+        attention_mask_T=is_real_T.astype(jnp.int32),
         labels=labels,
     )
     return _with_labels(edited, 'insertion', jnp.where(is_real_T, is_new_T, UNLABELED))
 
 
-def substitute(
-    key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch
-) -> Edited:
+def substitute(key: Key, edited: Edited, rate: float, settings: EditedText) -> Edited:
     """Replace a share `rate` of the tokens that are not special with random tokens.
 
     Labels every token: 1 if it differs from the original, else 0. Inserted tokens are kept.
     """
     where_key, id_key = jax.random.split(key)
-    ids_T, real_T = edited.input_ids, edited.attention_mask > 0
-    can_choose_T = real_T & ~is_special(ids_T, settings.masking)
+    ids_T, real_T = edited.input_ids_T, edited.attention_mask_T > 0
+    can_choose_T = real_T & ~settings.vocabulary.is_special(ids_T)
     if 'insertion' in edited.labels:
         can_choose_T &= edited.labels['insertion'] == 0
-    new_T = random_ids(id_key, ids_T.shape, settings.masking)
+    new_T = settings.vocabulary.random_ids(id_key, ids_T.shape, settings.replacement)
     new_T = jnp.where(_choose(where_key, rate, can_choose_T), new_T, ids_T)
     labels_T = jnp.where(real_T, new_T != ids_T, UNLABELED)
-    return _with_labels(edited._replace(input_ids=new_T), 'substitution', labels_T)
+    return _with_labels(edited._replace(input_ids_T=new_T), 'substitution', labels_T)
 
 
-Edit: TypeAlias = Callable[[Key, Edited, float, EditedText, Batch], Edited]
+Edit: TypeAlias = Callable[[Key, Edited, float, EditedText], Edited]
 
 EDITS: dict[str, Edit] = {  # An edit's index is folded into its key: append new edits.
     'permutation': permute,
@@ -200,12 +210,10 @@ def _take(edited: Edited, source_T: jax.Array) -> Edited:
 
 def _pad(edited: Edited, is_real_T: jax.Array, pad_id: int) -> Edited:
     """Turn the positions behind the real tokens into padding."""
-    return Edited(
-        jnp.where(is_real_T, edited.input_ids, pad_id),
-        jnp.where(is_real_T, edited.attention_mask, 0),
-        jnp.where(is_real_T, edited.token_type_ids, 0),
-        {
-            name: jnp.where(is_real_T, labels_T, UNLABELED)
-            for name, labels_T in edited.labels.items()
-        },
+    labels = edited.labels.items()
+    return edited._replace(
+        input_ids_T=jnp.where(is_real_T, edited.input_ids_T, pad_id),
+        attention_mask_T=jnp.where(is_real_T, edited.attention_mask_T, 0),
+        token_type_ids_T=jnp.where(is_real_T, edited.token_type_ids_T, 0),
+        labels={name: jnp.where(is_real_T, labels_T, UNLABELED) for name, labels_T in labels},
     )

@@ -4,7 +4,6 @@ Source: Clark et al. 2020 (ELECTRA, arXiv 2003.10555), section 2.
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
@@ -20,10 +19,10 @@ from bert_jax.models.heads.prediction import MaskedLanguageModelHead
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 from bert_jax.models.rows import Rows, gather_positions
-from bert_jax.objectives.corruption import Corruption
-from bert_jax.objectives.masking import Masked, mask_batch
-from bert_jax.types import Batch, Key
+from bert_jax.objectives.masking import MaskedText
+from bert_jax.types import Key
 
+SEEDS = 'generator_seeds'  # label of rows: uint32 [B], seeds of the generator's samples
 _SAMPLES = 1  # folded into an example's key for the seed of its samples
 _DROPOUT = 2**31 - 1  # dropout site of the generator
 
@@ -50,47 +49,7 @@ SHARING = {
 DELTAS = {'token': 'delta', 'position': 'position_delta'}  # part → the generator's parameter Δ
 
 
-class Drafted(NamedTuple):
-    """A masked batch before the generator has filled it in.
-
-    Attributes:
-        masked: The masked batch.
-        seeds: uint32 [B], seeds of the generator's samples.
-    """
-
-    masked: Masked
-    seeds: jax.Array
-
-    def seen_rows(self, rows: Rows) -> Rows:
-        """Return the masked text, which the generator reads."""
-        return self.masked.seen_rows(rows)
-
-    def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
-        """Return the generator's prediction targets."""
-        return self.masked.describe_row(row, vocab)
-
-
-class Replaced(NamedTuple):
-    """A batch with the generator's samples in place of the masked tokens.
-
-    Attributes:
-        input_ids: int32 [B, T].
-        is_replaced: bool [B, T], where `input_ids` differs from the original text.
-        masked: The batch that the generator read.
-        generator_logits: float32 [B, P, V], the generator's predictions of the masked tokens.
-    """
-
-    input_ids: jax.Array
-    is_replaced: jax.Array
-    masked: Masked
-    generator_logits: jax.Array
-
-    def seen_rows(self, rows: Rows) -> Rows:
-        """Return the rows with the sampled ids."""
-        return rows.replace(input_ids_BT=self.input_ids)
-
-
-class ReplacedText(Corruption):
+class ReplacedText(MaskedText):
     """The text with some tokens replaced by a generator.
 
     The corruption only masks tokens and draws seeds: the generator has parameters, so it runs as
@@ -98,13 +57,13 @@ class ReplacedText(Corruption):
     """
 
     label = 'replaced'
-    config_keys = 'masking.*'
 
-    def __call__(self, keys_B: Key, batch: Batch) -> Drafted:
-        """Mask a batch and draw the seeds of the samples."""
-        masked = mask_batch(self.masking, keys_B, batch, self.num_predictions)
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
+        """Mask rows and draw the seeds of the generator's samples, the label SEEDS."""
         sample_keys_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, _SAMPLES)
-        return Drafted(masked, jax.vmap(jax.random.bits)(sample_keys_B))
+        seeds_B = jax.vmap(jax.random.bits)(sample_keys_B)
+        masked = super().__call__(keys_B, rows)
+        return masked.replace(labels={**rows.labels, SEEDS: seeds_B})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,29 +155,29 @@ class Generator(Module):
 
     def __call__(
         self,
-        batch: Batch,
-        drafted: Drafted,
+        masked: Rows,
         embeddings: dict[str, Any],
         dropout_seeds_B: jax.Array | None,
-    ) -> tuple[Replaced, dict[str, Any]]:
-        """Fill in a masked batch.
+    ) -> tuple[Rows, dict[str, Any], jax.Array]:
+        """Fill in masked rows.
 
         Args:
-            batch: The clean batch.
-            drafted: The masked batch with the seeds of the samples.
+            masked: The rows of a `ReplacedText`.
             embeddings: The discriminator's embedding parameters.
             dropout_seeds_B: uint32, one per example; None for evaluation.
 
         Returns:
-            The filled-in batch, and the embeddings with which the discriminator reads it.
+            The filled-in rows, the embeddings with which the discriminator reads them, and the
+            logits of the masked tokens, float32 [B, P, V].
         """
-        logits_BPV = self._logits(batch, drafted.masked, embeddings, dropout_seeds_B)
+        logits_BPV = self._logits(masked, embeddings, dropout_seeds_B)
         fixed_BPV = jax.lax.stop_gradient(logits_BPV)
-        samples_BP = gumbel_samples(fixed_BPV, self.options.temperature, drafted.seeds)
-        replaced = put_samples(drafted.masked, samples_BP, batch['input_ids'])
+        samples_BP = gumbel_samples(
+            fixed_BPV, self.options.temperature, jnp.asarray(masked.labels[SEEDS])
+        )
         for part, delta in self.deltas.items():
             embeddings = embeddings | {part: jax.lax.stop_gradient(embeddings[part]) + delta}
-        return Replaced(*replaced, drafted.masked, logits_BPV), embeddings
+        return put_samples(masked, samples_BP), embeddings, logits_BPV
 
     def _unbound_encoder(self) -> Encoder:
         """Build an encoder without a parent, because some parameters are the discriminator's."""
@@ -233,8 +192,7 @@ class Generator(Module):
 
     def _logits(
         self,
-        batch: Batch,
-        masked: Masked,
+        masked: Rows,
         embeddings: dict[str, Any],
         dropout_seeds_B: jax.Array | None,
     ) -> jax.Array:
@@ -242,9 +200,9 @@ class Generator(Module):
         shared = {name: p for name, p in embeddings.items() if name in self.sharing.shared}
         params = unfreeze(self.encoder)
         params = params | {'embeddings': params['embeddings'] | shared}
-        rows, seeds_B = masked.seen_rows(Rows.of(batch)), fold_in(dropout_seeds_B, _DROPOUT)
-        output: Any = self._unbound_encoder().apply({'params': params}, rows, seeds_B)
-        decoded_BPD = gather_positions(output.decoded_BTD, masked.positions)
+        seeds_B = fold_in(dropout_seeds_B, _DROPOUT)
+        output: Any = self._unbound_encoder().apply({'params': params}, masked, seeds_B)
+        decoded_BPD = gather_positions(output.decoded_BTD, masked.chosen.positions_BP)
         return self.head.predict(decoded_BPD, embeddings['token'])
 
 
@@ -263,19 +221,13 @@ def gumbel_samples(logits_BPV: jax.Array, temperature: float, seeds_B: jax.Array
     return jnp.max(jnp.where(is_best_BPV, ids_BPV, 0), axis=-1)
 
 
-def put_samples(
-    masked: Masked, samples_BP: jax.Array, original_ids_BT: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def put_samples(masked: Rows, samples_BP: jax.Array) -> Rows:
     """Put the samples in place of the predicted tokens.
 
     Tokens that the masking chose but kept are replaced as well, as in google-research/electra
     run_pretraining.py, get_fake_data.
-
-    Returns:
-        The ids, int32 [B, T], and where they differ from the original, bool [B, T]: a sample equal
-        to the original token counts as original.
     """
-    new_BP = jnp.where(masked.weights > 0, samples_BP, masked.labels)
+    positions_BP, original_BP, weights_BP = masked.chosen
+    new_BP = jnp.where(jnp.asarray(weights_BP) > 0, samples_BP, original_BP)
     put = jax.vmap(lambda ids_T, positions_P, new_P: ids_T.at[positions_P].set(new_P))
-    ids_BT = put(original_ids_BT, masked.positions, new_BP)
-    return ids_BT, ids_BT != original_ids_BT
+    return masked.replace(input_ids_BT=put(jnp.asarray(masked.input_ids_BT), positions_BP, new_BP))

@@ -5,96 +5,50 @@ The masks of an example therefore depend on (seed, step, index of the example) a
 mesh, the number of hosts or the number of micro-batches.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.models.rows import Rows
-from bert_jax.objectives.corruption import Corruption
-from bert_jax.objectives.masking_schemes import SCHEMES
-from bert_jax.objectives.token_rows import TokenRow
-from bert_jax.types import Batch, Key
-
-REPLACEMENTS = ('uniform', 'unigram')
+from bert_jax.models.rows import Rows, Targets
+from bert_jax.objectives.corruption import REPLACEMENTS, Corruption, Vocabulary
+from bert_jax.objectives.masking_schemes import SCHEMES, find_scheme
+from bert_jax.objectives.token_rows import Scheme, TokenRow
+from bert_jax.types import Array, Config, Key
 
 
-class Masked(NamedTuple):
-    """A masked batch. Unused slots of the P predictions have weight 0.
-
-    Attributes:
-        input_ids: int32 [B, T], with the chosen tokens replaced.
-        positions: int32 [B, P], distinct positions within a row.
-        labels: int32 [B, P], the original ids at these positions.
-        weights: float32 [B, P], 1 for a prediction, 0 for an unused slot.
-    """
-
-    input_ids: jax.Array
-    positions: jax.Array
-    labels: jax.Array
-    weights: jax.Array
-
-    def seen_rows(self, rows: Rows) -> Rows:
-        """Return the rows with the masked ids."""
-        return rows.replace(input_ids_BT=self.input_ids)
-
-    def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
-        """Return the predicted positions from left to right, and the tokens to predict."""
-        slots = np.flatnonzero(self.weights[row])
-        slots = slots[np.argsort(self.positions[row][slots])]
-        return {
-            'masked_positions': self.positions[row][slots].tolist(),
-            'labels': [vocab[i] for i in self.labels[row][slots]],
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class Masking:
-    """How tokens are chosen and replaced (BERT, section 3.1; create_pretraining_data.py).
+@dataclasses.dataclass(frozen=True, eq=False)
+class MaskedText(Corruption):
+    """The text with hidden tokens (BERT, section 3.1; create_pretraining_data.py).
 
     Of the chosen tokens a share `mask` becomes [MASK], a share `random` becomes a random token, and
     the rest is kept.
 
     Attributes:
-        rate: Share of the tokens to choose; the scheme defines which tokens count.
+        scheme: Chooses the tokens.
+        num_predictions: Sequence length → maximum number of chosen tokens per row.
         mask: Share of the chosen tokens that become [MASK].
         random: Share of the chosen tokens that become a random token.
         replacement: Distribution of random tokens: 'uniform' over the vocabulary (the original
             code) or 'unigram', by frequency in the corpus.
-        mask_id: Id of [MASK].
-        special_ids: Ids that are never chosen.
-        unigram_counts: int64 [V], frequencies in the corpus.
-        scheme: A name in SCHEMES (masking_schemes.py).
-        span_p: Parameter p of the geometric distribution of span lengths.
-        longest_span: Maximum length of a span in words.
-        longest_ngram: Maximum length of an n-gram in words.
-        per_sequence: Whether `rate` applies to each sequence of a packed row instead of the whole
-            row; span schemes always apply it to the row.
-        is_word_start: bool [V], whether a token starts a word; None if the vocabulary does not
-            mark word starts.
 
     Raises:
         UserError: For values out of range, and for a scheme that needs words if the vocabulary does
             not mark them.
     """
 
-    rate: float
-    mask: float
-    random: float
-    replacement: str
-    mask_id: int
-    special_ids: tuple[int, ...]
-    unigram_counts: np.ndarray
-    scheme: str = 'tokens'
-    span_p: float = 0.2
-    longest_span: int = 10
-    longest_ngram: int = 3
-    is_word_start: np.ndarray | None = None
-    per_sequence: bool = True
+    scheme: Scheme
+    num_predictions: Mapping[int, int]
+    mask: float = 0.8
+    random: float = 0.1
+    replacement: str = 'uniform'
+
+    label = 'masked'
+    masking_keys = ('unknown', 'scheme', 'mask', 'random', 'replacement')
 
     def __post_init__(self) -> None:
         if self.mask + self.random > 1:
@@ -102,98 +56,69 @@ class Masking:
                 f'masking.mask is {self.mask} and masking.random is {self.random}; their sum must '
                 'be at most 1'
             )
-        for name, known in (('replacement', REPLACEMENTS), ('scheme', SCHEMES)):
-            if getattr(self, name) not in known:
-                raise unknown(f'masking.{name}', getattr(self, name), known)
-        if SCHEMES[self.scheme].needs_words and not np.any(self.is_word_start):
+        if self.replacement not in REPLACEMENTS:
+            raise unknown('masking.replacement', self.replacement, REPLACEMENTS)
+        if self.scheme.needs_words and not np.any(self.vocabulary.is_word_start_V):
+            (name,) = (name for name, kind in SCHEMES.items() if type(self.scheme) is kind)
             raise UserError(
-                f'masking.scheme {self.scheme!r} chooses words, but the vocabulary does not mark '
-                "where words start; use masking.scheme='tokens' or another tokenizer"
+                f'masking.scheme {name!r} chooses words, but the vocabulary does not mark where '
+                "words start; use masking.scheme='tokens' or another tokenizer"
             )
 
+    @classmethod
+    def build(
+        cls, config: Config, vocabulary: Vocabulary, num_predictions: Mapping[int, int]
+    ) -> 'MaskedText':
+        """Return the corruption with the settings `config.masking`."""
+        masking = config.masking
+        kind = find_scheme(masking.scheme)
+        scheme = kind(**{name: masking[name] for name in kind.options()})
+        shares = (masking.mask, masking.random, masking.replacement)
+        return cls(vocabulary, scheme, num_predictions, *shares)
 
-class MaskedText(Corruption):
-    """The text with hidden tokens, which the masking scheme chooses."""
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
+        """Choose tokens of each row and replace them."""
+        arrays: Any = (rows.input_ids_BT, rows.attention_mask_BT, rows.segment_ids_BT)
+        ids_BT, targets = jax.vmap(self._mask_row)(keys_B, *arrays)
+        return rows.replace(input_ids_BT=ids_BT, targets=targets)
 
-    label = 'masked'
-    config_keys = 'masking.*'
-
-    def __call__(self, keys_B: Key, batch: Batch) -> Masked:
-        """Mask a batch."""
-        return mask_batch(self.masking, keys_B, batch, self.num_predictions)
-
-
-def mask_batch(
-    masking: Masking, keys_B: Key, batch: Batch, num_predictions: Mapping[int, int]
-) -> Masked:
-    """Mask a batch; `num_predictions` maps a sequence length to the maximum per row."""
-    ids_BT, segments_BT = batch['input_ids'], batch.get('segment_ids')
-    number = num_predictions[ids_BT.shape[1]]
-    return mask_tokens(masking, keys_B, ids_BT, batch['attention_mask'], number, segments_BT)
-
-
-def mask_tokens(
-    masking: Masking,
-    keys_B: Key,
-    input_ids_BT: jax.Array,
-    attention_mask_BT: jax.Array,
-    num_predictions: int,
-    segment_ids_BT: jax.Array | None = None,
-) -> Masked:
-    """Choose at most `num_predictions` tokens per row and replace them.
-
-    `segment_ids_BT` numbers the sequences of packed rows.
-    """
-    scheme = SCHEMES[masking.scheme]
-    has_budgets = masking.per_sequence and segment_ids_BT is not None
-    if segment_ids_BT is None:
-        segment_ids_BT = jnp.zeros(input_ids_BT.shape, jnp.int32)
-
-    def mask_row(key: Key, ids_T: jax.Array, mask_T: jax.Array, segments_T: jax.Array) -> Masked:
+    def _mask_row(
+        self, key: Key, ids_T: jax.Array, mask_T: jax.Array, segment_ids_T: jax.Array | None
+    ) -> tuple[jax.Array, Targets]:
         choice_key, replace_key = jax.random.split(key)
-        can_choose_T = (mask_T > 0) & ~is_special(ids_T, masking)
-        budget_ids_T = segments_T if has_budgets else None
-        row = TokenRow(ids_T, mask_T, can_choose_T, segments_T, budget_ids_T)
-        positions_P, number = scheme.choose(choice_key, row, masking, num_predictions)
-        weights_P = (jnp.arange(num_predictions) < number).astype(jnp.float32)
-        return _replace_chosen(replace_key, ids_T, positions_P, weights_P, masking)
+        vocabulary, number = self.vocabulary, self.num_predictions[len(ids_T)]
+        can_choose_T = (mask_T > 0) & ~vocabulary.is_special(ids_T)
+        starts_V = vocabulary.is_word_start_V
+        starts_T = None if starts_V is None else jnp.asarray(starts_V)[ids_T]
+        row = TokenRow(ids_T, mask_T, can_choose_T, segment_ids_T, starts_T)
+        positions_P, number_chosen = self.scheme.choose(choice_key, row, number)
+        weights_P = (jnp.arange(number) < number_chosen).astype(jnp.float32)
+        targets = Targets(positions_P, ids_T[positions_P], weights_P)
+        return self._replace(replace_key, ids_T, targets), targets
 
-    return jax.vmap(mask_row)(keys_B, input_ids_BT, attention_mask_BT, segment_ids_BT)
+    def _replace(self, key: Key, ids_T: jax.Array, targets: Targets) -> jax.Array:
+        """Put [MASK] or a random token at the chosen positions, or keep the token."""
+        draw_key, id_key = jax.random.split(key)
+        positions_P, original_P, weights_P = targets
+        draws_P = self._replacement_draws(draw_key, len(ids_T), targets)
+        random_P = self.vocabulary.random_ids(id_key, original_P.shape, self.replacement)
+        new_P = jnp.where(
+            draws_P < self.mask,
+            self.vocabulary.mask_id,
+            jnp.where(draws_P < self.mask + self.random, random_P, original_P),
+        )
+        return ids_T.at[positions_P].set(jnp.where(weights_P > 0, new_P, original_P))
 
-
-def is_special(input_ids: jax.Array, masking: Masking) -> jax.Array:
-    """Whether ids are special tokens that masking does not choose."""
-    return jnp.isin(input_ids, jnp.array(masking.special_ids))
-
-
-def _replace_chosen(
-    key: Key, input_ids_T: jax.Array, positions_P: jax.Array, weights_P: jax.Array, masking: Masking
-) -> Masked:
-    """Put [MASK] or a random token at the chosen positions, or keep the token."""
-    draw_key, id_key = jax.random.split(key)
-    labels_P = input_ids_T[positions_P]
-    draws_P = _replacement_draws(draw_key, len(input_ids_T), positions_P, weights_P, masking)
-    random_P = random_ids(id_key, positions_P.shape, masking)
-    new_P = jnp.where(
-        draws_P < masking.mask,
-        masking.mask_id,
-        jnp.where(draws_P < masking.mask + masking.random, random_P, labels_P),
-    )
-    new_P = jnp.where(weights_P > 0, new_P, labels_P)
-    return Masked(input_ids_T.at[positions_P].set(new_P), positions_P, labels_P, weights_P)
-
-
-def _replacement_draws(
-    key: Key, length: int, positions_P: jax.Array, weights_P: jax.Array, masking: Masking
-) -> jax.Array:
-    """Uniform draws [P], shared by adjacent chosen tokens if the scheme says so."""
-    if not SCHEMES[masking.scheme].shares_draws:
-        return jax.random.uniform(key, positions_P.shape)
-    left_T, _ = outer_neighbors(chosen_tokens(positions_P, weights_P, length))
-    return jax.random.uniform(key, (length,))[left_T[positions_P] + 1]
+    def _replacement_draws(self, key: Key, length: int, targets: Targets) -> jax.Array:
+        """Uniform draws [P], shared by adjacent chosen tokens if the scheme says so."""
+        positions_P, _, weights_P = targets
+        if not self.scheme.shares_draws:
+            return jax.random.uniform(key, positions_P.shape)
+        left_T, _ = outer_neighbors(chosen_tokens(positions_P, weights_P, length))
+        return jax.random.uniform(key, (length,))[left_T[positions_P] + 1]
 
 
-def chosen_tokens(positions_P: jax.Array, weights_P: jax.Array, length: int) -> jax.Array:
+def chosen_tokens(positions_P: Array, weights_P: Array, length: int) -> jax.Array:
     """Which tokens are predicted, bool [T]."""
     return jnp.zeros(length, bool).at[positions_P].max(weights_P > 0)
 
@@ -209,13 +134,3 @@ def outer_neighbors(chosen_T: jax.Array) -> tuple[jax.Array, jax.Array]:
     left_T = jax.lax.cummax(jnp.where(chosen_T, -1, t_T))
     right_T = jax.lax.cummin(jnp.where(chosen_T, length, t_T), reverse=True)
     return left_T, right_T
-
-
-def random_ids(key: Key, shape: tuple[int, ...], masking: Masking) -> jax.Array:
-    """Draw token ids from the distribution `masking.replacement`."""
-    if masking.replacement == 'uniform':
-        return jax.random.randint(key, shape, 0, len(masking.unigram_counts))
-    cumulative_V = np.cumsum(masking.unigram_counts) / masking.unigram_counts.sum()
-    draw = jax.random.uniform(key, shape)
-    ids = jnp.searchsorted(jnp.asarray(cumulative_V, jnp.float32), draw, side='right')
-    return ids.astype(jnp.int32)

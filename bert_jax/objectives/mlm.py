@@ -7,10 +7,11 @@ import jax.numpy as jnp
 
 from bert_jax.averages import Term, Terms, weighted_sum
 from bert_jax.models.heads.prediction import MaskedLanguageModelHead
-from bert_jax.models.rows import gather_positions
+from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.generator import ReplacedText
-from bert_jax.objectives.masking import Masked, MaskedText
+from bert_jax.objectives.masking import MaskedText
+from bert_jax.types import Array
 
 
 class MaskedLanguageModel(Objective):
@@ -28,13 +29,12 @@ class MaskedLanguageModel(Objective):
 
     def logits(self, encoded: EncodedBatch) -> jax.Array:
         """Return the logits at the masked positions, float32 [B, P, V]."""
-        decoded_BPD = gather_positions(encoded.decoded, encoded.corrupted.positions)
+        decoded_BPD = gather_positions(encoded.decoded, encoded.rows.chosen.positions_BP)
         return self.head.predict(decoded_BPD, encoded.embedding_table)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Return the terms of `masked_terms`."""
-        mask_BT = encoded.batch['attention_mask']
-        return masked_terms(self.logits(encoded), encoded.corrupted, mask_BT)
+        return masked_terms(self.logits(encoded), encoded.rows)
 
     @staticmethod
     def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
@@ -42,21 +42,19 @@ class MaskedLanguageModel(Objective):
         return num_predictions
 
 
-def masked_terms(logits_BPV: jax.Array, masked: Masked, attention_mask_BT: jax.Array) -> Terms:
+def masked_terms(logits_BPV: jax.Array, rows: Rows) -> Terms:
     """Return the loss and metrics of predicting masked tokens.
 
     Terms: `mlm_loss` (nats per masked token), `mlm_accuracy`, `mlm_rate`, the masked share of the
     tokens that are not padding, and `mlm_empty` of `empty_rows`.
     """
-    rate = Term(jnp.sum(masked.weights), jnp.sum(attention_mask_BT).astype(jnp.float32))
-    terms = prediction_terms('mlm', logits_BPV, masked.labels, masked.weights)
-    terms |= empty_rows('mlm', masked.weights, attention_mask_BT)
-    return terms | {'mlm_rate': rate}
+    _, ids_BP, weights_BP = rows.chosen
+    rate = Term(jnp.sum(weights_BP), jnp.sum(rows.attention_mask_BT).astype(jnp.float32))
+    terms = prediction_terms('mlm', logits_BPV, ids_BP, weights_BP)
+    return terms | empty_rows('mlm', weights_BP, rows) | {'mlm_rate': rate}
 
 
-def prediction_terms(
-    name: str, logits_XV: jax.Array, labels_X: jax.Array, weights_X: jax.Array
-) -> Terms:
+def prediction_terms(name: str, logits_XV: jax.Array, labels_X: Array, weights_X: Array) -> Terms:
     """Return the terms `<name>_loss` and `<name>_accuracy` of predicting one of V classes."""
     return {
         f'{name}_loss': weighted_sum(cross_entropy(logits_XV, labels_X), weights_X),
@@ -64,20 +62,20 @@ def prediction_terms(
     }
 
 
-def empty_rows(name: str, weights_BP: jax.Array, attention_mask_BT: jax.Array) -> Terms:
+def empty_rows(name: str, weights_BP: Array, rows: Rows) -> Terms:
     """Return the term `<name>_empty`, the share of rows with tokens but without a prediction."""
-    has_tokens_B = jnp.any(attention_mask_BT > 0, axis=1)
+    has_tokens_B = jnp.any(rows.is_token_BT, axis=1)
     is_empty_B = ~jnp.any(weights_BP > 0, axis=1)
     return {f'{name}_empty': weighted_sum(is_empty_B, has_tokens_B)}
 
 
-def cross_entropy(logits_XV: jax.Array, labels_X: jax.Array) -> jax.Array:
+def cross_entropy(logits_XV: jax.Array, labels_X: Array) -> jax.Array:
     """Return −log softmax(logits)[label] in nats, float32 [X]."""
     label_logit_X = jnp.take_along_axis(logits_XV, labels_X[..., None], axis=-1)[..., 0]
     return jax.nn.logsumexp(logits_XV, axis=-1) - label_logit_X
 
 
-def is_best(logits_XV: jax.Array, labels_X: jax.Array) -> jax.Array:
+def is_best(logits_XV: jax.Array, labels_X: Array) -> jax.Array:
     """Return 1 where no other logit is above the label's, else 0; float32 [X].
 
     Compares with the maximum, because XLA's argmax is several times slower on CPU.

@@ -13,13 +13,11 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.models.module import Module
-from bert_jax.models.rows import Rows
+from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.base import EncodedBatch
-from bert_jax.objectives.corruption import Corrupted
-from bert_jax.objectives.generator import Drafted, Generator, Replaced, generator_architecture
-from bert_jax.objectives.masking import Masked
-from bert_jax.objectives.mlm import cross_entropy
+from bert_jax.objectives.generator import Generator, generator_architecture
+from bert_jax.objectives.mlm import cross_entropy, masked_terms
 from bert_jax.types import Batch
 
 
@@ -81,49 +79,50 @@ class PretrainingModel(Module):
                 return name
         return None
 
-    def __call__(
-        self, batch: Batch, corrupted: Corrupted, dropout_seeds_B: jax.Array | None = None
-    ) -> Terms:
+    def __call__(self, clean: Rows, rows: Rows, dropout_seeds_B: jax.Array | None = None) -> Terms:
         """Compute the terms of all objectives.
 
         Args:
-            batch: The clean batch.
-            corrupted: The batch after the run's corruption.
+            clean: The clean rows.
+            rows: The rows after the run's corruption.
             dropout_seeds_B: uint32, one per example (models/dropout.py); None for evaluation.
         """
-        encoded = self.encode(batch, corrupted, dropout_seeds_B)
+        encoder: Callable[..., Any] = self.encoder
         terms: Terms = {}
+        if self._find_generator():
+            rows, encoder, terms = self._generate(rows, dropout_seeds_B)
+        encoded = self._encode(encoder, clean, rows, dropout_seeds_B)
         for name in self.heads():
             terms |= getattr(self, name)(encoded)
         return terms
 
-    def encode(
-        self, batch: Batch, corrupted: Any, dropout_seeds_B: jax.Array | None
+    def _encode(
+        self,
+        encoder: Callable[..., Any],
+        clean: Rows,
+        rows: Rows,
+        dropout_seeds_B: jax.Array | None = None,
     ) -> EncodedBatch:
-        """Encode the corrupted text, after the generator has completed it if there is one."""
-        encoder: Callable[..., Any] = self.encoder
-        if self._find_generator():
-            corrupted, encoder = self._generate(batch, corrupted, dropout_seeds_B)
-        rows = corrupted.seen_rows(Rows.of(batch))
         output = encoder(rows, dropout_seeds_B, causal=self.is_causal())
         states = (output.hidden_BTD, output.decoded_BTD, output.pooled_BD)
-        return EncodedBatch(batch, corrupted, *states, self.encoder.embedding_table())
+        return EncodedBatch(clean, rows, *states, self.encoder.embedding_table())
 
     def _generate(
-        self, batch: Batch, drafted: Drafted, dropout_seeds_B: jax.Array | None
-    ) -> tuple[Replaced, Callable[..., Any]]:
-        """Return the text with the generator's samples, and the encoder that reads it."""
+        self, masked: Rows, dropout_seeds_B: jax.Array | None
+    ) -> tuple[Rows, Callable[..., Any], Terms]:
+        """Return rows with the generator's samples, the encoder of these rows, and its terms."""
         if self.is_initializing():  # create the embeddings, which the generator shares
-            self.encoder(drafted.seen_rows(Rows.of(batch)))
+            self.encoder(masked)
         params = unfreeze(nn.unbox(self.encoder.variables))['params']
-        replaced, embeddings = self.generator(batch, drafted, params['embeddings'], dropout_seeds_B)
+        rows, embeddings, logits_BPV = self.generator(masked, params['embeddings'], dropout_seeds_B)
         variables = {'params': params | {'embeddings': embeddings}}
         encoder = build_encoder(self.architecture, self.compute, parent=None)
-        return replaced, functools.partial(encoder.apply, variables)
+        return rows, functools.partial(encoder.apply, variables), masked_terms(logits_BPV, masked)
 
-    def predictions(self, batch: Batch, corrupted: Corrupted) -> jax.Array:
+    def predictions(self, rows: Rows) -> jax.Array:
         """Return the logits of the `mask_filler` at the masked positions, float32 [B, P, V]."""
-        return getattr(self, str(self.mask_filler())).logits(self.encode(batch, corrupted, None))
+        encoded = self._encode(self.encoder, rows, rows)
+        return getattr(self, str(self.mask_filler())).logits(encoded)
 
     def log_probabilities(self, batch: Batch) -> jax.Array:
         """Return log probabilities of chosen tokens in nats, float32 [B, P].
@@ -132,10 +131,10 @@ class PretrainingModel(Module):
             batch: Rows whose hidden tokens are [MASK] already; the tokens `targets` are predicted
                 at `positions`, int32 [B, P] each (metrics/scored_rows.py).
         """
-        targets_BP = batch['targets']
-        masked = Masked(batch['input_ids'], batch['positions'], targets_BP, targets_BP)
+        ids_BP, rows = batch['targets'], Rows.of(batch)
+        rows = rows.replace(targets=Targets(batch['positions'], ids_BP, ids_BP))
         head = getattr(self, str(self.token_predictor()))
-        return -cross_entropy(head.logits(self.encode(batch, masked, None)), targets_BP)
+        return -cross_entropy(head.logits(self._encode(self.encoder, rows, rows)), ids_BP)
 
     def states(self, batch: Batch) -> jax.Array:
         """Return the embeddings and the states of every layer for clean text, [L + 1, B, T, D]."""

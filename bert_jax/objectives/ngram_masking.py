@@ -3,45 +3,60 @@
 Local letters: W slots for the words of a row, N words of an n-gram.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.objectives.token_rows import (
+    BudgetedScheme,
     ChosenPositions,
     RowWords,
     TokenRow,
     draw_lengths,
     find_words,
     lowest_ranks,
-    num_to_choose,
 )
 from bert_jax.types import Key
 
-if TYPE_CHECKING:
-    from bert_jax.objectives.masking import Masking
+BEYOND = np.iinfo(np.int32).max  # number of tokens that no budget allows
 
 
-def choose_words(
-    key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
-) -> ChosenPositions:
-    """Choose whole words in random order, skipping words that exceed the remaining number.
+@dataclasses.dataclass(frozen=True)
+class WholeWords(BudgetedScheme):
+    """Whole words in random order, skipping words that exceed the remaining number.
 
     Source: google-research/bert create_pretraining_data.py with do_whole_word_mask.
     """
-    words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
-    draws_W = jax.random.uniform(key, (len(row.input_ids_T),))
-    lengths_W = jnp.ones(len(row.input_ids_T), jnp.int32)
-    rank_W = take_ngrams(draws_W, lengths_W, words, row, masking, 1, num_predictions)
-    return _tokens_of(rank_W, words, row, num_predictions)
+
+    needs_words = True
+
+    def choose(self, key: Key, row: TokenRow, num_predictions: int) -> ChosenPositions:
+        words, slots = find_words(row), row.input_ids_T.shape
+        tokens_1W = ngram_tokens(jnp.ones(slots, jnp.int32), words, row, 1)
+        return self._take(jax.random.uniform(key, slots), tokens_1W, words, row, num_predictions)
+
+    def _take(
+        self,
+        draws_W: jax.Array,
+        tokens_NW: jax.Array,
+        words: RowWords,
+        row: TokenRow,
+        num_predictions: int,
+    ) -> ChosenPositions:
+        """Choose the tokens of n-grams; see `take_ngrams`."""
+        number_T = jnp.broadcast_to(self.num_to_choose(row, num_predictions), draws_W.shape)
+        budget_W = number_T.at[words.first_W].get(mode='fill', fill_value=0)
+        ids_T = self.budget_ids(row)
+        ids_W = jnp.zeros_like(budget_W) if ids_T is None else _at_words(ids_T, words)
+        rank_W = take_ngrams(draws_W, tokens_NW, ids_W, budget_W)
+        return _tokens_of(rank_W, words, row, num_predictions)
 
 
-def choose_ngrams(
-    key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
-) -> ChosenPositions:
-    """Choose n-grams of words, p(n) ∝ 1/n for n ≤ longest_ngram (Lan et al. 2020, section 4.1).
+@dataclasses.dataclass(frozen=True)
+class Ngrams(WholeWords):
+    """N-grams of words, p(n) ∝ 1/n for n ≤ longest_ngram (Lan et al. 2020, section 4.1).
 
     One n-gram is drawn for each word of the row, and n-grams are tried in random order. An n-gram
     that exceeds the remaining number of tokens is shortened by words; an n-gram whose first word
@@ -49,135 +64,111 @@ def choose_ngrams(
     but may reach across a [SEP].
 
     Source: google-research/albert create_pretraining_data.py, create_masked_lm_predictions.
+
+    Attributes:
+        longest_ngram: Maximum length of an n-gram in words.
     """
-    order_key, length_key = jax.random.split(key)
-    words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
-    slots = (len(row.input_ids_T),)
-    lengths_W = draw_lengths(length_key, ngram_lengths(masking), slots)
-    draws_W = jax.random.uniform(order_key, slots)
-    rank_W = take_ngrams(
-        draws_W, lengths_W, words, row, masking, masking.longest_ngram, num_predictions
-    )
-    return _tokens_of(rank_W, words, row, num_predictions)
+
+    longest_ngram: int
+
+    def choose(self, key: Key, row: TokenRow, num_predictions: int) -> ChosenPositions:
+        order_key, length_key = jax.random.split(key)
+        words, slots = find_words(row), row.input_ids_T.shape
+        lengths_W = draw_lengths(length_key, self.probabilities(), slots)
+        tokens_NW = ngram_tokens(lengths_W, words, row, self.longest_ngram)
+        draws_W = jax.random.uniform(order_key, slots)
+        return self._take(draws_W, tokens_NW, words, row, num_predictions)
+
+    def probabilities(self) -> np.ndarray:
+        """Return p(n) for n = 1 … longest_ngram."""
+        p = 1 / np.arange(1, self.longest_ngram + 1)
+        return p / p.sum()
+
+
+def ngram_tokens(lengths_W: jax.Array, words: RowWords, row: TokenRow, longest: int) -> jax.Array:
+    """Count the tokens in the first words of the n-gram that starts at each word.
+
+    Args:
+        lengths_W: int32, number of words of each n-gram; n-grams end with their sequence.
+        words: The words of `row`.
+        row: The row.
+        longest: Maximum of `lengths_W`, N.
+
+    Returns:
+        int32 [N, W]: entry [n, w] is for n + 1 words from w on; BEYOND after the n-gram.
+    """
+    segment_ids_T = jnp.zeros_like(row.input_ids_T)
+    if row.segment_ids_T is not None:
+        segment_ids_T = row.segment_ids_T
+    segment_W = _at_words(segment_ids_T, words)
+    is_same_NW = (segment_W >= 0) & (_ahead(segment_W, longest, -1) == segment_W)
+    is_inside_NW = is_same_NW & (jnp.arange(longest)[:, None] < lengths_W)
+    tokens_NW = jnp.cumsum(_ahead(words.stop_W - words.first_W, longest, 0), axis=0)
+    return jnp.where(is_inside_NW, tokens_NW, BEYOND)
 
 
 def take_ngrams(
-    draws_W: jax.Array,
-    lengths_W: jax.Array,
-    words: RowWords,
-    row: TokenRow,
-    masking: 'Masking',
-    longest: int,
-    num_predictions: int,
+    draws_W: jax.Array, tokens_NW: jax.Array, budget_ids_W: jax.Array, budget_W: jax.Array
 ) -> jax.Array:
-    """Take n-grams in the order of `draws_W` while they fit and do not overlap.
+    """Take n-grams in the order of their draws while they fit and do not overlap.
 
     Args:
-        draws_W: float32, the random draw of the n-gram that starts at each word.
-        lengths_W: int32, the number of words of that n-gram.
-        words: The words of `row`.
-        longest: Maximum of `lengths_W`.
-        num_predictions: Maximum number of tokens to take.
+        draws_W: float32, the draw of the n-gram that starts at each word; the lowest comes first.
+        tokens_NW: See `ngram_tokens`.
+        budget_ids_W: int32, n-grams with the same id share a budget.
+        budget_W: int32, the number of tokens to take.
 
     Returns:
         int32 [W], the rank of the n-gram that took each word; W if none did.
     """
-    slots = len(draws_W)
+    longest, slots = tokens_NW.shape
     n_N1 = jnp.arange(longest)[:, None]
-    num_tokens_NW = jnp.cumsum(_ahead(words.stop_W - words.first_W, longest), axis=0)
-    segment_W = row.segment_ids_T.at[words.first_W].get(mode='fill', fill_value=-1)
-    is_same_NW = (jnp.arange(slots) < words.number) & (_ahead(segment_W, longest) == segment_W)
-    in_ngram_NW = (n_N1 < lengths_W) & is_same_NW  # n-grams end with their sequence
-    number_T = jnp.broadcast_to(num_to_choose(row, masking, num_predictions), (slots,))
-    left_W = number_T.at[words.first_W].get(mode='fill', fill_value=0)
-    budget_W = segment_W if row.budget_ids_T is not None else jnp.zeros_like(segment_W)
-    # Sort n-grams by budget, and within a budget by draw.
-    order_W = jnp.lexsort((draws_W, budget_W))
-    place_W = _inverse(order_W)
-    ordered_W = budget_W[order_W]
-    start_W, stop_W = (
-        jnp.searchsorted(ordered_W, ordered_W, side=side) for side in ('left', 'right')
-    )
-
-    def running_sums(values_W: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Sum values over the earlier n-grams of each n-gram's budget, and over the budget."""
-        sums_W = jnp.pad(jnp.cumsum(values_W[order_W]), (1, 0))
-        before_W, total_W = sums_W[:-1] - sums_W[start_W], sums_W[stop_W] - sums_W[start_W]
-        return before_W[place_W], total_W[place_W]
-
-    def take(state: _Taken) -> _Taken:
-        """Take the n-grams of each budget up to the first that earlier n-grams shorten."""
-        fits_NW = in_ngram_NW & (num_tokens_NW <= state.left_W) & state.is_open_W
-        num_words_W = jnp.sum(fits_NW, axis=0)
-        tokens_W = jnp.max(jnp.where(fits_NW, num_tokens_NW, 0), axis=0)
-        is_free_W = ~jnp.any(fits_NW & (_ahead(state.rank_W, longest, slots) < slots), axis=0)
-        is_taken_W = _first_of_overlapping(
-            is_free_W & (num_words_W > 0), num_words_W, place_W, longest
-        )
-        before_W, _ = running_sums(jnp.where(is_taken_W, tokens_W, 0))
-        is_too_long_W = (num_words_W > 0) & (tokens_W > state.left_W - before_W)
-        num_too_long_W, _ = running_sums(is_too_long_W.astype(jnp.int32))
-        is_open_W = is_too_long_W | (num_too_long_W > 0)
-        is_taken_W &= ~is_open_W
-        _, used_W = running_sums(jnp.where(is_taken_W, tokens_W, 0))
-        new_rank_W = _lowest_cover(jnp.where(is_taken_W, rank_W, slots), num_words_W, longest)
-        return _Taken(jnp.minimum(state.rank_W, new_rank_W), state.left_W - used_W, is_open_W)
-
     rank_W = _inverse(jnp.argsort(draws_W))
-    initial = _Taken(jnp.full(slots, slots, jnp.int32), left_W, jnp.ones(slots, bool))
-    return jax.lax.while_loop(lambda state: jnp.any(state.is_open_W), take, initial).rank_W
+    order_W = jnp.lexsort((draws_W, budget_ids_W))  # by budget, and within a budget by draw
+    place_W, ordered_ids_W = _inverse(order_W), budget_ids_W[order_W]
+    start_W = jnp.searchsorted(ordered_ids_W, ordered_ids_W)
+
+    def takers(num_words_W: jax.Array) -> jax.Array:
+        return _lowest_cover(jnp.where(n_N1 < num_words_W, rank_W, slots))
+
+    def update(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """Take n-grams, given how many words the n-grams before them took in the last pass.
+
+        Each pass settles at least one more n-gram of each budget, in practice almost all of them.
+        """
+        before_W, _ = state
+        used_W = jnp.max(jnp.where(n_N1 < before_W, tokens_NW, 0), axis=0)
+        sums_W = jnp.pad(jnp.cumsum(used_W[order_W]), (1, 0))
+        left_W = budget_W - (sums_W[:-1] - sums_W[start_W])[place_W]
+        fits_NW = tokens_NW <= left_W
+        is_free_NW = _ahead(takers(before_W), longest, slots) >= rank_W
+        is_free_W = jnp.all(is_free_NW | ~fits_NW, axis=0)
+        num_words_W = jnp.where(is_free_W, jnp.sum(fits_NW, axis=0), 0)
+        return num_words_W, jnp.any(num_words_W != before_W)
+
+    everything = (jnp.sum(tokens_NW < BEYOND, axis=0), jnp.bool_(True))
+    num_words_W, _ = jax.lax.while_loop(lambda state: state[1], update, everything)
+    return takers(num_words_W)
 
 
-class _Taken(NamedTuple):
-    """The state of `take_ngrams`.
-
-    Attributes:
-        rank_W: The rank of the n-gram that took each word.
-        left_W: Number of tokens left to take in the word's sequence or row.
-        is_open_W: Whether the n-gram that starts at each word is still to be tried.
-    """
-
-    rank_W: jax.Array
-    left_W: jax.Array
-    is_open_W: jax.Array
+def _at_words(values_T: jax.Array, words: RowWords) -> jax.Array:
+    """[W]: the values at the first token of each word; −1 in unused slots."""
+    return values_T.at[words.first_W].get(mode='fill', fill_value=-1)
 
 
-def _first_of_overlapping(
-    can_take_W: jax.Array, num_words_W: jax.Array, place_W: jax.Array, longest: int
-) -> jax.Array:
-    """Take each n-gram that overlaps none taken before it, bool [W].
-
-    Each pass decides at least one more n-gram, in practice almost all of them.
-    """
-    slots = len(place_W)
-    n_N1 = jnp.arange(longest)[:, None]
-
-    def update_taken(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        taken_W, _ = state
-        taker_W = _lowest_cover(jnp.where(taken_W, place_W, slots), num_words_W, longest)
-        takers_NW = jnp.where(n_N1 < num_words_W, _ahead(taker_W, longest, slots), slots)
-        new_W = can_take_W & (jnp.min(takers_NW, axis=0) >= place_W)
-        return new_W, jnp.any(new_W != taken_W)
-
-    all_taken = (can_take_W, jnp.bool_(True))
-    return jax.lax.while_loop(lambda state: state[1], update_taken, all_taken)[0]
-
-
-def _ahead(values_W: jax.Array, longest: int, fill: int = 0) -> jax.Array:
+def _ahead(values_W: jax.Array, longest: int, fill: int) -> jax.Array:
     """[N, W]: the values of the N words that start at each word; `fill` beyond the last word."""
     padded = jnp.pad(values_W, (0, longest - 1), constant_values=fill)
     return jnp.stack([padded[n : n + len(values_W)] for n in range(longest)])
 
 
-def _lowest_cover(values_W: jax.Array, num_words_W: jax.Array, longest: int) -> jax.Array:
-    """[W]: the lowest value of the n-grams that cover each word; W if none does.
+def _lowest_cover(rank_NW: jax.Array) -> jax.Array:
+    """[W]: the lowest rank of the n-grams that cover each word.
 
-    `values_W` and `num_words_W` describe the n-gram that starts at each word.
+    Entry [n, w] of `rank_NW` is the rank of the n-gram that starts at w, W if it has no word n.
     """
-    slots = len(values_W)
-    n_N1 = jnp.arange(longest)[:, None]
-    covering_NW = jnp.where(n_N1 < num_words_W, values_W, slots)
-    padded_NX = jnp.pad(covering_NW, ((0, 0), (longest - 1, 0)), constant_values=slots)
+    longest, slots = rank_NW.shape
+    padded_NX = jnp.pad(rank_NW, ((0, 0), (longest - 1, 0)), constant_values=slots)
     starts = [longest - 1 - n for n in range(longest)]
     shifted = [padded_NX[n, start : start + slots] for n, start in enumerate(starts)]
     return jnp.min(jnp.stack(shifted), axis=0)
@@ -201,9 +192,3 @@ def _tokens_of(
     is_cut_P = words.index_T[positions_P] == words.index_T[first_left_out]
     num_cut = jnp.where(number > num_predictions, jnp.sum(is_cut_P), 0)
     return ChosenPositions(positions_P, jnp.minimum(number, num_predictions) - num_cut)
-
-
-def ngram_lengths(masking: 'Masking') -> np.ndarray:
-    """Return p(n) ∝ 1/n for n = 1 … longest_ngram."""
-    p = 1 / np.arange(1, masking.longest_ngram + 1)
-    return p / p.sum()

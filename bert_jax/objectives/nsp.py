@@ -12,7 +12,6 @@ from bert_jax.averages import Terms, weighted_sum
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.prediction import NextSentenceHead
-from bert_jax.models.rows import Rows
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.edits import EditedText
 from bert_jax.objectives.generator import ReplacedText
@@ -39,17 +38,13 @@ class PairClassification(Objective):
         `<term>_negatives` is the share of pairs of class 1. Packed rows have pairs [B, S]. Rows
         without tokens and slots without a pair have weight 0.
         """
-        batch = encoded.batch
-        labels_X = batch[self.batch_keys[0]]
-        weights_X = jnp.any(batch['attention_mask'] > 0, axis=1)
-        if 'first_positions' in batch:
-            weights_X = batch['first_positions'] >= 0
-        terms = prediction_terms(
-            self.term,
-            self.head(EncoderOutput(encoded.hidden, encoded.pooled), Rows.of(batch)),
-            labels_X,
-            weights_X,
-        )
+        rows = encoded.clean
+        labels_X = rows.labels[self.batch_keys[0]]
+        weights_X = jnp.any(rows.is_token_BT, axis=1)
+        if rows.first_positions_BS is not None:
+            weights_X = jnp.asarray(rows.first_positions_BS) >= 0
+        logits_X2 = self.head(EncoderOutput(encoded.hidden, encoded.pooled), rows)
+        terms = prediction_terms(self.term, logits_X2, labels_X, weights_X)
         return terms | {f'{self.term}_negatives': weighted_sum(labels_X, weights_X)}
 
     @staticmethod

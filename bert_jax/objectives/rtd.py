@@ -5,15 +5,15 @@ Source: Clark et al. 2020 (ELECTRA, arXiv 2003.10555).
 
 from typing import Any
 
+import jax.numpy as jnp
+
 from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.prediction import ReplacedTokenHead
-from bert_jax.models.rows import Rows
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.edit_detection import detection_flops, detection_terms
 from bert_jax.objectives.generator import Generator, GeneratorOptions, ReplacedText
-from bert_jax.objectives.mlm import masked_terms
 
 
 class ReplacedTokenDetection(Objective):
@@ -31,16 +31,15 @@ class ReplacedTokenDetection(Objective):
         self.head = ReplacedTokenHead(self.architecture, self.compute)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Return the discriminator's terms and the generator's `masked_terms`.
+        """Return the discriminator's terms.
 
-        Discriminator: `rtd_loss` (nats per token), `rtd_accuracy`, and `rtd_share`, the share of
-        replaced tokens.
+        `rtd_loss` (nats per token), `rtd_accuracy`, and `rtd_share`, the share of replaced tokens:
+        a sample of the generator that equals the original token counts as original.
         """
-        replaced, batch = encoded.corrupted, encoded.batch
-        logits_BT = self.head(EncoderOutput(encoded.hidden, None), Rows.of(batch))
-        mask_BT = batch['attention_mask']
-        terms = detection_terms('rtd', logits_BT, replaced.is_replaced, mask_BT > 0)
-        return masked_terms(replaced.generator_logits, replaced.masked, mask_BT) | terms
+        rows = encoded.rows
+        is_replaced_BT = jnp.asarray(rows.input_ids_BT) != encoded.clean.input_ids_BT
+        logits_BT = self.head(EncoderOutput(encoded.hidden, None), rows)
+        return detection_terms('rtd', logits_BT, is_replaced_BT, rows.is_token_BT)
 
     @staticmethod
     def head_flops(

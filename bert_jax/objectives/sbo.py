@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads.span_boundary import SpanBoundaryHead
-from bert_jax.models.rows import gather_positions
+from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
-from bert_jax.objectives.masking import Masked, MaskedText, chosen_tokens, outer_neighbors
+from bert_jax.objectives.masking import MaskedText, chosen_tokens, outer_neighbors
 from bert_jax.objectives.mlm import empty_rows, prediction_terms
 
 
@@ -49,16 +49,14 @@ class SpanBoundaryObjective(Objective):
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Return the terms `sbo_loss` (nats per token), `sbo_accuracy` and `sbo_empty`."""
-        masked, batch = encoded.corrupted, encoded.batch
-        segments_BT = batch.get('segment_ids', batch['attention_mask'])
-        max_targets = self.options.max_targets
-        left_BP, right_BP, weights_BP = span_boundaries(masked, segments_BT, max_targets)
-        place_BP = jnp.clip(masked.positions - left_BP - 1, 0, max_targets - 1)
+        rows, max_targets = encoded.rows, self.options.max_targets
+        left_BP, right_BP, weights_BP = span_boundaries(rows, max_targets)
+        place_BP = jnp.clip(rows.chosen.positions_BP - left_BP - 1, 0, max_targets - 1)
         left_BPD = gather_positions(encoded.hidden, left_BP)
         right_BPD = gather_positions(encoded.hidden, right_BP)
         logits_BPV = self.head(left_BPD, right_BPD, place_BP, encoded.embedding_table)
-        terms = prediction_terms('sbo', logits_BPV, masked.labels, weights_BP)
-        return terms | empty_rows('sbo', weights_BP, batch['attention_mask'])
+        terms = prediction_terms('sbo', logits_BPV, rows.chosen.ids_BP, weights_BP)
+        return terms | empty_rows('sbo', weights_BP, rows)
 
     @staticmethod
     def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
@@ -74,22 +72,18 @@ class SpanBoundaryObjective(Objective):
         return 2 * num_predictions * (2 * size + options.position_size) * size
 
 
-def span_boundaries(
-    masked: Masked, segment_ids_BT: jax.Array, max_targets: int
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def span_boundaries(rows: Rows, max_targets: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Find the tokens around the span of each predicted token.
 
     Args:
-        masked: The masked batch.
-        segment_ids_BT: int32, 1 … for the sequences of a packed row, 0 for padding; or the
-            attention mask.
+        rows: The masked rows.
         max_targets: Maximum number of predicted tokens per span.
 
     Returns:
         The positions before and after the span, int32 [B, P] in [0, T), and weights, float32
         [B, P], 0 for skipped tokens.
     """
-    length = segment_ids_BT.shape[1]
+    length = rows.input_ids_BT.shape[1]
 
     def find(
         positions_P: jax.Array, weights_P: jax.Array, segment_ids_T: jax.Array
@@ -103,4 +97,6 @@ def span_boundaries(
         is_target_P = inside_P & (positions_P - left_P <= max_targets)
         return left_P, right_P, weights_P * is_target_P
 
-    return jax.vmap(find)(masked.positions, masked.weights, segment_ids_BT)
+    segment_ids_BT = rows.attention_mask_BT if rows.segment_ids_BT is None else rows.segment_ids_BT
+    arrays: Any = (rows.chosen.positions_BP, rows.chosen.weights_BP, segment_ids_BT)
+    return jax.vmap(find)(*arrays)

@@ -1,6 +1,7 @@
 """Masking of spans, as in SpanBERT's paper and as in its code. Local letter: C drawn spans."""
 
-from typing import TYPE_CHECKING, NamedTuple
+import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,15 +10,13 @@ import numpy as np
 from bert_jax.objectives.token_rows import (
     ChosenPositions,
     RowWords,
+    Scheme,
     TokenRow,
     draw_lengths,
     find_words,
     lowest_ranks,
 )
 from bert_jax.types import Key
-
-if TYPE_CHECKING:
-    from bert_jax.objectives.masking import Masking
 
 
 class DrawnSpans(NamedTuple):
@@ -34,70 +33,81 @@ class DrawnSpans(NamedTuple):
     stop_C: jax.Array
 
 
-def choose_spans(
-    key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
-) -> ChosenPositions:
-    """Choose spans of words (Joshi et al. 2020, section 3.1).
+@dataclasses.dataclass(frozen=True)
+class Spans(Scheme):
+    """Spans of words (Joshi et al. 2020, section 3.1); `rate` applies to the whole row.
 
     Lengths are geometric, truncated and renormalized; starts are uniform; spans that overlap or
     touch merge. Spans are drawn until the number of tokens to choose is reached; the last span is
     cut off there, even inside a word (facebookresearch/SpanBERT, pretraining/fairseq
     data/masking.py).
+
+    Attributes:
+        span_p: Parameter p of the geometric distribution of span lengths.
+        longest_span: Maximum length of a span in words.
     """
-    spans_key, _ = jax.random.split(key)
-    words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
-    spans = draw_spans(spans_key, words, span_lengths(masking), 2 * num_predictions)
-    return _cut_spans(spans, row, masking, num_predictions)
+
+    span_p: float
+    longest_span: int
+
+    needs_words = shares_draws = True
+
+    def choose(self, key: Key, row: TokenRow, num_predictions: int) -> ChosenPositions:
+        spans = self.draw(key, find_words(row), row, num_predictions)
+        first_T = first_to_cover(spans, len(row.input_ids_T))
+        n = num_in_spans(row.can_choose_T, self.rate, num_predictions)
+        count = jnp.minimum(n, jnp.sum(first_T < len(spans.start_C)))
+        return ChosenPositions(lowest_ranks(first_T, num_predictions), count)
+
+    def draw(self, key: Key, words: RowWords, row: TokenRow, num_predictions: int) -> DrawnSpans:
+        """Draw 2 · `num_predictions` spans."""
+        spans_key, _ = jax.random.split(key)
+        return draw_spans(spans_key, words, self.probabilities(), 2 * num_predictions)
+
+    def probabilities(self) -> np.ndarray:
+        """Return p(1 … longest_span) of the geometric distribution p(ℓ) ∝ (1 − p)^(ℓ−1) p."""
+        p = (1 - self.span_p) ** np.arange(self.longest_span)
+        return p / p.sum()
 
 
-def choose_anchored_spans(
-    key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
-) -> ChosenPositions:
-    """Choose spans of words as SpanBERT's code does, which differs from the paper.
+@dataclasses.dataclass(frozen=True)
+class AnchoredSpans(Spans):
+    """Spans of words as SpanBERT's code chooses them, which differs from the paper.
 
     A span starts with the word of a token that is drawn uniformly from the tokens not chosen yet,
-    so long words start more spans. It ends early at the end of its segment. Lengths and the number
-    of tokens are as in `choose_spans`.
+    so long words start more spans. It ends early at the end of its segment.
 
     Source: facebookresearch/SpanBERT, pretraining/fairseq data/masking.py,
     PairWithSpanMaskingScheme.
     """
-    anchor_key, length_key = jax.random.split(key)
-    draws = 2 * num_predictions  # spans whose anchor is already chosen have no effect
-    words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
-    length = len(row.input_ids_T)
-    candidate_T = jnp.nonzero(row.can_choose_T, size=length, fill_value=0)[0]
-    number = jnp.sum(row.can_choose_T)
-    anchor_C = candidate_T[(jax.random.uniform(anchor_key, (draws,)) * number).astype(jnp.int32)]
-    word_C = words.index_T[anchor_C]
-    num_words_C = jnp.minimum(
-        draw_lengths(length_key, span_lengths(masking), (draws,)), words.left_W[word_C]
-    )
-    start_C = words.first_W[word_C]
-    stop_C = jnp.where(number > 0, words.stop_W[word_C + num_words_C - 1], start_C)
-    draw_C = jnp.arange(draws)
 
-    def update_kept(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        """Decide which spans are kept; each pass settles at least one more, usually almost all."""
-        kept_C, _ = state
-        kept = DrawnSpans(num_words_C, start_C, jnp.where(kept_C, stop_C, start_C))
-        new_C = first_to_cover(kept, length)[anchor_C] >= draw_C
-        return new_C, jnp.any(new_C != kept_C)
+    def draw(self, key: Key, words: RowWords, row: TokenRow, num_predictions: int) -> DrawnSpans:
+        """Draw spans; those whose anchor is already chosen are empty."""
+        anchor_key, length_key = jax.random.split(key)
+        draws, length = 2 * num_predictions, len(row.input_ids_T)
+        candidate_T = jnp.nonzero(row.can_choose_T, size=length, fill_value=0)[0]
+        number = jnp.sum(row.can_choose_T)
+        nth_C = (jax.random.uniform(anchor_key, (draws,)) * number).astype(jnp.int32)
+        anchor_C = candidate_T[nth_C]
+        word_C = words.index_T[anchor_C]
+        num_words_C = jnp.minimum(
+            draw_lengths(length_key, self.probabilities(), (draws,)), words.left_W[word_C]
+        )
+        start_C = words.first_W[word_C]
+        stop_C = jnp.where(number > 0, words.stop_W[word_C + num_words_C - 1], start_C)
 
-    all_kept = (jnp.ones(draws, bool), jnp.bool_(True))
-    kept_C, _ = jax.lax.while_loop(lambda state: state[1], update_kept, all_kept)
-    spans = DrawnSpans(num_words_C, start_C, jnp.where(kept_C, stop_C, start_C))
-    return _cut_spans(spans, row, masking, num_predictions)
+        def keep(kept_C: jax.Array) -> DrawnSpans:
+            return DrawnSpans(num_words_C, start_C, jnp.where(kept_C, stop_C, start_C))
 
+        def update(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            """Decide which spans are kept; each pass settles at least one more, mostly all."""
+            kept_C, _ = state
+            new_C = first_to_cover(keep(kept_C), length)[anchor_C] >= jnp.arange(draws)
+            return new_C, jnp.any(new_C != kept_C)
 
-def _cut_spans(
-    spans: DrawnSpans, row: TokenRow, masking: 'Masking', num_predictions: int
-) -> ChosenPositions:
-    """Choose the tokens of spans in the order of the draws, up to the number to choose."""
-    first_T = first_to_cover(spans, len(row.input_ids_T))
-    n = num_in_spans(row.can_choose_T, masking.rate, num_predictions)
-    count = jnp.minimum(n, jnp.sum(first_T < len(spans.start_C)))
-    return ChosenPositions(lowest_ranks(first_T, num_predictions), count)
+        everything = (jnp.ones(draws, bool), jnp.bool_(True))
+        kept_C, _ = jax.lax.while_loop(lambda state: state[1], update, everything)
+        return keep(kept_C)
 
 
 def num_in_spans(can_choose_T: jax.Array, rate: float, num_predictions: int) -> jax.Array:
@@ -108,12 +118,6 @@ def num_in_spans(can_choose_T: jax.Array, rate: float, num_predictions: int) -> 
     """
     n = jnp.ceil(rate * jnp.sum(can_choose_T) - 1e-4)  # a rounding error must not add one
     return jnp.clip(n, 0, num_predictions).astype(jnp.int32)
-
-
-def span_lengths(masking: 'Masking') -> np.ndarray:
-    """Return p(1 … longest_span) of the geometric distribution p(ℓ) ∝ (1 − p)^(ℓ−1) p."""
-    p = (1 - masking.span_p) ** np.arange(masking.longest_span)
-    return p / p.sum()
 
 
 def draw_spans(key: Key, words: RowWords, probability_L: np.ndarray, number: int) -> DrawnSpans:

@@ -1,6 +1,8 @@
-"""The tokens and words of one example or packed row, from which masking schemes choose."""
+"""The interface of a masking scheme, and the tokens and words of a row from which it chooses."""
 
-from typing import TYPE_CHECKING, NamedTuple
+import abc
+import dataclasses
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,27 +10,25 @@ import numpy as np
 
 from bert_jax.types import Key
 
-if TYPE_CHECKING:
-    from bert_jax.objectives.masking import Masking
-
 
 class TokenRow(NamedTuple):
-    """One example, arrays of length T.
+    """One example or packed row, arrays of length T.
 
     Attributes:
         input_ids_T: int32.
         attention_mask_T: int32.
         can_choose_T: bool, neither special nor padding.
-        segment_ids_T: int32, the number of the sequence in a packed row; 0 if rows are not packed.
-        budget_ids_T: int32, tokens with the same id share a budget, the number of tokens to choose;
-            None: one budget for the row.
+        segment_ids_T: int32, the number of the sequence in a packed row; None if rows are not
+            packed.
+        is_word_start_T: bool, whether the vocabulary marks a token as the start of a word; None if
+            it does not mark word starts.
     """
 
     input_ids_T: jax.Array
     attention_mask_T: jax.Array
     can_choose_T: jax.Array
-    segment_ids_T: jax.Array
-    budget_ids_T: jax.Array | None
+    segment_ids_T: jax.Array | None
+    is_word_start_T: jax.Array | None
 
 
 class ChosenPositions(NamedTuple):
@@ -36,6 +36,68 @@ class ChosenPositions(NamedTuple):
 
     positions_P: jax.Array
     number: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Scheme(abc.ABC):
+    """Chooses the tokens of a row that are predicted.
+
+    Every field is an option, read from the key of that name in `config.masking`.
+
+    Attributes:
+        rate: Share of the tokens to choose; the scheme defines which tokens count.
+        needs_words: Whether the vocabulary must mark where words start.
+        shares_draws: Whether adjacent chosen tokens are replaced alike: by [MASK], by random tokens
+            or not at all.
+    """
+
+    rate: float
+
+    needs_words: ClassVar[bool] = False
+    shares_draws: ClassVar[bool] = False
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """Return the names of the options."""
+        return tuple(field.name for field in dataclasses.fields(cls))
+
+    @abc.abstractmethod
+    def choose(self, key: Key, row: TokenRow, num_predictions: int) -> ChosenPositions:
+        """Choose at most `num_predictions` tokens of a row.
+
+        Shapes are static: all random numbers are drawn at once, in the order of a sequential
+        algorithm, and counts or a loop determine which of them are used.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class BudgetedScheme(Scheme):
+    """A scheme that chooses round(rate · length) tokens, special tokens counted.
+
+    Attributes:
+        per_sequence: Whether each sequence of a packed row has its own budget.
+    """
+
+    per_sequence: bool
+
+    def budget_ids(self, row: TokenRow) -> jax.Array | None:
+        """Return int32 [T]: tokens with the same id share a budget; None: one for the row."""
+        return row.segment_ids_T if self.per_sequence else None
+
+    def num_to_choose(self, row: TokenRow, num_predictions: int) -> jax.Array:
+        """Return the budget n = min(num_predictions, max(1, round(rate · length))).
+
+        Source: google-research/bert create_pretraining_data.py, create_masked_lm_predictions.
+
+        Returns:
+            int32: for the row, or [T] for the sequence of each token.
+        """
+        mask_T, budget_ids_T = row.attention_mask_T, self.budget_ids(row)
+        if budget_ids_T is None:
+            length_X = jnp.sum(mask_T)
+        else:
+            length_X = jax.ops.segment_sum(mask_T, budget_ids_T, len(mask_T) + 1)[budget_ids_T]
+        return jnp.clip(jnp.round(self.rate * length_X), 1, num_predictions).astype(jnp.int32)
 
 
 class RowWords(NamedTuple):
@@ -60,35 +122,11 @@ class RowWords(NamedTuple):
     index_T: jax.Array
 
 
-def num_to_choose(row: TokenRow, masking: 'Masking', num_predictions: int) -> jax.Array:
-    """Return n = min(num_predictions, max(1, round(rate · length))), special tokens counted.
-
-    Source: google-research/bert create_pretraining_data.py, create_masked_lm_predictions.
-
-    Returns:
-        int32: for the row, or [T] for the sequence of each token if every sequence has a budget.
-    """
-    mask_T, budget_ids_T = row.attention_mask_T, row.budget_ids_T
-    if budget_ids_T is None:
-        length_X = jnp.sum(mask_T)
-    else:
-        length_X = jax.ops.segment_sum(mask_T, budget_ids_T, len(mask_T) + 1)[budget_ids_T]
-    return jnp.clip(jnp.round(masking.rate * length_X), 1, num_predictions).astype(jnp.int32)
-
-
-def find_words(
-    input_ids_T: jax.Array, can_choose_T: jax.Array, is_word_start_V: np.ndarray | None
-) -> RowWords:
-    """Find the words of a row.
-
-    Args:
-        input_ids_T: int32.
-        can_choose_T: bool, neither special nor padding.
-        is_word_start_V: bool, whether a token starts a word.
-    """
-    length = len(input_ids_T)
-    after_special_T = ~jnp.pad(can_choose_T[:-1], (1, 0))
-    starts_T = jnp.asarray(is_word_start_V)[input_ids_T] | after_special_T
+def find_words(row: TokenRow) -> RowWords:
+    """Find the words of a row."""
+    length, can_choose_T = len(row.input_ids_T), row.can_choose_T
+    assert row.is_word_start_T is not None
+    starts_T = row.is_word_start_T | ~jnp.pad(can_choose_T[:-1], (1, 0))
     is_first_T = can_choose_T & starts_T
     continues_T = jnp.pad(can_choose_T & ~starts_T, (0, 1))[1:]
     is_last_T = can_choose_T & ~continues_T

@@ -73,7 +73,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         base.check_choice(settings, 'calibration', tuple(CALIBRATIONS))
         self.template = templates.Template(settings.template)
         self.answers = Answers(settings.answers, labels, layout.tokenizer, self.template.is_spaced)
-        self._masking = auxiliary.bert_masking(layout.tokenizer)
+        self._vocabulary = auxiliary.masking_vocabulary(layout.tokenizer)
         if settings.mlm_weight:
             (main,) = type(self).weights
             share = settings.mlm_weight
@@ -125,7 +125,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         positions_RT = jnp.argsort(slot_RT == 0, axis=1, stable=True)
         targets = Targets.at(positions_RT[:, : self._num_masks(rows)])
         if self.settings.mlm_weight and dropout_seeds_R is not None:
-            masked = auxiliary.mask_unlabeled(self._masking, rows, dropout_seeds_R)
+            masked = auxiliary.mask_unlabeled(self._vocabulary, rows, dropout_seeds_R)
             pairs = zip(targets, masked.chosen, strict=True)
             targets = Targets(*(jnp.concatenate(pair, axis=1) for pair in pairs))
             rows = rows.replace(input_ids_BT=masked.input_ids_BT)

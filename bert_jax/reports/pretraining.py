@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bert_jax import markdown
-from bert_jax.types import Array, Batch
+from bert_jax.types import Array
 
 if TYPE_CHECKING:
-    from bert_jax.objectives.masking import Masked
+    from bert_jax.models.rows import Rows
     from bert_jax.tokenizers import Tokenizer
 
 
@@ -64,8 +64,7 @@ def warnings(held_out: Mapping[str, float]) -> list[str]:
 
 def cloze_lines(
     tokenizer: 'Tokenizer',
-    masked: 'Masked',
-    batch: Batch,
+    masked: 'Rows',
     probabilities_BPV: Array,
     number: int = 3,
     words: int = 8,
@@ -73,29 +72,30 @@ def cloze_lines(
     """Return a line for the first mask of each of the first examples.
 
     Args:
-        tokenizer, masked, batch, probabilities_BPV: as in `cloze_markdown`.
+        tokenizer, masked, probabilities_BPV: as in `cloze_markdown`.
         number: of examples.
         words: tokens that are shown on each side of the mask.
     """
     vocab, lines = tokenizer.vocab, []
-    for row in range(min(number, len(masked.input_ids))):
-        slots = np.flatnonzero(masked.weights[row])
+    positions_BP, ids_BP, weights_BP = masked.chosen
+    for row, ids_T in enumerate(masked.input_ids_BT[:number]):
+        slots = np.flatnonzero(weights_BP[row])
         if not len(slots):
             continue
-        slot = min(slots, key=lambda slot: masked.positions[row][slot])
-        place, length = masked.positions[row][slot], int(np.sum(batch['attention_mask'][row]))
-        around = masked.input_ids[row][max(1, place - words) : min(place + words + 1, length)]
+        slot = min(slots, key=lambda slot: positions_BP[row][slot])
+        place, length = positions_BP[row][slot], int(np.sum(masked.attention_mask_BT[row]))
+        around = ids_T[max(1, place - words) : min(place + words + 1, length)]
         best = np.argsort(-probabilities_BPV[row, slot])[:3]
         guesses = ', '.join(f'{vocab[i]} {probabilities_BPV[row, slot, i]:.2f}' for i in best)
         lines.append(
             f'… {tokenizer.decode(np.asarray(around).tolist())} …  '
-            f'hidden: {vocab[masked.labels[row, slot]]}; guesses: {guesses}'
+            f'hidden: {vocab[ids_BP[row, slot]]}; guesses: {guesses}'
         )
     return lines
 
 
 def cloze_markdown(
-    tokenizer: 'Tokenizer', masked: 'Masked', batch: Batch, probabilities_BPV: Array, top: int = 5
+    tokenizer: 'Tokenizer', masked: 'Rows', probabilities_BPV: Array, top: int = 5
 ) -> str:
     """Render masked examples in Markdown: each text with [MASK], then a line for each mask.
 
@@ -103,18 +103,17 @@ def cloze_markdown(
 
     Args:
         tokenizer: decodes the ids.
-        masked: the masked input ids, and the positions and labels of the masks.
-        batch: the examples; only 'attention_mask' is used.
+        masked: the masked rows, with their targets.
         probabilities_BPV: predicted distribution at each masked position.
     """
     vocab, lines = tokenizer.vocab, []
-    for row in range(len(masked.input_ids)):
-        is_token_T = np.asarray(batch['attention_mask'][row]) > 0
-        ids = np.asarray(masked.input_ids[row])[is_token_T].tolist()
+    positions_BP, ids_BP, weights_BP = masked.chosen
+    for row, ids_T in enumerate(masked.input_ids_BT):
+        ids = np.asarray(ids_T)[np.asarray(masked.attention_mask_BT[row]) > 0].tolist()
         lines += [f'> {markdown.escape(tokenizer.decode(ids))}', '']
-        slots = np.flatnonzero(masked.weights[row])
-        for slot in slots[np.argsort(masked.positions[row][slots])]:
-            gold, p_V, guesses = masked.labels[row, slot], probabilities_BPV[row, slot], []
+        slots = np.flatnonzero(weights_BP[row])
+        for slot in slots[np.argsort(positions_BP[row][slots])]:
+            gold, p_V, guesses = ids_BP[row, slot], probabilities_BPV[row, slot], []
             for index in np.argsort(-p_V)[:top]:
                 bold = '**' if index == gold else ''
                 guesses.append(f'{bold}{markdown.code(vocab[index])}{bold} {p_V[index]:.2f}')

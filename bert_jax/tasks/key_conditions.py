@@ -1,23 +1,25 @@
 """When keys of configs/base.py have no effect because of the objectives or the tuning method."""
 
 from bert_jax import objectives
-from bert_jax.config_keys import option_of
 from bert_jax.models import tuning
 from bert_jax.objectives import OBJECTIVES
+from bert_jax.objectives.masking_schemes import find_scheme
 from bert_jax.types import Config
-
-_SCHEMES = 'bert_jax.objectives.masking_schemes:SCHEMES'
 
 
 def unused_masking(config: Config, key: str) -> str:
     """Return why the enabled objectives do not use a key of `config.masking`; '' if they do."""
     names, masking = objectives.enabled(config.objectives), config.masking
-    corruption = objectives.common_corruption(names, masking.scheme)
-    if not corruption.reads(key):
-        return f'{", ".join(names)} does not use it'
-    if key == 'masking.replacement' and corruption.reads('masking.random') and not masking.random:
+    used = objectives.common_corruption(names, masking.scheme).masking_keys
+    if 'scheme' not in used:
+        is_used = key.removeprefix('masking.') in used
+        return '' if is_used else f'{", ".join(names)} does not use it'
+    if key == 'masking.replacement' and not masking.random:
         return 'masking.random is 0'
-    return option_of('masking.scheme', _SCHEMES)(config, key)
+    scheme = find_scheme(masking.scheme)
+    of_words = ('word_starts', 'unspaced') if scheme.needs_words else ()
+    is_used = key.removeprefix('masking.') in (*used, *scheme.options(), *of_words)
+    return '' if is_used else f'masking.scheme is {masking.scheme!r}'
 
 
 def unused_cloze(config: Config, key: str) -> str:

@@ -1,7 +1,6 @@
 """The pretraining task: corrupt a batch, encode it, and sum the loss terms of all objectives."""
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -14,10 +13,11 @@ from bert_jax.errors import UserError, warn, writing
 from bert_jax.examples.example_source import ExampleSource, FirstExamples
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.corruption import Corrupted
-from bert_jax.objectives.masking import Masked, Masking, is_special, mask_batch
-from bert_jax.objectives.masking_schemes import SCHEMES
+from bert_jax.objectives.corruption import Vocabulary
+from bert_jax.objectives.masking import MaskedText
+from bert_jax.objectives.masking_schemes import find_scheme
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.reports import model_card
 from bert_jax.reports import pretraining as evaluation
@@ -80,11 +80,11 @@ class Pretraining:
         self.compute = Compute(**config.compute.to_dict())
         options = {name: OBJECTIVES[name].read_options(name, config) for name in names}
         self.model = PretrainingModel(self.architecture, self.compute, names, options)
-        masking = _make_masking(config.masking.to_dict(), self.corpus)
         stages = stage_settings(config.training)
-        if corruption.reads('masking.rate'):
+        if issubclass(corruption, MaskedText):
             check_masking_rate(stages, config.masking.rate)
-        self.corruption = corruption(masking, num_predictions(stages), tokenizer.pad_id, options)
+        vocabulary = _vocabulary(config.masking, self.corpus)
+        self.corruption = corruption.build(config, vocabulary, num_predictions(stages))
         self.stages = tuple(map(self._make_stage, stages))
         self._held_out = {
             shape: pretraining_data.held_out_sources(
@@ -143,7 +143,7 @@ class Pretraining:
                     text=source.examples(np.arange(min(TEXT_ROWS, source.num_examples))),
                     rows=stage.source.batch_size // stage.accumulation,
                     threads=self.config.data.reading_threads,
-                    is_special=functools.partial(is_special, masking=self.corruption.masking),
+                    is_special=self.corruption.vocabulary.is_special,
                     flops=sum(stage.steps * stage.flops_per_step for stage in self.stages),
                     num_evaluations=self._num_evaluations(),
                 )
@@ -199,31 +199,34 @@ class Pretraining:
                 )
 
     def init(self, key: Key) -> Params:
-        batch = self.stages[0].source.batch(0, np.arange(1))
-        corrupted = self.corruption(jax.random.split(key, 1), batch)
-        return self.model.init(key, batch, corrupted)['params']
+        clean = Rows.of(self.stages[0].source.batch(0, np.arange(1)))
+        rows = self.corruption(jax.random.split(key, 1), clean)
+        return self.model.init(key, clean, rows)['params']
 
     def terms(self, params: Params, batch: Batch, key: Key, train: bool) -> averages.Terms:
         """Compute the terms of a batch.
 
         Corruption and dropout depend on `key` and the index of each example alone.
         """
-        corruption_keys_B, dropout_keys_B = _example_keys(key, batch)
-        corrupted = self.corruption(corruption_keys_B, batch)
+        clean = Rows.of(batch)
+        corruption_keys_B, dropout_keys_B = _example_keys(key, clean)
+        rows = self.corruption(corruption_keys_B, clean)
         seeds_B = jax.vmap(jax.random.bits)(dropout_keys_B) if train else None
-        terms: Any = self.model.apply({'params': params}, batch, corrupted, seeds_B)
+        terms: Any = self.model.apply({'params': params}, clean, rows, seeds_B)
         return terms
 
-    def corrupted_batch(self, stage: Stage, number: int, step: int) -> tuple[Batch, Corrupted]:
+    def corrupted_batch(self, stage: Stage, number: int, step: int) -> tuple[Rows, Rows]:
         """Return batch `number` of a stage, clean and as corrupted in training step `step`."""
-        batch = stage.source.batch(number)
+        clean = Rows.of(stage.source.batch(number))
         key = step_key(jax.random.key(self.config.seed), step)
-        return batch, jax.jit(self.corruption)(_example_keys(key, batch)[0], batch)
+        return clean, jax.jit(self.corruption)(_example_keys(key, clean)[0], clean)
 
     def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[dict[str, Any]]:
-        batch, corrupted = jax.device_get(self.corrupted_batch(stage, number, step))
+        clean, rows = jax.device_get(self.corrupted_batch(stage, number, step))
+        tokenizer = self.corpus.tokenizer
         for row in range(stage.source.batch_size):
-            yield show_batch.corrupted_row(batch, corrupted, row, self.corpus.tokenizer)
+            targets = self.corruption.describe(rows, row, tokenizer.vocab)
+            yield show_batch.corrupted_row(clean, rows, row, tokenizer) | targets
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
         """Compute the held-out metrics and baselines that ignore the context.
@@ -265,26 +268,27 @@ class Pretraining:
             lambda micro: self.terms(params, micro, key, train=False), batch, accumulation
         )
 
-    def cloze(self, params: Params, number: int) -> tuple[Masked, Batch, np.ndarray]:
+    def cloze(self, params: Params, number: int) -> tuple[Rows, np.ndarray]:
         """Predict the masked tokens of up to `number` held-out examples, all masked by [MASK].
 
         Returns:
-            The masked batch, the clean batch, and probabilities, float32 [N, P, V]; NumPy arrays.
+            The masked rows and probabilities, float32 [N, P, V]; NumPy arrays.
         """
         source = self._held_out[_shape(self.stages[-1])][None]
-        batch = source.examples(np.arange(min(number, source.num_examples)))
-        all_masked = dataclasses.replace(self.corruption.masking, mask=1.0, random=0.0)
+        clean = Rows.of(source.examples(np.arange(min(number, source.num_examples))))
+        assert isinstance(self.corruption, MaskedText)
+        mask_all = dataclasses.replace(self.corruption, mask=1.0, random=0.0)
 
-        def predict(params: Params, batch: Batch) -> tuple[Masked, jax.Array]:
-            keys_B = jax.random.split(jax.random.key(HELD_OUT_SEED), len(batch['input_ids']))
-            masked = mask_batch(all_masked, keys_B, batch, self.corruption.num_predictions)
+        def predict(params: Params, clean: Rows) -> tuple[Rows, jax.Array]:
+            keys_B = jax.random.split(jax.random.key(HELD_OUT_SEED), len(clean.input_ids_BT))
+            masked = mask_all(keys_B, clean)
             logits_BPV: Any = self.model.apply(
-                {'params': params}, batch, masked, method=PretrainingModel.predictions
+                {'params': params}, masked, method=PretrainingModel.predictions
             )
             return masked, jax.nn.softmax(logits_BPV)
 
-        masked, probabilities_BPV = jax.device_get(jax.jit(predict)(params, batch))
-        return masked, batch, probabilities_BPV
+        filled: tuple[Rows, np.ndarray] = jax.device_get(jax.jit(predict)(params, clean))
+        return filled
 
     def report(self, params: Params, results: dict[str, Any]) -> None:
         """Write cloze.md and the model card into the workdir; print examples and metrics."""
@@ -341,25 +345,19 @@ class Pretraining:
         return {'unigram entropy of the held-out text (nats)': entropy}
 
 
-def _make_masking(settings: dict[str, Any], corpus: Corpus) -> Masking:
-    """Return the masking of a corpus with the settings `config.masking`.
+def _vocabulary(masking: Config, corpus: Corpus) -> Vocabulary:
+    """Return what a corruption must know of the vocabulary of a corpus.
 
     Raises:
-        UserError: For an invalid setting, or text in which the scheme cannot find words.
+        UserError: For text in which the masking scheme cannot find words.
     """
-    tokenizer = corpus.tokenizer
-    may_be_chosen = {tokenizer.unk_id} if settings.pop('unknown') else set()
-    starts = word_starts.find(tokenizer, settings.pop('word_starts'), settings.pop('unspaced'))
-    masking = Masking(
-        **settings,
-        mask_id=tokenizer.mask_id,
-        special_ids=tuple(sorted({*tokenizer.special_ids} - may_be_chosen)),
-        unigram_counts=corpus.unigram_counts('train'),
-        is_word_start=starts,
-    )
-    if SCHEMES[masking.scheme].needs_words and starts is not None:
-        word_starts.check_unspaced(tokenizer, starts, masking.unigram_counts)
-    return masking
+    tokenizer, counts_V = corpus.tokenizer, corpus.unigram_counts('train')
+    may_be_chosen = {tokenizer.unk_id} if masking.unknown else set()
+    special_ids = tuple(sorted({*tokenizer.special_ids} - may_be_chosen))
+    starts_V = word_starts.find(tokenizer, masking.word_starts, masking.unspaced)
+    if find_scheme(masking.scheme).needs_words and starts_V is not None:
+        word_starts.check_unspaced(tokenizer, starts_V, counts_V)
+    return Vocabulary(tokenizer.mask_id, tokenizer.pad_id, special_ids, counts_V, starts_V)
 
 
 def _shape(stage: Stage) -> tuple[int, int]:
@@ -368,8 +366,8 @@ def _shape(stage: Stage) -> tuple[int, int]:
     return batch_size, stage.tokens_per_step // batch_size
 
 
-def _example_keys(key: Key, batch: Batch) -> tuple[Key, Key]:
+def _example_keys(key: Key, rows: Rows) -> tuple[Key, Key]:
     """Return a corruption key and a dropout key for each example, from its index alone."""
-    example_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
+    example_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows.labels['example_index'])
     keys = jax.vmap(jax.random.split)(example_keys)
     return keys[:, 0], keys[:, 1]

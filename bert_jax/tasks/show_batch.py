@@ -8,7 +8,6 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.models.rows import Rows
-from bert_jax.objectives.corruption import Corrupted
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.training.task import Stage, Task
 from bert_jax.types import Batch
@@ -45,30 +44,28 @@ def find(stages: Sequence[Stage], step: int) -> tuple[Stage, int, int]:
     raise UserError(f'debug.batch is {step}, but the run has steps 1 to {first}')
 
 
-def corrupted_row(
-    batch: Batch, corrupted: Corrupted, row: int, tokenizer: Tokenizer
-) -> dict[str, Any]:
+def corrupted_row(clean: Rows, rows: Rows, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
     """Describe a row of pretraining.
 
     Returns:
         The labels of the row (in a packed row, lists with a value per example; 'first_positions' is
-        where each example starts), the 'text' and 'tokens' of the clean row, 'shown', the tokens
-        that the encoder sees, if they differ, and the prediction targets.
+        where each example starts), the 'text' and 'tokens' of the clean row, and 'shown', the
+        tokens of the corrupted `rows`, which the encoder sees, if they differ.
     """
-    vocab, shown = tokenizer.vocab, corrupted.seen_rows(Rows.of(batch))
-    clean_ids = batch['input_ids'][row][batch['attention_mask'][row] > 0]
-    shown_ids = shown.input_ids_BT[row][shown.attention_mask_BT[row] > 0]
-    described = {name: array[row].tolist() for name, array in batch.items() if array[row].ndim == 0}
-    if 'first_positions' in batch:
-        first_BS = batch['first_positions']
-        slots = first_BS[row] >= 0
-        values = {k: array for k, array in batch.items() if array.shape == first_BS.shape}
+    clean_ids, shown_ids = (
+        part.input_ids_BT[row][part.attention_mask_BT[row] > 0].tolist() for part in (clean, rows)
+    )
+    labels, first_BS = clean.labels, clean.first_positions_BS
+    described = {k: array[row].tolist() for k, array in labels.items() if array[row].ndim == 0}
+    if first_BS is not None:
+        slots, labels = first_BS[row] >= 0, {'first_positions': first_BS, **labels}
+        values = {k: array for k, array in labels.items() if array.shape == first_BS.shape}
         described |= {name: array_BS[row][slots].tolist() for name, array_BS in values.items()}
     described['text'] = tokenizer.decode(clean_ids)
-    described['tokens'] = [vocab[i] for i in clean_ids]
-    if not np.array_equal(shown_ids, clean_ids):
-        described['shown'] = [vocab[i] for i in shown_ids]
-    return described | corrupted.describe_row(row, vocab)
+    described['tokens'] = [tokenizer.vocab[i] for i in clean_ids]
+    if shown_ids != clean_ids:
+        described['shown'] = [tokenizer.vocab[i] for i in shown_ids]
+    return described
 
 
 def packed_row(batch: Batch, row: int, problem: 'AnyProblem') -> dict[str, Any]:

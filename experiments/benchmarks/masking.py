@@ -23,6 +23,7 @@ import dataclasses
 import functools
 import json
 import statistics
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -33,13 +34,16 @@ from flax import linen as nn
 from bert_jax import objectives
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.objectives.masking import MaskedText, Masking, mask_tokens
+from bert_jax.models.rows import Rows
+from bert_jax.objectives.corruption import Vocabulary
+from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.sbo import SpanBoundaryOptions
 from bert_jax.training import optimizers, runtime
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import compile_train_step, make_train_step
+from configs import base
 
 SPECIAL_IDS = (0, 1, 2, 3, 4)
 SIDES = {
@@ -67,28 +71,20 @@ class MaskingTask:
             objectives.enabled(weights),
             {'sbo': SpanBoundaryOptions(200, 20)},
         )
-        masking = make_masking(scheme, vocabulary, rate=0.15)
-        self.corruption = MaskedText(masking, {shape.length: shape.predictions}, 0, {})
+        self.corruption = make_masking(scheme, shape, rate=0.15)
 
     def terms(self, params, batch, key, train: bool):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
-        corrupted = self.corruption(keys_B, batch)
-        seeds_B = jax.vmap(jax.random.bits)(keys_B)
-        return self.model.apply({'params': params}, batch, corrupted, seeds_B)
+        clean, seeds_B = Rows.of(batch), jax.vmap(jax.random.bits)(keys_B)
+        return self.model.apply({'params': params}, clean, self.corruption(keys_B, clean), seeds_B)
 
 
-def make_masking(scheme: str, vocabulary: int, rate: float) -> Masking:
-    return Masking(
-        rate=rate,
-        mask=0.8,
-        random=0.1,
-        replacement='uniform',
-        mask_id=4,
-        special_ids=SPECIAL_IDS,
-        unigram_counts=np.ones(vocabulary, int),
-        scheme=scheme,
-        is_word_start=np.arange(vocabulary) % 5 > 0,
-    )
+def make_masking(scheme: str, shape: sides.Shape, rate: float) -> MaskedText:
+    starts_V, kind = np.arange(shape.vocabulary) % 5 > 0, SCHEMES[scheme]
+    vocabulary = Vocabulary(4, 0, SPECIAL_IDS, np.ones(shape.vocabulary, int), starts_V)
+    options = base.get_config().masking.to_dict() | {'rate': rate}
+    chosen = kind(**{name: options[name] for name in kind.options()})
+    return MaskedText(vocabulary, chosen, {shape.length: shape.predictions})
 
 
 def make_batch(shape: sides.Shape) -> dict[str, np.ndarray]:
@@ -114,8 +110,9 @@ def make_step(side: str, shape: sides.Shape, dtype: str):
 
     @jax.jit
     def init(key):
-        corrupted = task.corruption(jax.random.split(key, shape.batch), batch)
-        params = nn.unbox(task.model.init(key, batch, corrupted))['params']
+        clean = Rows.of(batch)
+        rows = task.corruption(jax.random.split(key, shape.batch), clean)
+        params = nn.unbox(task.model.init(key, clean, rows))['params']
         return TrainState(0, 0, 0, params, optimizer.init(params))
 
     state = init(jax.random.key(0))
@@ -152,18 +149,18 @@ def measure(options) -> list[dict]:
 
 def measure_masks(length: int, turns: int) -> list[dict]:
     """Return the milliseconds per row of every masking scheme; the schemes take turns."""
-    rows, vocabulary = 4, sides.SHAPES['base'].vocabulary
-    shape = dataclasses.replace(sides.SHAPES['base'], batch=rows, length=length)
-    batch = make_batch(shape)
+    rows, predictions = 4, round(0.3 * length)
+    shape = dataclasses.replace(
+        sides.SHAPES['base'], batch=rows, length=length, predictions=predictions
+    )
     keys = jax.random.split(jax.random.key(0), rows)
-    inputs = jax.device_put((keys, batch['input_ids'], batch['attention_mask']))
-    mask = jax.jit(mask_tokens, static_argnums=(0, 4))
+    inputs = jax.device_put((keys, Rows.of(make_batch(shape))))
 
-    def run(masking: Masking):
-        jax.block_until_ready(mask(masking, *inputs, round(0.3 * length)))
+    def run(mask: Callable[[jax.Array, Rows], Rows]):
+        jax.block_until_ready(mask(*inputs))
 
     runs = {
-        scheme: functools.partial(run, make_masking(scheme, vocabulary, rate=0.3))
+        scheme: functools.partial(run, jax.jit(make_masking(scheme, shape, rate=0.3)))
         for scheme in SCHEMES
     }
     seconds = report.take_turns(runs, 1 + turns)

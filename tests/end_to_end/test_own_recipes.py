@@ -27,11 +27,11 @@ STEPS = (
 ENTRIES = """
 from bert_jax.text.sources import SOURCES
 from bert_jax.models.encoders import ENCODERS
-from bert_jax.objectives.masking_schemes import SCHEMES, Scheme
+from bert_jax.objectives.masking_schemes import SCHEMES
 
 SOURCES['line'] = RepeatedLine
 ENCODERS['bag_of_words'] = BagOfWords
-SCHEMES['first'] = Scheme(choose_first)
+SCHEMES['first'] = FirstTokens
 
 
 def get_config():

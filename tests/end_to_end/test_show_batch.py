@@ -30,8 +30,8 @@ def config(tmp_path):
 class Spy:
     """A model that records the ids it is given and learns nothing."""
 
-    def apply(self, variables, batch, corrupted, seeds_B):
-        self.input_ids = np.asarray(corrupted.input_ids)
+    def apply(self, variables, clean, rows, seeds_B):
+        self.input_ids = np.asarray(rows.input_ids_BT)
         term = Term(variables['params']['x'], jnp.ones(()))
         return {'mlm_loss': term, 'nsp_loss': term}
 

@@ -13,8 +13,7 @@ from bert_jax.interop import pretrained
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import ENCODERS, Transformer, build_encoder
-from bert_jax.models.rows import Rows
-from bert_jax.objectives.masking import Masked
+from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks.initialization import initialize
 from configs import base
@@ -62,19 +61,19 @@ def test_a_registered_encoder_encodes(architecture):
 
 def test_a_registered_encoder_trains(architecture):
     model = PretrainingModel(architecture, Compute(), ('mlm',))
-    batch = {'input_ids': IDS, 'attention_mask': MASK, 'token_type_ids': 0 * IDS}
     positions = np.tile(np.arange(6, dtype=np.int32), (2, 1))
-    masked = Masked(IDS, positions, IDS, np.ones(IDS.shape, np.float32))
+    targets = Targets(positions, IDS, np.ones(IDS.shape, np.float32))
+    rows = Rows(IDS, MASK, 0 * IDS, targets=targets)
 
     @jax.jit
     def step(params):
         def loss(params):
-            return mean(model.apply({'params': params}, batch, masked)['mlm_loss'])
+            return mean(model.apply({'params': params}, rows, rows)['mlm_loss'])
 
         value, grads = jax.value_and_grad(loss)(params)
         return value, jax.tree.map(lambda p, g: p - 0.5 * g, params, grads)
 
-    params = nn.unbox(model.init(jax.random.key(0), batch, masked))['params']
+    params = nn.unbox(model.init(jax.random.key(0), rows, rows))['params']
     losses = []
     for _ in range(20):
         loss, params = step(params)

@@ -13,12 +13,11 @@ from bert_jax.examples.packing import pack
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
-from bert_jax.models.rows import Rows, segment_starts
+from bert_jax.models.rows import Rows, Targets, segment_starts
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.base import EncodedBatch
-from bert_jax.objectives.clm import next_tokens
-from bert_jax.objectives.generator import Replaced
-from bert_jax.objectives.masking import Masked, Masking
+from bert_jax.objectives.clm import CausalText
+from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.sbo import SpanBoundaryOptions
 from tests.random_parameters import random_parameters
@@ -92,7 +91,7 @@ def apart(array_BTX) -> np.ndarray:
     return np.concatenate([one[offset : offset + length] for one, offset, length in pairs])
 
 
-def masked() -> tuple[Masked, Masked]:
+def masked() -> tuple[Rows, Rows]:
     """Mask the same tokens in the examples alone and in packed rows.
 
     Different examples have a masked run next to [CLS], in the middle, and next to the last [SEP].
@@ -100,8 +99,8 @@ def masked() -> tuple[Masked, Masked]:
     hidden_E = [(1, 2, 3), (2, 5), (4, 4), (2, 3, 8, 9), (8, 9)]
     batch, rows = examples(), packed()
 
-    def one(ids, hidden_B):
-        ids = ids.copy()
+    def one(batch, hidden_B):
+        ids = batch['input_ids'].copy()
         positions, weights = np.zeros((2, len(ids), 8), np.int32)
         for row, hidden in enumerate(hidden_B):
             fillers = [t for t in range(LENGTH) if t not in hidden]
@@ -110,13 +109,14 @@ def masked() -> tuple[Masked, Masked]:
         labels = np.take_along_axis(ids, positions, 1)
         for row, hidden in enumerate(hidden_B):
             ids[row, list(hidden)] = MASK
-        return Masked(ids, positions, labels, weights.astype(np.float32))
+        targets = Targets(positions, labels, weights.astype(np.float32))
+        return Rows.of(batch).replace(input_ids_BT=ids, targets=targets)
 
     hidden_E = [sorted(set(hidden)) for hidden in hidden_E]
     hidden_B = [[], []]
     for hidden, row, offset in zip(hidden_E, ROW, OFFSET, strict=True):
         hidden_B[row] += [t + offset for t in hidden]
-    return one(batch['input_ids'], hidden_E), one(rows['input_ids'], hidden_B)
+    return one(batch, hidden_E), one(rows, hidden_B)
 
 
 @pytest.mark.parametrize('name', ARCHITECTURES)
@@ -170,16 +170,15 @@ def losses_of(name: str, **changes):
     architecture = dataclasses.replace(make(name), **changes)
     model = PretrainingModel(architecture, Compute(), ('mlm', 'nsp', 'sop', 'sbo'), options)
 
-    def of(batch, corrupted):
+    def of(rows):
         def losses(params):
-            terms = model.apply({'params': params}, batch, corrupted)
+            terms = model.apply({'params': params}, rows, rows)
             return sum(mean(terms[f'{name}_loss']) for name in model.objectives), terms
 
         return losses
 
-    pairs = list(zip((examples(), packed()), masked(), strict=True))
-    params = random_parameters(model, *pairs[0])
-    return params, [of(*pair) for pair in pairs]
+    both = masked()
+    return random_parameters(model, both[0], both[0]), list(map(of, both))
 
 
 @pytest.mark.parametrize('name', ARCHITECTURES)
@@ -211,13 +210,10 @@ def test_gradients_are_those_of_the_examples_alone():
 @pytest.mark.parametrize('name', ['bert', 'modernbert'])
 def test_next_token_losses_are_those_of_the_examples_alone(name):
     model = PretrainingModel(make(name), Compute(), ('clm',))
-    masking = Masking(0.15, 0.8, 0.1, 'uniform', MASK, (CLS, SEP, PAD, MASK), np.ones(VOCAB, int))
-    pairs = [
-        (batch, next_tokens(masking, batch['input_ids'], batch['attention_mask']))
-        for batch in (examples(), packed())
-    ]
-    params = {'params': random_parameters(model, *pairs[0])}
-    both = jax.jit(lambda params: [model.apply(params, *pair) for pair in pairs])
+    vocabulary = Vocabulary(MASK, PAD, (CLS, SEP, PAD, MASK), np.ones(VOCAB, int))
+    rows = [CausalText(vocabulary)(None, Rows.of(batch)) for batch in (examples(), packed())]
+    params = {'params': random_parameters(model, rows[0], rows[0])}
+    both = jax.jit(lambda params: [model.apply(params, one, one) for one in rows])
     terms, packed_terms = jax.device_get(both(params))
     assert terms['clm_loss'].count == (LENGTHS - 3).sum()
     np.testing.assert_allclose(packed_terms['clm_loss'], terms['clm_loss'], rtol=1e-5)
@@ -232,10 +228,9 @@ def test_replaced_token_detection_adds_the_first_state_of_the_same_example(name)
     is_replaced_ET = np.random.default_rng(1).random((5, LENGTH)) < 0.3
 
     def encoded(batch, hidden, is_replaced):
-        masked = Masked(*np.zeros((4, len(hidden), 1), np.int32))
-        logits = np.zeros((len(hidden), 1, VOCAB), np.float32)
-        replaced = Replaced(batch['input_ids'], is_replaced, masked, logits)
-        return EncodedBatch(batch, replaced, hidden, hidden, None, None)
+        clean = Rows.of(batch)
+        replaced = clean.replace(input_ids_BT=clean.input_ids_BT + is_replaced)
+        return EncodedBatch(clean, replaced, hidden, hidden, None, None)
 
     alone = encoded(examples(), hidden_ETD, is_replaced_ET)
     rows = encoded(packed(), hidden_BTD, in_rows(is_replaced_ET))

@@ -9,9 +9,10 @@ import pytest
 
 from bert_jax import objectives
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows
+from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.edits import EDITS
 from bert_jax.objectives.generator import GeneratorOptions
-from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.sbo import SpanBoundaryOptions
 from bert_jax.training import optimizers, sharding
@@ -28,7 +29,7 @@ ARCHITECTURE = dataclasses.replace(synthetic.ARCHITECTURE, num_layers=1)
 OPTIONS = {
     'sbo': SpanBoundaryOptions(8, 4),
     'rtd': GeneratorOptions(1.0, 1.0, 'disentangled', 1.0),
-} | dict.fromkeys(EDITS, 0.2)
+}
 WEIGHTS = {
     'masked': {'mlm': 1.0, 'sbo': 0.5},
     'replaced': {'mlm': 1.0, 'rtd': 5.0, 'nsp': 0.5},
@@ -47,20 +48,20 @@ class Task:
         kind = objectives.common_corruption(names, 'spans')
         assert kind.label == corruption
         self.model = PretrainingModel(ARCHITECTURE, Compute(), names, OPTIONS)
-        settings = (0.15, 0.8, 0.1, 'uniform', 4, (0, 1, 2, 3, 4), np.ones(100, int), 'spans')
-        masking = Masking(*settings, is_word_start=np.arange(100) % 3 == 0)
-        options = {name: OPTIONS[name] for name in names if name in OPTIONS}
-        self.corruption = kind(masking, {24: 5}, 0, options)
+        vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(100, int), np.arange(100) % 3 == 0)
+        config = base.get_config()
+        config.masking.scheme, config.editing = 'spans', dict.fromkeys(EDITS, 0.2)
+        config.objectives.update({name: 0.0 for name in config.objectives} | WEIGHTS[corruption])
+        self.corruption = kind.build(config, vocabulary, {24: 5})
 
     def init(self, key):
-        batch = self.batch(0, size=1)
-        return self.model.init(key, batch, self.corruption(key[None], batch))['params']
+        clean = Rows.of(self.batch(0, size=1))
+        return self.model.init(key, clean, self.corruption(key[None], clean))['params']
 
     def terms(self, params, batch, key, train):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
-        corrupted = self.corruption(keys_B, batch)
-        seeds_B = jax.vmap(jax.random.bits)(keys_B)
-        return self.model.apply({'params': params}, batch, corrupted, seeds_B)
+        clean, seeds_B = Rows.of(batch), jax.vmap(jax.random.bits)(keys_B)
+        return self.model.apply({'params': params}, clean, self.corruption(keys_B, clean), seeds_B)
 
     def batch(self, step, size=16):
         batch = synthetic.batch(step, size)

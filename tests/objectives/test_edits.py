@@ -6,14 +6,15 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.models.rows import Rows
+from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.edits import EDITS, UNLABELED, EditedText
-from bert_jax.objectives.masking import Masking
 
 CLS, SEP, PAD, MASK = 0, 1, 2, 3
 VOCAB, LENGTH, ROWS = 5000, 48, 1500
 NEW = 2500  # random tokens have ids from here on, text tokens have lower ids
 COUNTS = (np.arange(VOCAB) >= NEW).astype(int)
-MASKING = Masking(0.15, 0.8, 0.1, 'unigram', MASK, (CLS, SEP, PAD, MASK), COUNTS)
+VOCABULARY = Vocabulary(MASK, PAD, (CLS, SEP, PAD, MASK), COUNTS)
 
 
 def make_batch():
@@ -35,24 +36,28 @@ def make_batch():
     }
 
 
+def editing(*names, rate=0.2):
+    return EditedText(VOCABULARY, dict.fromkeys(names, rate), 'unigram')
+
+
 @functools.cache
 def edit(*names, rate=0.2):
-    editing = EditedText(MASKING, {}, PAD, {name: rate for name in names})
-    keys = jax.random.split(jax.random.key(0), ROWS)
-    return make_batch(), jax.device_get(jax.jit(editing)(keys, make_batch()))
+    keys, clean = jax.random.split(jax.random.key(0), ROWS), Rows.of(make_batch())
+    return make_batch(), jax.device_get(jax.jit(editing(*names, rate=rate))(keys, clean))
 
 
 def rows(batch, edited, number=300):
     """Yield the clean ids, the edited ids and the labels by name of each row, without padding."""
     for row in range(number):
-        real = edited.attention_mask[row].astype(bool)
+        real = edited.attention_mask_BT[row].astype(bool)
         assert real[: real.sum()].all()
-        assert (edited.input_ids[row][~real] == PAD).all()
-        for labels in edited.labels.values():
+        assert (edited.input_ids_BT[row][~real] == PAD).all()
+        by_edit = {name: labels for name, labels in edited.labels.items() if name in EDITS}
+        for labels in by_edit.values():
             assert (labels[row][~real] == UNLABELED).all()
         clean = batch['input_ids'][row][batch['attention_mask'][row] > 0]
-        labels = {name: m[row][real] for name, m in edited.labels.items()}
-        yield clean, edited.input_ids[row][real], labels
+        labels = {name: m[row][real] for name, m in by_edit.items()}
+        yield clean, edited.input_ids_BT[row][real], labels
 
 
 def test_substituted_tokens_are_labeled():
@@ -81,9 +86,9 @@ def test_deletions_are_labeled_with_the_deleted_token():
         assert place == len(clean)  # special tokens are never deleted
     assert asked < deleted  # some deletions are adjacent
     text = (batch['input_ids'] > MASK).sum()
-    gone = batch['attention_mask'].sum() - edited.attention_mask.sum()
+    gone = batch['attention_mask'].sum() - edited.attention_mask_BT.sum()
     assert gone / text == pytest.approx(0.2, abs=0.01)
-    same_types = edited.token_type_ids.max(1) == batch['token_type_ids'].max(1)
+    same_types = edited.token_type_ids_BT.max(1) == batch['token_type_ids'].max(1)
     assert same_types.all()
 
 
@@ -100,7 +105,7 @@ def test_inserted_tokens_are_labeled():
         assert len(kept) == len(clean) or len(ids) == LENGTH
         assert not is_new[0]
     assert cut > 100
-    share = (edited.labels['insertion'] == 1).sum() / edited.attention_mask.sum()
+    share = (edited.labels['insertion'] == 1).sum() / edited.attention_mask_BT.sum()
     assert share == pytest.approx(0.2 / 1.2, abs=0.01)
 
 
@@ -134,17 +139,17 @@ def test_edits_keep_the_labels_of_earlier_edits():
         is_new = edited.labels['insertion'][row] == 1
         for name in ('permutation', 'deletion'):
             assert (edited.labels[name][row][is_new] == UNLABELED).all()
-            kept = edited.labels[name][row][~is_new & (edited.attention_mask[row] > 0)]
+            kept = edited.labels[name][row][~is_new & (edited.attention_mask_BT[row] > 0)]
             np.testing.assert_array_equal(kept[:-1], alone.labels[name][row][: len(kept) - 1])
         assert (edited.labels['substitution'][row][is_new] == 0).all()
         substituted = edited.labels['substitution'][row] == 1
-        assert (edited.input_ids[row][substituted] >= NEW).all()
-    assert edited.labels.keys() == EDITS.keys()
+        assert (edited.input_ids_BT[row][substituted] >= NEW).all()
+    assert edited.labels.keys() == {*EDITS, 'sentence_start'}
 
 
 def test_edits_of_an_example_do_not_depend_on_the_batch():
     batch, edited = edit(*EDITS)
-    editing = EditedText(MASKING, {}, PAD, {name: 0.2 for name in EDITS})
     keys = jax.random.split(jax.random.key(0), ROWS)
-    part = jax.jit(editing)(keys[5:9], {name: leaf[5:9] for name, leaf in batch.items()})
+    part = {name: leaf[5:9] for name, leaf in batch.items()}
+    part = jax.jit(editing(*EDITS))(keys[5:9], Rows.of(part))
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[5:9], b), edited, part)

@@ -10,8 +10,8 @@ from bert_jax import objectives
 from bert_jax.errors import UserError
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.masking import Masked, MaskedText
-from bert_jax.objectives.masking_schemes import SCHEMES, Scheme
+from bert_jax.objectives.masking import MaskedText
+from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.pretraining_data import SEGMENTS, Segments
 from bert_jax.training import optimizers, sharding
@@ -92,13 +92,12 @@ def test_an_objective_without_its_options_in_the_config_is_rejected(config, reco
 
 
 def test_a_masking_scheme_is_one_table_line(config, tmp_path, monkeypatch):
-    choose_first = extending.load('first_tokens', tmp_path, monkeypatch).choose_first
-    monkeypatch.setitem(SCHEMES, 'first', Scheme(choose_first))
+    kind = extending.load('first_tokens', tmp_path, monkeypatch).FirstTokens
+    monkeypatch.setitem(SCHEMES, 'first', kind)
     config.masking.scheme = 'first'
     task = Pretraining(config)
-    batch, masked = task.corrupted_batch(task.stages[0], 0, 0)
-    assert isinstance(masked, Masked)
-    np.testing.assert_array_equal(masked.positions[0], [1, 2, 3])  # behind [CLS]
+    _, masked = task.corrupted_batch(task.stages[0], 0, 0)
+    np.testing.assert_array_equal(masked.targets.positions_BP[0], [1, 2, 3])  # behind [CLS]
     metrics, _ = train_two_steps(task)
     assert all(found['terms']['mlm_loss'].count > 0 for found in metrics)
 

@@ -12,15 +12,15 @@ from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.generator import (
     DELTAS,
-    Drafted,
+    SEEDS,
     GeneratorOptions,
     generator_architecture,
     gumbel_samples,
     put_samples,
 )
-from bert_jax.objectives.masking import Masked
 from bert_jax.objectives.model import PretrainingModel
 from tests.training import synthetic
 
@@ -59,16 +59,16 @@ def test_samples_depend_on_their_example_alone_and_are_greedy_at_temperature_zer
 
 def test_samples_equal_to_the_original_count_as_original():
     original = np.array([[1, 7, 8, 9, 2], [1, 7, 8, 9, 2]], np.int32)
-    masked = Masked(
-        np.array([[1, 4, 8, 4, 2], [1, 7, 5, 9, 2]], np.int32),
+    ids = np.array([[1, 4, 8, 4, 2], [1, 7, 5, 9, 2]], np.int32)
+    targets = Targets(
         np.array([[3, 1, 0], [2, 0, 4]], np.int32),
         np.array([[9, 7, 1], [8, 1, 2]], np.int32),
         np.array([[1, 1, 0], [1, 0, 0]], np.float32),
     )
-    ids, is_replaced = put_samples(masked, np.array([[9, 6, 5], [8, 5, 5]], np.int32), original)
+    masked = Rows(ids, np.ones_like(ids), targets=targets)
+    ids = put_samples(masked, np.array([[9, 6, 5], [8, 5, 5]], np.int32)).input_ids_BT
     np.testing.assert_array_equal(ids, [[1, 6, 8, 9, 2], [1, 7, 8, 9, 2]])
-    np.testing.assert_array_equal(is_replaced, ids != original)
-    assert is_replaced.sum() == 1
+    assert (ids != original).sum() == 1  # what the discriminator must find
 
 
 @pytest.fixture(
@@ -77,24 +77,25 @@ def test_samples_equal_to_the_original_count_as_original():
 def gradients(request):
     """Return the sharing, parameters, gradients of each mean loss, and the losses of a batch."""
     model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'rtd'), {'rtd': request.param})
-    batch = synthetic.batch(0)
-    ids = batch['input_ids']
+    clean = Rows.of(synthetic.batch(0))
+    ids = clean.input_ids_BT
     positions = np.tile(np.arange(1, 5, dtype=np.int32), (len(ids), 1))
     labels = np.take_along_axis(ids, positions, 1)
     hidden = ids.copy()
     hidden[:, 1:5] = 4
-    masked = Masked(hidden, positions, labels, np.ones(labels.shape, np.float32))
-    drafted = Drafted(masked, np.arange(len(ids), dtype=np.uint32))
+    targets = Targets(positions, labels, np.ones(labels.shape, np.float32))
+    seeds = {SEEDS: np.arange(len(ids), dtype=np.uint32)}
+    masked = clean.replace(input_ids_BT=hidden, targets=targets, labels=seeds)
 
     @jax.jit
     def run(key):
-        params = nn.unbox(model.init(key, batch, drafted)['params'])
+        params = nn.unbox(model.init(key, clean, masked)['params'])
         params = jax.tree.map(
             lambda p: p + 0.05 * jnp.sin(jnp.arange(p.size)).reshape(p.shape), params
         )
 
         def losses(params):
-            terms = model.apply({'params': params}, batch, drafted)
+            terms = model.apply({'params': params}, clean, masked)
             means = {name: mean(term) for name, term in terms.items()}
             return {name: means[name] for name in ('mlm_loss', 'rtd_loss')}, means
 
@@ -144,10 +145,10 @@ def test_embeddings_are_trained_by_both_losses_or_the_generator_alone(gradients)
 def test_the_generator_has_no_embeddings_of_its_own_and_delta_is_zero():
     options = {'rtd': DISENTANGLED}
     model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'rtd'), options)
-    batch = synthetic.batch(0, size=1)
-    slots = np.zeros((1, 1), np.int32)
-    drafted = Drafted(Masked(batch['input_ids'], slots, slots, slots), np.zeros(1, np.uint32))
-    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), batch, drafted)['params'])
+    clean, slots = Rows.of(synthetic.batch(0, size=1)), np.zeros((1, 1), np.int32)
+    seeds = {SEEDS: np.zeros(1, np.uint32)}
+    masked = clean.replace(targets=Targets(slots, slots, slots), labels=seeds)
+    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), clean, masked)['params'])
     assert sorted(params) == ['encoder', 'generator', 'rtd']  # no mlm: the generator has its head
     assert not params['generator']['delta'].any()
     assert sorted(params['generator']['encoder']['embeddings']) == ['projection']

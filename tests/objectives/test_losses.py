@@ -10,12 +10,11 @@ import torch
 from bert_jax.averages import mean
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.base import EncodedBatch
-from bert_jax.objectives.clm import next_tokens
-from bert_jax.objectives.edits import Edited
-from bert_jax.objectives.generator import Replaced
-from bert_jax.objectives.masking import Masked, Masking
+from bert_jax.objectives.clm import CausalText
+from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.sbo import SpanBoundaryOptions
 
 VOCAB, SIZE, LENGTH, ROWS = 40, 12, 24, 5
@@ -52,8 +51,8 @@ def make_batch():
     }
 
 
-def make_masked(batch):
-    """Mask the spans of HIDDEN that fit into each row, in random order, with unused slots."""
+def make_targets(batch):
+    """Predict the spans of HIDDEN that fit into each row, in random order, with unused slots."""
     rng, slots = np.random.default_rng(1), 16
     positions, weights = np.zeros((2, ROWS, slots), np.int32)
     for row, length in enumerate(batch['attention_mask'].sum(1)):
@@ -62,7 +61,7 @@ def make_masked(batch):
         positions[row] = [*rng.permutation(hidden), *others][:slots]
         weights[row] = np.arange(slots) < len(hidden)
     labels = np.take_along_axis(batch['input_ids'], positions, 1)
-    return Masked(batch['input_ids'], positions, labels, weights.astype(np.float32))
+    return Targets(positions, labels, weights.astype(np.float32))
 
 
 def make_labels(batch):
@@ -74,21 +73,20 @@ def make_labels(batch):
 def make_encoded(name):
     batch = make_batch()
     rng = np.random.default_rng(3)
-    masking = Masking(0.15, 0.8, 0.1, 'uniform', MASK, (CLS, SEP, PAD, MASK), np.ones(VOCAB, int))
+    vocabulary = Vocabulary(MASK, PAD, (CLS, SEP, PAD, MASK), np.ones(VOCAB, int))
     is_replaced = rng.random((ROWS, LENGTH)) < 0.2
-    masked = make_masked(batch)
-    logits = np.zeros((*masked.labels.shape, VOCAB), np.float32)
-    edited = Edited(batch['input_ids'], batch['attention_mask'], None, {name: make_labels(batch)})
-    corrupted = {
-        'rtd': Replaced(batch['input_ids'], is_replaced, masked, logits),
-        'clm': next_tokens(masking, batch['input_ids'], batch['attention_mask']),
-        'deletion': edited,
-        'substitution': edited,
-    }.get(name, masked)
+    clean = Rows.of(batch)
+    rows = clean.replace(targets=make_targets(batch))
+    if name == 'rtd':
+        rows = rows.replace(input_ids_BT=clean.input_ids_BT + is_replaced)
+    elif name == 'clm':
+        rows = CausalText(vocabulary)(None, clean)
+    elif name in ('deletion', 'substitution'):
+        rows = clean.replace(labels={name: make_labels(batch)})
     hidden, decoded = rng.normal(size=(2, ROWS, LENGTH, SIZE)).astype(np.float32)
     pooled = rng.normal(size=(ROWS, SIZE)).astype(np.float32)
     table = rng.normal(size=(ARCHITECTURE.padded_vocab_size, SIZE)).astype(np.float32)
-    return EncodedBatch(batch, corrupted, hidden, decoded, pooled, table)
+    return EncodedBatch(clean, rows, hidden, decoded, pooled, table)
 
 
 # The slow versions: functions of (batch of torch arrays, parameters) that return one loss per
@@ -114,15 +112,13 @@ def nats(logits, label):
 
 
 def hidden_positions(e, row):
-    masked = e.corrupted
-    return {
-        int(t) for t, w in zip(masked.positions[row], masked.weights[row], strict=True) if w > 0
-    }
+    positions, _, weights = e.rows.targets
+    return {int(t) for t, w in zip(positions[row], weights[row], strict=True) if w > 0}
 
 
 def slow_mlm(e, p):
     return [
-        nats(decode(p['head'], e.decoded[row, t], e.embedding_table), e.batch['input_ids'][row, t])
+        nats(decode(p['head'], e.decoded[row, t], e.embedding_table), e.clean.input_ids_BT[row, t])
         for row in range(ROWS)
         for t in hidden_positions(e, row)
     ]
@@ -132,7 +128,7 @@ def slow_sbo(e, p):
     """Equations 1 and 2 of SpanBERT: y_i = f(x_{s−1}, x_{e+1}, p_{i−s+1}), 2-layer f."""
     losses, head = [], p['head']
     for row in range(ROWS):
-        hidden, length = hidden_positions(e, row), int(e.batch['attention_mask'][row].sum())
+        hidden, length = hidden_positions(e, row), int(e.clean.attention_mask_BT[row].sum())
         for i in sorted(hidden):
             s = e_ = i
             while s - 1 in hidden:
@@ -144,14 +140,14 @@ def slow_sbo(e, p):
             x = torch.cat([e.hidden[row, s - 1], e.hidden[row, e_ + 1], head['place'][i - s]])
             h = norm(head['first_norm'], T.gelu(dense(head['first'], x)))
             logits = decode(head['second'], h, e.embedding_table)
-            losses.append(nats(logits, e.batch['input_ids'][row, i]))
+            losses.append(nats(logits, e.clean.input_ids_BT[row, i]))
     return losses
 
 
 def slow_pair(label):
     def slow(e, p):
         logits = dense(p['head']['dense'], e.pooled)
-        return [nats(logits[row], e.batch[label][row]) for row in range(ROWS)]
+        return [nats(logits[row], e.clean.labels[label][row]) for row in range(ROWS)]
 
     return slow
 
@@ -162,7 +158,7 @@ def slow_clm(e, p):
         nats(decode(p['head'], e.hidden[row, t], e.embedding_table), token)
         for row in range(ROWS)
         for t in range(LENGTH - 1)
-        if (token := int(e.batch['input_ids'][row, t + 1])) not in (CLS, SEP, PAD, MASK)
+        if (token := int(e.clean.input_ids_BT[row, t + 1])) not in (CLS, SEP, PAD, MASK)
     ]
 
 
@@ -175,15 +171,17 @@ def detect(p, x):
 def slow_rtd(e, p):
     """−Σ_t [1(x_t = x_t^corrupt) log D + 1(x_t ≠ x_t^corrupt) log(1 − D)] over real tokens."""
     return [
-        -detect(p['head'], e.hidden[row, t])[0 if e.corrupted.is_replaced[row, t] else 1]
+        -detect(p['head'], e.hidden[row, t])[
+            0 if e.rows.input_ids_BT[row, t] != e.clean.input_ids_BT[row, t] else 1
+        ]
         for row in range(ROWS)
-        for t in range(int(e.batch['attention_mask'][row].sum()))
+        for t in range(int(e.clean.attention_mask_BT[row].sum()))
     ]
 
 
 def slow_detection(name):
     def slow(e, p):
-        labels = e.corrupted.labels[name]
+        labels = e.rows.labels[name]
         return [
             -detect(p['head'], e.hidden[row, t])[0 if labels[row, t] > 0 else 1]
             for row in range(ROWS)
@@ -195,7 +193,7 @@ def slow_detection(name):
 
 
 def slow_deleted(e, p):
-    labels = e.corrupted.labels['deletion']
+    labels = e.rows.labels['deletion']
     return [
         nats(decode(p['token_head'], e.decoded[row, t], e.embedding_table), labels[row, t] - 1)
         for row in range(ROWS)

@@ -3,19 +3,33 @@
 import dataclasses
 import functools
 import hashlib
+from typing import NamedTuple
 
 import jax
 import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.objectives import masking
+from bert_jax.models.rows import Rows
+from bert_jax.objectives.corruption import Vocabulary
+from bert_jax.objectives.masking import MaskedText
+from bert_jax.objectives.masking_schemes import SCHEMES, Tokens
 
 VOCAB_SIZE = 1000
 SPECIAL_IDS = (0, 1, 2, 3, 4)
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 COUNTS = np.concatenate([np.zeros(5), 1e6 / np.arange(1, VOCAB_SIZE - 4)]).astype(np.int64)
-MASKING = masking.Masking(0.15, 0.8, 0.1, 'uniform', MASK, SPECIAL_IDS, COUNTS)
+VOCABULARY = Vocabulary(
+    MASK, PAD, SPECIAL_IDS, COUNTS, is_word_start_V=np.arange(VOCAB_SIZE) % 3 == 0
+)
+MASKING = MaskedText(VOCABULARY, Tokens(0.15, per_sequence=True), {128: 20, 12: 4})
+OPTIONS = {
+    'rate': 0.15,
+    'per_sequence': True,
+    'span_p': 0.2,
+    'longest_span': 10,
+    'longest_ngram': 3,
+}
 
 # The first half of the SHA-256 digest of the masks of 50 examples, as first released.
 DIGESTS = {
@@ -25,7 +39,24 @@ DIGESTS = {
     'ngrams': '2442b63e1d0a17239a4432f11bda2317',
 }
 
-mask_tokens = jax.jit(masking.mask_tokens, static_argnums=(0, 4))
+
+class Masked(NamedTuple):
+    """The arrays of masked rows."""
+
+    input_ids: np.ndarray
+    positions: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+
+
+def mask_tokens(settings, keys, ids, attention_mask):
+    rows = jax.device_get(jax.jit(settings)(keys, Rows(ids, attention_mask)))
+    return Masked(rows.input_ids_BT, *rows.targets)
+
+
+def make_scheme(name):
+    kind = SCHEMES[name]
+    return kind(**{option: OPTIONS[option] for option in kind.options()})
 
 
 def make_batch(rows=2000, length=128, seed=0):
@@ -44,11 +75,10 @@ def make_batch(rows=2000, length=128, seed=0):
 
 
 @functools.cache
-def run(settings=MASKING, num_predictions=20, **batch_settings):
+def run(settings=MASKING, **batch_settings):
     ids, attention_mask, lengths = make_batch(**batch_settings)
     keys = jax.random.split(jax.random.key(0), len(ids))
-    masked = jax.device_get(mask_tokens(settings, keys, ids, attention_mask, num_predictions))
-    return ids, attention_mask, lengths, masked
+    return ids, attention_mask, lengths, mask_tokens(settings, keys, ids, attention_mask)
 
 
 def test_the_number_of_chosen_tokens_is_as_in_the_original_code():
@@ -68,7 +98,7 @@ def test_tokens_are_equally_likely_and_special_tokens_never_chosen():
     ids[:, 0], ids[:, 5], ids[:, 9], ids[:, 10:] = CLS, SEP, SEP, PAD
     attention_mask = (ids != PAD).astype(np.int32)
     keys = jax.random.split(jax.random.key(1), len(ids))
-    masked = jax.device_get(mask_tokens(MASKING, keys, ids, attention_mask, 4))
+    masked = mask_tokens(MASKING, keys, ids, attention_mask)
     chosen = np.bincount(masked.positions[masked.weights > 0], minlength=12)
     real = [1, 2, 3, 4, 6, 7, 8]
     assert chosen.sum() == 2 * len(ids)
@@ -116,18 +146,15 @@ def test_only_chosen_tokens_change_and_labels_are_the_original_ids():
 def test_masks_of_an_example_do_not_depend_on_the_batch():
     ids, attention_mask, _ = make_batch(rows=16)
     keys = jax.random.split(jax.random.key(3), 16)
-    whole = mask_tokens(MASKING, keys, ids, attention_mask, 20)
-    part = mask_tokens(MASKING, keys[5:9], ids[5:9], attention_mask[5:9], 20)
+    whole = mask_tokens(MASKING, keys, ids, attention_mask)
+    part = mask_tokens(MASKING, keys[5:9], ids[5:9], attention_mask[5:9])
     for a, b in zip(whole, part, strict=True):
         np.testing.assert_array_equal(a[5:9], b)
 
 
 @pytest.mark.parametrize('scheme', DIGESTS)
 def test_every_process_and_release_draws_the_same_masks(scheme):
-    settings = dataclasses.replace(
-        MASKING, scheme=scheme, is_word_start=np.arange(VOCAB_SIZE) % 3 == 0
-    )
-    masked = run(settings, rows=50)[-1]
+    masked = run(dataclasses.replace(MASKING, scheme=make_scheme(scheme)), rows=50)[-1]
     content = b''.join(np.ascontiguousarray(array).tobytes() for array in masked)
     assert hashlib.sha256(content).hexdigest()[:32] == DIGESTS[scheme]
 
@@ -135,7 +162,7 @@ def test_every_process_and_release_draws_the_same_masks(scheme):
 def test_another_key_gives_other_masks():
     ids, attention_mask, _ = make_batch(rows=64)
     first, second = (
-        mask_tokens(MASKING, jax.random.split(jax.random.key(n), 64), ids, attention_mask, 20)
+        mask_tokens(MASKING, jax.random.split(jax.random.key(n), 64), ids, attention_mask)
         for n in (0, 1)
     )
     assert np.mean(np.asarray(first.positions) == np.asarray(second.positions)) < 0.1
@@ -161,10 +188,11 @@ def test_unknown_tokens_are_chosen_like_others_if_the_recipe_says_so(scheme):
     keys = jax.random.split(jax.random.key(0), len(ids))
     is_word_start = np.arange(VOCAB_SIZE) % 3 != 0
     for special_ids in (SPECIAL_IDS, tuple(set(SPECIAL_IDS) - {unknown})):
-        settings = dataclasses.replace(
-            MASKING, scheme=scheme, special_ids=special_ids, is_word_start=is_word_start
+        vocabulary = dataclasses.replace(
+            VOCABULARY, special_ids=special_ids, is_word_start_V=is_word_start
         )
-        masked = jax.device_get(mask_tokens(settings, keys, ids, attention_mask, 20))
+        settings = MaskedText(vocabulary, make_scheme(scheme), {128: 20})
+        masked = mask_tokens(settings, keys, ids, attention_mask)
         share = np.mean(masked.labels[masked.weights > 0] == unknown)
         can_choose = ~np.isin(ids, special_ids)
         assert share == pytest.approx(np.mean(ids[can_choose] == unknown), rel=0.1)

@@ -1,20 +1,36 @@
 """Masking schemes: statistics on real text with fixed keys, in three kinds of vocabulary."""
 
+import collections
 import functools
 import math
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.objectives import masking, ngram_masking, span_masking, token_rows
+from bert_jax.models.rows import Rows
+from bert_jax.objectives import ngram_masking, span_masking, token_rows
+from bert_jax.objectives.corruption import Vocabulary
+from bert_jax.objectives.masking import MaskedText
+from bert_jax.objectives.masking_schemes import SCHEMES, find_scheme
 from tests import jaxprs
 from tests.objectives.real_rows import CONVENTIONS, RealRows, Special, real_rows
 
 LENGTH, PREDICTIONS = 256, 56  # tokens per row; more predictions than any row needs
 WORD_SCHEMES = ('whole_words', 'spans', 'ngrams')
+OPTIONS = {
+    'rate': 0.15,
+    'mask': 0.8,
+    'random': 0.1,
+    'replacement': 'uniform',
+    'per_sequence': True,
+    'span_p': 0.2,
+    'longest_span': 10,
+    'longest_ngram': 3,
+}
 GEOMETRIC_MEAN = 3.797  # Σ ℓ 0.8^(ℓ−1) / Σ 0.8^(ℓ−1), ℓ ≤ 10
 
 
@@ -23,7 +39,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         rows: The clean rows.
-        settings: The masking settings.
+        settings: The corruption.
         masked: The masked rows.
         chosen: bool [N, T], tokens that are predicted.
         word: int [N, T], number of each token's word in its row; −1 for special tokens.
@@ -31,25 +47,25 @@ class Outcome(NamedTuple):
     """
 
     rows: RealRows
-    settings: masking.Masking
-    masked: masking.Masked
+    settings: MaskedText
+    masked: Rows
     chosen: np.ndarray
     word: np.ndarray
     spans: span_masking.DrawnSpans | None
 
 
-def make_masking(rows, **changes):
-    settings = {
-        'rate': 0.15,
-        'mask': 0.8,
-        'random': 0.1,
-        'replacement': 'uniform',
-        'mask_id': rows.special.mask,
-        'special_ids': rows.special,
-        'unigram_counts': rows.counts,
-        'is_word_start': rows.is_word_start,
-    }
-    return masking.Masking(**(settings | changes))
+def make_masking(rows, scheme, number=PREDICTIONS, **changes):
+    """Mask at most `number` tokens of rows of any length."""
+    options = OPTIONS | changes
+    kind = find_scheme(scheme)
+    return MaskedText(
+        Vocabulary(
+            rows.special.mask, rows.special.pad, rows.special, rows.counts, rows.is_word_start
+        ),
+        kind(**{name: options[name] for name in kind.options()}),
+        collections.defaultdict(lambda: number),
+        **{name: options[name] for name in ('mask', 'random', 'replacement')},
+    )
 
 
 @functools.cache
@@ -59,23 +75,28 @@ def outcome(folder, convention, scheme, **changes) -> Outcome:
 
     def draw(key, ids_T, mask_T):
         """Repeat the draws of the scheme with the same key."""
-        can_choose_T = (mask_T > 0) & ~masking.is_special(ids_T, settings)
-        words = token_rows.find_words(ids_T, can_choose_T, rows.is_word_start)
+        row = token_row(settings, ids_T, mask_T)
         key = jax.random.split(key)[0]
-        key = jax.random.split(key)[0]
-        lengths = span_masking.span_lengths(settings)
-        return span_masking.draw_spans(key, words, lengths, 2 * PREDICTIONS)
+        return settings.scheme.draw(key, token_rows.find_words(row), row, PREDICTIONS)
 
     @jax.jit
     def run(keys, ids, mask):
-        masked = masking.mask_tokens(settings, keys, ids, mask, PREDICTIONS)
+        masked = settings(keys, Rows(ids, mask))
         return masked, jax.vmap(draw)(keys, ids, mask) if scheme == 'spans' else None
 
     keys = jax.random.split(jax.random.key(0), len(rows.input_ids))
     masked, spans = jax.device_get(run(keys, *rows[:2]))
     chosen = np.zeros(rows.input_ids.shape, bool)
-    np.put_along_axis(chosen, masked.positions, masked.weights > 0, 1)
+    np.put_along_axis(chosen, masked.targets.positions_BP, masked.targets.weights_BP > 0, 1)
     return Outcome(rows, settings, masked, chosen, words_of(rows), spans)
+
+
+def token_row(settings, ids_T, mask_T, segment_ids_T=None):
+    """The row as a scheme sees it."""
+    vocabulary = settings.vocabulary
+    can_choose_T = (mask_T > 0) & ~vocabulary.is_special(ids_T)
+    starts_T = jnp.asarray(vocabulary.is_word_start_V)[ids_T]
+    return token_rows.TokenRow(ids_T, mask_T, can_choose_T, segment_ids_T, starts_T)
 
 
 def words_of(rows):
@@ -124,8 +145,9 @@ def test_the_rate_is_met_and_special_tokens_are_never_chosen(real_data, conventi
     assert found.chosen.sum() / rows.attention_mask.sum() == pytest.approx(0.15, abs=0.005)
     assert not np.isin(rows.input_ids[found.chosen], rows.special).any()
     assert not found.chosen[rows.attention_mask == 0].any()
-    assert (found.masked.weights.sum(1) == found.chosen.sum(1)).all()  # distinct positions
-    chosen_first = np.diff(found.masked.weights, axis=1) <= 0
+    weights = found.masked.targets.weights_BP
+    assert (weights.sum(1) == found.chosen.sum(1)).all()  # distinct positions
+    chosen_first = np.diff(weights, axis=1) <= 0
     assert chosen_first.all()
 
 
@@ -184,13 +206,13 @@ def test_words_are_equally_likely_at_every_position(real_data, convention):
 @schemes
 def test_chosen_tokens_are_masked_replaced_or_kept_at_80_10_10(real_data, convention, scheme):
     found = outcome(real_data, convention, scheme)
-    new = found.masked.input_ids[found.chosen]
+    new = found.masked.input_ids_BT[found.chosen]
     old = found.rows.input_ids[found.chosen]
     assert np.mean(new == found.rows.special.mask) == pytest.approx(0.8, abs=0.01)
     assert np.mean(new == old) == pytest.approx(0.1, abs=0.01)
     untouched = ~found.chosen
     np.testing.assert_array_equal(
-        found.masked.input_ids[untouched], found.rows.input_ids[untouched]
+        found.masked.input_ids_BT[untouched], found.rows.input_ids[untouched]
     )
 
 
@@ -207,7 +229,7 @@ def test_only_spans_share_one_draw_of_the_replacement(real_data, convention, sch
     found = outcome(real_data, convention, scheme)
     mixed = several = 0
     for row, start, stop in runs_of(found.chosen):
-        hidden = found.masked.input_ids[row, start:stop] == found.rows.special.mask
+        hidden = found.masked.input_ids_BT[row, start:stop] == found.rows.special.mask
         several += len(hidden) > 1
         mixed += hidden.any() and not hidden.all()
     assert several > 1000
@@ -253,7 +275,7 @@ def test_spans_of_whole_words_are_taken_in_order_and_the_last_is_cut_off(real_da
 @conventions
 def test_unigram_replacement_in_spans_follows_the_frequencies(real_data, convention):
     found = outcome(real_data, convention, 'spans', mask=0.0, random=1.0, replacement='unigram')
-    new = found.masked.input_ids[found.chosen]
+    new = found.masked.input_ids_BT[found.chosen]
     expected = found.rows.counts / found.rows.counts.sum() * len(new)
     frequent = expected > 20
     observed = np.bincount(new, minlength=len(expected))
@@ -264,34 +286,34 @@ def test_unigram_replacement_in_spans_follows_the_frequencies(real_data, convent
 
 @conventions
 def test_ngrams_have_the_published_lengths(real_data, convention):
-    settings = outcome(real_data, convention, 'ngrams').settings
-    assert ngram_masking.ngram_lengths(settings) == pytest.approx([6 / 11, 3 / 11, 2 / 11])
+    scheme = outcome(real_data, convention, 'ngrams').settings.scheme
+    assert scheme.probabilities() == pytest.approx([6 / 11, 3 / 11, 2 / 11])
 
 
 def test_ngrams_reach_across_segments_but_not_across_packed_sequences():
     ids = np.array([[2, 5, 3, 6, 3, 2, 7, 3]] * 300, np.int32)  # [CLS] a [SEP] b [SEP] [CLS] c …
     segments = np.array([[1, 1, 1, 1, 1, 2, 2, 2]] * 300, np.int32)
     rows = RealRows(ids, None, np.ones(9, bool), np.ones(9, int), Special(2, 3, 0, 4, 1))
-    settings = make_masking(rows, scheme='ngrams', rate=0.25, per_sequence=False)  # two tokens
+    settings = make_masking(rows, 'ngrams', 2, rate=0.25, per_sequence=False)  # two tokens
     keys = jax.random.split(jax.random.key(0), len(ids))
 
     def pairs(segment_ids):
-        masked = masking.mask_tokens(settings, keys, ids, np.ones_like(ids), 2, segment_ids)
-        return {tuple(sorted(row)) for row in masked.positions.tolist()}, masked.weights.sum()
+        rows = settings(keys, Rows(ids, np.ones_like(ids), segment_ids_BT=segment_ids))
+        positions, _, weights = rows.targets
+        return {tuple(sorted(row)) for row in positions.tolist()}, weights.sum()
 
     choices, total = pairs(segments)
     assert choices == {(1, 3), (1, 6), (3, 6)}
     assert total == 600
     # An n-gram of two words from b can only reach c if the row is one sequence.
-    lengths = np.full(8, 2)
-    row = lambda segment_ids: token_rows.TokenRow(  # noqa: E731
-        ids[0], np.ones(8, int), np.isin(ids[0], [5, 6, 7]), segment_ids, None
-    )
-    words = token_rows.find_words(ids[0], row(segments[0]).can_choose_T, rows.is_word_start)
-    draws = np.array([0.5, 0.1, 0.9, 1, 1, 1, 1, 1])  # b first
-    take = jax.jit(
-        lambda ids: ngram_masking.take_ngrams(draws, lengths, words, row(ids), settings, 3, 2)
-    )
+    lengths, draws = jnp.full(8, 2), jnp.array([0.5, 0.1, 0.9, 1, 1, 1, 1, 1])  # b first
+
+    @jax.jit
+    def take(segment_ids):
+        row = token_row(settings, ids[0], np.ones(8, int), segment_ids)
+        tokens = ngram_masking.ngram_tokens(lengths, token_rows.find_words(row), row, 3)
+        return ngram_masking.take_ngrams(draws, tokens, jnp.zeros(8, int), jnp.full(8, 2))
+
     assert (take(np.zeros(8, np.int32)) < 8).tolist()[:3] == [False, True, True]
     assert (take(segments[0]) < 8).tolist()[:3] == [True, True, False]
 
@@ -307,10 +329,9 @@ def test_every_sequence_of_a_packed_row_has_its_own_share(scheme):
     keys = jax.random.split(jax.random.key(0), 50)
 
     def counts(**changes):
-        settings = make_masking(rows, scheme=scheme, **changes)
-        mask = jax.jit(masking.mask_tokens, static_argnums=(0, 4))
-        masked = mask(settings, keys, ids, np.ones_like(ids), 15, segments)
-        chosen = np.take_along_axis(segments, masked.positions, 1) * (masked.weights > 0)
+        mask = jax.jit(make_masking(rows, scheme, 15, **changes))
+        targets = mask(keys, Rows(ids, np.ones_like(ids), segment_ids_BT=segments)).targets
+        chosen = np.take_along_axis(segments, targets.positions_BP, 1) * (targets.weights_BP > 0)
         return np.array([(chosen == number).sum(1) for number in range(1, 6)])
 
     most = np.array([1, 2, 6, 3, 3])[:, None]
@@ -330,9 +351,9 @@ def test_no_array_grows_faster_than_the_length_of_a_row():
     ids = jax.ShapeDtypeStruct((1, length), np.int32)
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
     rows = RealRows(None, None, np.arange(30) % 3 > 0, np.ones(30, int), Special(2, 3, 0, 4, 1))
-    for scheme in masking.SCHEMES:
-        mask = functools.partial(masking.mask_tokens, make_masking(rows, scheme=scheme, rate=0.3))
-        traced = jax.make_jaxpr(mask, static_argnums=3)(keys, ids, ids, predictions, ids)
+    for scheme in SCHEMES:
+        mask = make_masking(rows, scheme, predictions, rate=0.3)
+        traced = jax.make_jaxpr(mask)(keys, Rows(ids, ids, segment_ids_BT=ids))
         assert max(map(math.prod, jaxprs.shapes(traced.jaxpr))) <= 16 * length
 
 
@@ -352,21 +373,20 @@ def test_ngrams_are_taken_as_by_an_algorithm_that_tries_one_after_another(per_se
     length, longest = 60, 3
     rng = np.random.default_rng(0)
     rows = RealRows(None, None, np.arange(30) % 5 > 1, np.ones(30, int), Special(2, 3, 0, 4, 1))
-    settings = make_masking(rows, scheme='ngrams', rate=0.3)
+    settings = make_masking(rows, 'ngrams', rate=0.3, per_sequence=per_sequence)
     ids = rng.integers(2, 30, (40, length)).astype(np.int32)
     segments = np.sort(rng.integers(1, 5, ids.shape), axis=1).astype(np.int32)
     draws, lengths = rng.random(ids.shape), rng.integers(1, longest + 1, ids.shape)
 
     @jax.vmap
     def take(ids_T, segments_T, draws_W, lengths_W):
-        can_choose_T = ~masking.is_special(ids_T, settings)
-        words = token_rows.find_words(ids_T, can_choose_T, rows.is_word_start)
-        budgets_T = segments_T if per_sequence else None
-        row = token_rows.TokenRow(ids_T, ids_T * 0 + 1, can_choose_T, segments_T, budgets_T)
-        left_T = jax.numpy.broadcast_to(token_rows.num_to_choose(row, settings, 99), length)
-        settings_and_limits = (words, row, settings, longest, 99)
-        rank_W = ngram_masking.take_ngrams(draws_W, lengths_W, *settings_and_limits)
-        return rank_W < length, words, left_T
+        row = token_row(settings, ids_T, ids_T * 0 + 1, segments_T)
+        words = token_rows.find_words(row)
+        left_T = jnp.broadcast_to(settings.scheme.num_to_choose(row, 99), length)
+        tokens_NW = ngram_masking.ngram_tokens(lengths_W, words, row, longest)
+        budget_ids_T = segments_T if per_sequence else segments_T * 0
+        budgets = (budget_ids_T[words.first_W], left_T[words.first_W])
+        return ngram_masking.take_ngrams(draws_W, tokens_NW, *budgets) < length, words, left_T
 
     found, words, left = jax.device_get(jax.jit(take)(ids, segments, draws, lengths))
     for row in range(len(ids)):
@@ -394,12 +414,13 @@ def test_shares_that_exceed_the_limit_together_are_cut_at_a_word():
     ids = np.tile([2, 6, 5], (20, 20)).astype(np.int32)
     starts = np.arange(30) == 6
     rows = RealRows(ids, None, starts, np.ones(30, int), Special(2, 3, 0, 4, 1))
-    settings = make_masking(rows, scheme='whole_words', rate=0.7)
+    mask = make_masking(rows, 'whole_words', 15, rate=0.7)
     keys = jax.random.split(jax.random.key(0), 20)
-    masked = masking.mask_tokens(settings, keys, ids, np.ones_like(ids), 15, segments)
-    assert (masked.weights.sum(1) == 14).all()
+    masked = mask(keys, Rows(ids, np.ones_like(ids), segment_ids_BT=segments))
+    positions, _, weights = masked.targets
+    assert (weights.sum(1) == 14).all()
     chosen = np.zeros(ids.shape, bool)
-    np.put_along_axis(chosen, masked.positions, masked.weights > 0, 1)
+    np.put_along_axis(chosen, positions, weights > 0, 1)
     assert (chosen[:, 1::3] == chosen[:, 2::3]).all()
     assert chosen.any(0)[1::3].all()  # no sequence is always left out
 
@@ -414,11 +435,9 @@ def test_rows_without_a_word_are_not_masked():
     )
     keys = jax.random.split(jax.random.key(0), 2)
     for scheme in WORD_SCHEMES:
-        settings = make_masking(rows, scheme=scheme)
-        mask = jax.jit(masking.mask_tokens, static_argnums=(0, 4))
-        masked = mask(settings, keys, *rows[:2], 2)
-        np.testing.assert_array_equal(masked.input_ids, rows.input_ids)
-        assert not masked.weights.any()
+        masked = jax.jit(make_masking(rows, scheme, 2))(keys, Rows(*rows[:2]))
+        np.testing.assert_array_equal(masked.input_ids_BT, rows.input_ids)
+        assert not masked.targets.weights_BP.any()
 
 
 @schemes

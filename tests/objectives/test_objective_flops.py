@@ -10,17 +10,19 @@ from jax.extend.core import jaxprs_in_params
 from bert_jax import objectives
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
+from bert_jax.models.rows import Rows
 from bert_jax.objectives import OBJECTIVES
+from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.generator import GeneratorOptions
-from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.sbo import SpanBoundaryOptions
+from configs import base
 
 VOCAB, LENGTH, PREDICTIONS, ROWS = 128, 24, 5, 2
 OPTIONS = {
     'sbo': SpanBoundaryOptions(position_size=12, max_targets=4),
     'rtd': GeneratorOptions(0.5, 0.5, 'tied', 1.0),
-} | dict.fromkeys(('permutation', 'deletion', 'insertion', 'substitution'), 0.2)
+}
 SIZES = dict(
     vocab_size=VOCAB,
     hidden_size=40,
@@ -55,13 +57,10 @@ def product_flops(jaxpr) -> int:
 def counted_and_declared(names, **changes):
     architecture = architectures.build('bert', **SIZES, **changes)
     scheme = 'spans' if 'sbo' in names else 'tokens'
-    masking = Masking(
-        0.15, 0.8, 0.1, 'uniform', 4, (0, 1, 2, 3, 4), np.ones(VOCAB, int), scheme,
-        is_word_start=np.ones(VOCAB, bool),
-    )  # fmt: skip
+    vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(VOCAB, int), np.ones(VOCAB, bool))
     ids = np.full((ROWS, LENGTH), 7, np.int32)
     ones = np.ones_like(ids)
-    batch = {
+    arrays = {
         'input_ids': ids,
         'attention_mask': ones,
         'token_type_ids': ones,
@@ -69,13 +68,16 @@ def counted_and_declared(names, **changes):
         'next_sentence_label': ones[:, 0],
         'sentence_order_label': ones[:, 0],
     }
-    corrupt = objectives.common_corruption(names, scheme)(
-        masking, {LENGTH: PREDICTIONS}, 0, OPTIONS
-    )
+    clean = Rows.of(arrays)
+    config = base.get_config()
+    config.masking.scheme = scheme
+    config.objectives.update({name: float(name in names) for name in config.objectives})
+    kind = objectives.common_corruption(names, scheme)
+    corrupt = kind.build(config, vocabulary, {LENGTH: PREDICTIONS})
     model = PretrainingModel(architecture, Compute(), names, OPTIONS)
-    corrupted = jax.eval_shape(corrupt, jax.random.split(jax.random.key(0), ROWS), batch)
-    params = jax.eval_shape(model.init, jax.random.key(0), batch, corrupted)
-    traced = jax.make_jaxpr(model.apply)(params, batch, corrupted)
+    rows = jax.eval_shape(corrupt, jax.random.split(jax.random.key(0), ROWS), clean)
+    params = jax.eval_shape(model.init, jax.random.key(0), clean, rows)
+    traced = jax.make_jaxpr(model.apply)(params, clean, rows)
     declared = model.flops_per_token(LENGTH, PREDICTIONS) * ROWS * LENGTH / 3
     return product_flops(traced.jaxpr), declared
 

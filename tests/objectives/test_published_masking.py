@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.objectives import masking
+from bert_jax.models.rows import Rows
 from tests.objectives.real_rows import CONVENTIONS, RealRows, real_rows, unspaced_rows
 from tests.objectives.test_masking_schemes import make_masking
 
@@ -37,14 +37,14 @@ def statistics(rows: RealRows, chosen: np.ndarray) -> dict[str, tuple]:
 def ours(rows: RealRows, scheme: str) -> np.ndarray:
     """Mask every row REPEATS times; return the chosen tokens, bool [REPEATS · N, T]."""
     number = rows.input_ids.shape[1]
-    settings = make_masking(rows, scheme=scheme)
-    mask = jax.jit(lambda keys, *arrays: masking.mask_tokens(settings, keys, *arrays, number))
+    mask = jax.jit(make_masking(rows, scheme, number))
     chosen = []
     for seed in range(REPEATS):
         keys = jax.random.split(jax.random.key(seed), len(rows.input_ids))
-        masked = jax.device_get(mask(keys, rows.input_ids, rows.attention_mask))
+        masked = jax.device_get(mask(keys, Rows(rows.input_ids, rows.attention_mask)))
+        positions, _, weights = masked.targets
         chosen.append(np.zeros(rows.input_ids.shape, bool))
-        np.put_along_axis(chosen[-1], masked.positions, masked.weights > 0, 1)
+        np.put_along_axis(chosen[-1], positions, weights > 0, 1)
     return np.concatenate(chosen)
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from bert_jax import objectives
 from bert_jax.errors import UserError
+from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.masking import Masked
 from bert_jax.objectives.mlm import masked_terms
 
 
@@ -72,6 +72,6 @@ def test_the_share_of_masked_tokens_is_reported():
     slots = np.zeros((2, 3), np.int32)
     weights = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
     mask = np.array([[1] * 8, [1] * 4 + [0] * 4], np.int32)
-    masked = Masked(slots, slots, slots, weights)
-    rate = masked_terms(jnp.zeros((2, 3, 5)), masked, mask)['mlm_rate']
+    rows = Rows(mask, mask, targets=Targets(slots, slots, weights))
+    rate = masked_terms(jnp.zeros((2, 3, 5)), rows)['mlm_rate']
     assert (rate.sum, rate.count) == (3, 12)

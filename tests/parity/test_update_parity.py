@@ -8,7 +8,7 @@ import torch
 from bert_jax.interop import conversion
 from bert_jax.interop.families import FAMILIES
 from bert_jax.models.architecture import Compute
-from bert_jax.objectives.masking import Masked
+from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.training import optimizers
 from bert_jax.training.state import TrainState
@@ -29,13 +29,10 @@ class GivenMasks:
         self.model = PretrainingModel(architecture, Compute(), ('mlm', 'nsp'))
 
     def terms(self, params, batch, key, train):
-        masked = Masked(
-            batch['input_ids'],
-            batch['positions'],
-            batch['targets'],
-            np.ones(batch['targets'].shape, np.float32),
-        )
-        return self.model.apply({'params': params}, batch, masked)
+        weights = np.ones(batch['targets'].shape, np.float32)
+        rows = Rows.of(batch)
+        rows = rows.replace(targets=Targets(batch['positions'], batch['targets'], weights))
+        return self.model.apply({'params': params}, rows, rows)
 
 
 def torch_update(model, batch, moments, vocab_size):

@@ -167,9 +167,10 @@ def test_rows_without_tokens_count_for_nothing(tmp_path, name):
 def test_terms_without_a_prediction_are_left_out_of_the_metrics(tmp_path):
     task = Pretraining(small.config(tmp_path, **small.ONE_STAGE))
     stage = task.stages[0]
-    task.corruption.__dict__['masking'] = dataclasses.replace(
-        task.corruption.masking, special_ids=tuple(range(task.architecture.vocab_size))
+    vocabulary = dataclasses.replace(
+        task.corruption.vocabulary, special_ids=tuple(range(task.architecture.vocab_size))
     )
+    task.corruption = dataclasses.replace(task.corruption, vocabulary=vocabulary)
     with jax.set_mesh(sharding.make_mesh(task.config.mesh)):
         metrics = task.evaluate(large_parameters(task), stage)
     assert metrics['mlm_empty'] == 1

@@ -4,6 +4,7 @@ import jax
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.models.rows import Rows
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.stage_settings import check_masking_rate, stage_settings
 from configs import albert, base, deberta, electra, modernbert, roberta, spanbert, xlmr
@@ -14,7 +15,7 @@ from tests.end_to_end import small
 def test_whether_unknown_tokens_may_be_masked_is_a_setting(tmp_path, unknown):
     task = Pretraining(small.config(tmp_path, masking__unknown=unknown))
     tokenizer = task.corpus.tokenizer
-    chosen = {*tokenizer.special_ids} - {*task.corruption.masking.special_ids}
+    chosen = {*tokenizer.special_ids} - {*task.corruption.vocabulary.special_ids}
     assert chosen == ({tokenizer.unk_id} if unknown else set())
 
 
@@ -37,9 +38,10 @@ def test_a_rate_that_max_predictions_would_lower_is_refused_in_every_stage(
 def test_a_rate_is_reached_where_max_predictions_leave_room_for_it(tmp_path):
     changes = {'masking__rate': 0.5, 'training__max_predictions': (8,)}
     task = Pretraining(small.config(tmp_path, **small.ONE_STAGE | changes))
-    batch = task.stages[0].source.batch(0)
-    masked = task.corruption(jax.random.split(jax.random.key(0), 16), batch)
-    assert masked.weights.sum() / batch['attention_mask'].sum() == pytest.approx(0.5, abs=0.02)
+    clean = Rows.of(task.stages[0].source.batch(0))
+    masked = task.corruption(jax.random.split(jax.random.key(0), 16), clean)
+    share = masked.targets.weights_BP.sum() / clean.attention_mask_BT.sum()
+    assert share == pytest.approx(0.5, abs=0.02)
 
 
 def test_published_pairs_of_length_and_predictions_leave_room_for_their_rate():

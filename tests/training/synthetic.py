@@ -1,5 +1,7 @@
 """Pretraining with the real model on random batches, without a corpus."""
 
+import collections
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,10 @@ from ml_collections import ConfigDict
 
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.objectives.masking import Masked, Masking, mask_tokens
+from bert_jax.models.rows import Rows, Targets
+from bert_jax.objectives.corruption import Vocabulary
+from bert_jax.objectives.masking import MaskedText
+from bert_jax.objectives.masking_schemes import Tokens
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks.initialization import InitialModel
 
@@ -37,31 +42,24 @@ class SyntheticTask:
     """MLM and NSP with dropout, on random tokens of various lengths."""
 
     weights = {'mlm_loss': 1.0, 'nsp_loss': 0.5}
-    num_predictions = 5
     start = InitialModel(None, ARCHITECTURE, {}, [])
 
     def __init__(self, architecture=ARCHITECTURE):
         self.model = PretrainingModel(architecture, Compute(), ('mlm', 'nsp'))
-        self.masking = Masking(0.15, 0.8, 0.1, 'uniform', 4, (0, 1, 2, 3, 4), np.ones(100, int))
+        vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(100, int))
+        five = collections.defaultdict(lambda: 5)
+        self.corruption = MaskedText(vocabulary, Tokens(0.15, per_sequence=True), five)
 
     def init(self, key):
-        ids, slots = jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1), jnp.int32)
-        batch = {name: ids for name in ('input_ids', 'attention_mask', 'token_type_ids')}
-        batch['next_sentence_label'] = ids[0]
-        return self.model.init(key, batch, Masked(ids, slots, slots, slots))['params']
+        ids = jnp.zeros((1, 1), jnp.int32)
+        labels = {'next_sentence_label': ids[0]}
+        rows = Rows(ids, ids, ids, targets=Targets(ids, ids, ids), labels=labels)
+        return self.model.init(key, rows, rows)['params']
 
     def terms(self, params, batch, key, train):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
-        masked = mask_tokens(
-            self.masking,
-            keys_B,
-            batch['input_ids'],
-            batch['attention_mask'],
-            self.num_predictions,
-        )
-        return self.model.apply(
-            {'params': params}, batch, masked, jax.vmap(jax.random.bits)(keys_B)
-        )
+        clean, seeds_B = Rows.of(batch), jax.vmap(jax.random.bits)(keys_B)
+        return self.model.apply({'params': params}, clean, self.corruption(keys_B, clean), seeds_B)
 
 
 def batch(step, size=16, length=24):

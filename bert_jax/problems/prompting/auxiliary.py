@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.labels.examples import PromptExample
-from bert_jax.models.rows import Rows, Targets
-from bert_jax.objectives.masking import Masking, mask_tokens
+from bert_jax.models.rows import Rows
+from bert_jax.objectives.corruption import Vocabulary
+from bert_jax.objectives.masking import MaskedText
+from bert_jax.objectives.masking_schemes import Tokens
 from bert_jax.tokenizers import Tokenizer
 
 RATE = 0.15
@@ -27,30 +29,26 @@ def mix(train: Sequence[PromptExample], unlabeled: Sequence[PromptExample]) -> l
     return [*train] * times + list(unlabeled)
 
 
-def bert_masking(tokenizer: Tokenizer) -> Masking:
-    """Return BERT's masking: 15 % of the tokens, of which 80 % are [MASK] and 10 % random."""
-    return Masking(
-        rate=RATE,
-        mask=0.8,
-        random=0.1,
-        replacement='uniform',
-        mask_id=tokenizer.mask_id,
-        special_ids=tokenizer.special_ids,
-        unigram_counts=np.ones(tokenizer.vocab_size, np.int64),
-    )
+def masking_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
+    """Return what masking must know of the vocabulary."""
+    counts_V = np.ones(tokenizer.vocab_size, np.int64)
+    return Vocabulary(tokenizer.mask_id, tokenizer.pad_id, tokenizer.special_ids, counts_V)
 
 
-def mask_unlabeled(masking: Masking, rows: Rows, seeds_R: jax.Array) -> Rows:
-    """Mask the unlabeled sequences of packed rows.
+def mask_unlabeled(vocabulary: Vocabulary, rows: Rows, seeds_R: jax.Array) -> Rows:
+    """Mask the unlabeled sequences of packed rows as BERT does.
+
+    Of their tokens 15 % are chosen, of which 80 % become [MASK] and 10 % random.
 
     Args:
-        masking: see `bert_masking`.
-        rows: their label 'is_unlabeled', int32 [R, T], is 1 at the tokens of unlabeled sequences.
+        vocabulary: see `masking_vocabulary`.
+        rows: their label 'is_unlabeled', int32 [R, T], is 1 at the tokens of unlabeled sequences;
+            other tokens become padding.
         seeds_R: uint32, one for each row.
     """
     keys_R = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(_MASKING_KEY), seed))(seeds_R)
-    eligible_RT = rows.attention_mask_BT * rows.labels['is_unlabeled']
-    number = math.ceil(RATE * eligible_RT.shape[1])
-    ids_RT, segments_RT = jnp.asarray(rows.input_ids_BT), jnp.asarray(rows.segment_ids_BT)
-    masked = mask_tokens(masking, keys_R, ids_RT, jnp.asarray(eligible_RT), number, segments_RT)
-    return rows.replace(input_ids_BT=masked.input_ids, targets=Targets(*masked[1:]))
+    eligible_RT = jnp.asarray(rows.attention_mask_BT * rows.labels['is_unlabeled'])
+    length = eligible_RT.shape[1]
+    scheme = Tokens(rate=RATE, per_sequence=True)
+    mask = MaskedText(vocabulary, scheme, {length: math.ceil(RATE * length)})
+    return mask(keys_R, rows.replace(attention_mask_BT=eligible_RT))
