@@ -12,11 +12,10 @@ from jax.export import is_symbolic_dim
 from bert_jax.models import kernels, local_attention
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import weight_dropout
-from bert_jax.models.flash_inputs import Distances
 from bert_jax.models.linear import Dense, output_init_range, product
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.visibility import Visibility, alibi_slopes
+from bert_jax.models.visibility import Distances, Visibility, alibi_slopes
 
 
 class Context(NamedTuple):

@@ -13,10 +13,10 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.models.architecture_parts import Disentangled
 from bert_jax.models.attention import Attention, Context
 from bert_jax.models.dropout import dropout, fold_in
-from bert_jax.models.flash_inputs import Distances
 from bert_jax.models.linear import product, weight_init
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
+from bert_jax.models.visibility import Distances
 
 _TABLE = 1  # dropout site of the distance vectors
 _BLOCK = 128  # rows that a product selects at a time

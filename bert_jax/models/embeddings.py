@@ -10,8 +10,7 @@ from bert_jax.models.dropout import dropout
 from bert_jax.models.linear import weight_init
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain, param
-from bert_jax.models.prompt_rows import PromptRows
-from bert_jax.models.rows import Rows
+from bert_jax.models.rows import PromptRows, Rows
 from bert_jax.types import Array
 
 

@@ -21,9 +21,8 @@ from bert_jax.errors import UserError
 from bert_jax.models import local_attention
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import random_bits
-from bert_jax.models.flash_inputs import MAX_ROW, MAX_ROW_WITH_DISTANCES, Distances
 from bert_jax.models.partitioning import platform
-from bert_jax.models.visibility import Visibility
+from bert_jax.models.visibility import MAX_ROW, MAX_ROW_WITH_DISTANCES, Distances, Visibility
 
 PLATFORMS = {'cudnn': 'gpu', 'flash': 'tpu'}
 CUDNN: Literal['xla', 'cudnn'] = 'cudnn'  # implementation of jax.nn.dot_product_attention

@@ -1,12 +1,63 @@
-"""`Module`, the base class of encoders, their parts, and heads."""
+"""`Module`, the base class of encoders, their parts, and heads; norms over the features."""
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.linear import Dense
-from bert_jax.models.normalization import NORMS
+from bert_jax.models.partitioning import param
+
+
+def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | int, epsilon: float) -> jax.Array:
+    """Zero mean and unit (biased) variance over the last axis, in two passes and in fp32."""
+    x32 = x.astype(jnp.float32)
+    centered = x32 - x32.mean(-1, keepdims=True)
+    variance = jnp.square(centered).mean(-1, keepdims=True)
+    return (centered * jax.lax.rsqrt(variance + epsilon) * scale + bias).astype(x.dtype)
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
+    """Unit mean square over the last axis, in fp32."""
+    x32 = x.astype(jnp.float32)
+    mean_square = jnp.square(x32).mean(-1, keepdims=True)
+    return (x32 * jax.lax.rsqrt(mean_square + epsilon) * scale).astype(x.dtype)
+
+
+class LayerNorm(nn.Module):
+    """`layer_norm` (Ba et al. 2016) with a learned scale and, by default, a learned bias."""
+
+    architecture: Architecture
+    compute: Compute
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        scale = _scale(self, x)
+        bias: jax.Array | int = 0
+        norm_biases = self.architecture.norm_biases
+        if self.architecture.biases if norm_biases is None else norm_biases:
+            bias = param(self, 'bias', nn.initializers.zeros, (x.shape[-1],), ('norm',))
+        return layer_norm(x, scale, bias, self.architecture.layer_norm_eps)
+
+
+class RMSNorm(nn.Module):
+    """`rms_norm` (Zhang & Sennrich 2019) with a learned scale."""
+
+    architecture: Architecture
+    compute: Compute
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return rms_norm(x, _scale(self, x), self.architecture.layer_norm_eps)
+
+
+def _scale(module: nn.Module, x: jax.Array) -> jax.Array:
+    return param(module, 'scale', nn.initializers.ones, (x.shape[-1],), ('norm',))
+
+
+NORMS: dict[str, type[nn.Module]] = {'layer_norm': LayerNorm, 'rms_norm': RMSNorm}
 
 
 class Module(nn.Module):

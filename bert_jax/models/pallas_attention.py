@@ -30,7 +30,6 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from bert_jax.models.flash_inputs import MAX_ROW, Distances
 from bert_jax.models.pallas_kernels import (
     LANES,
     LOG2_E,
@@ -38,7 +37,7 @@ from bert_jax.models.pallas_kernels import (
     backward_kernel,
     forward_kernel,
 )
-from bert_jax.models.visibility import Visibility
+from bert_jax.models.visibility import MAX_ROW, Distances, Visibility
 
 INTERPRET = False  # tests set it, to run without a TPU
 MAX_BLOCK = 512  # positions of a block of queries or keys

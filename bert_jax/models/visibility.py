@@ -1,4 +1,4 @@
-"""Which positions attend to which: one description, rendered by each attention kernel."""
+"""What attention scores depend on beside the states, as every attention kernel reads it."""
 
 import math
 
@@ -10,6 +10,9 @@ import numpy as np
 # Finite, so that a row of padding gives equal weights instead of NaN; large enough that adding any
 # other score does not change it in fp32.
 MASKED = -1e9
+# Maximum positions of a row in the TPU kernel: more do not fit into on-chip memory.
+MAX_ROW = 32768
+MAX_ROW_WITH_DISTANCES = 4096
 
 
 @flax.struct.dataclass
@@ -80,3 +83,20 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2 ** (-4 * h / power) for h in range(1, 2 * power + 1, 2)]
     return np.array(slopes + between[: num_heads - power], np.float32)
+
+
+@flax.struct.dataclass
+class Distances:
+    """Terms of attention scores that depend on the distance of query and key.
+
+    Scores are (q·k + q·k' + q'·k) · scale, with the key k' and the query q' of the distance.
+
+    Attributes:
+        key_BRHK: k' for key − query = −T … T − 1, R = 2 T. None: no such term.
+        query_BRHK: q' for query − key = −T … T − 1. None: no such term.
+        scale: factor of all scores.
+    """
+
+    key_BRHK: jax.Array | None
+    query_BRHK: jax.Array | None
+    scale: float = flax.struct.field(pytree_node=False)

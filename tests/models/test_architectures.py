@@ -25,7 +25,7 @@ from bert_jax.models.heads import (
     SequenceClassificationHead,
 )
 from bert_jax.models.heads.classification import CLASSIFIERS
-from bert_jax.models.normalization import NORMS
+from bert_jax.models.module import NORMS
 from bert_jax.models.parameters import num_parameters, stack_layers
 from bert_jax.models.rows import Rows
 

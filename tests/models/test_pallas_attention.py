@@ -7,8 +7,7 @@ import pytest
 
 from bert_jax.models import pallas_attention
 from bert_jax.models.dropout import random_bits, weight_dropout
-from bert_jax.models.flash_inputs import Distances
-from bert_jax.models.visibility import Visibility, alibi_slopes
+from bert_jax.models.visibility import Distances, Visibility, alibi_slopes
 
 ROWS, LENGTH, HEADS, HEAD_SIZE = 2, 40, 3, 8  # 3 blocks of 16 positions, and 2 tiles of 2 heads
 SEGMENTS = np.repeat([[0, 1, 2, 3], [4, 5, 5, 3]], [16, 5, 11, 8], axis=1).astype(np.int32)

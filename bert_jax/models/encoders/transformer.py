@@ -21,8 +21,7 @@ from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoders.base import Encoder, EncoderOutput
 from bert_jax.models.encoders.layer_scan import scan_layers
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.prompt_rows import PromptRows, prompt_rows
-from bert_jax.models.rows import Rows, gather_positions
+from bert_jax.models.rows import PromptRows, Rows, gather_positions, prompt_rows
 from bert_jax.models.visibility import Visibility
 from bert_jax.types import Array
 
