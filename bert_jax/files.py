@@ -1,34 +1,21 @@
-"""Hashing, writing, flushing and locking files."""
+"""Hashing, reading and writing files."""
 
-import collections
 import contextlib
-import datetime
-import errno
-import fcntl
 import hashlib
 import json
-import os
 import pathlib
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from bert_jax.errors import UserError, report, writing
-from bert_jax.storage import leases, outputs, paths, temporary
+from bert_jax.errors import UserError, writing
+from bert_jax.storage import outputs, paths, temporary
 from bert_jax.storage.bucket import BucketPath
+from bert_jax.storage.locks import Lock
+from bert_jax.storage.path import Path
 from bert_jax.storage.paths import open_binary, sync
 
-_POLL_SECONDS = 1.0  # between attempts to get a lock
-_REPORT_SECONDS = 60.0  # between messages while waiting for a lock
-_HOLDER = b'process '  # start of the content of a lock
 
-# Path of a lock → lock between the threads of this process: POSIX locks only exclude processes.
-_thread_locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
-
-
-def sha256(path: pathlib.Path) -> str:
+def sha256(path: Path) -> str:
     """Return the SHA-256 of a file's contents, in hexadecimal."""
     with open_binary(path) as file:
         return hashlib.file_digest(file, 'sha256').hexdigest()
@@ -42,7 +29,7 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError('it is nested too deeply') from None
 
 
-def read_json(path: pathlib.Path, kind: type = dict, default: Any = None) -> Any:
+def read_json(path: Path, kind: type = dict, default: Any = None) -> Any:
     """Read a JSON file and check the type of its value.
 
     Args:
@@ -67,7 +54,7 @@ def read_json(path: pathlib.Path, kind: type = dict, default: Any = None) -> Any
     return value
 
 
-def write_json(path: pathlib.Path, value: Any, indent: int | None = 2) -> None:
+def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
     """Write a JSON file atomically.
 
     Surrogates, which stand for undecodable bytes of file names, become JSON escapes.
@@ -75,20 +62,20 @@ def write_json(path: pathlib.Path, value: Any, indent: int | None = 2) -> None:
     write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + '\n')
 
 
-def write_text(path: pathlib.Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, in UTF-8; surrogates become escapes."""
     with new_file(path) as partial:
         partial.write_text(text, encoding='utf-8', errors='backslashreplace')
 
 
 @contextlib.contextmanager
-def new_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
+def new_file(path: Path) -> Iterator[pathlib.Path]:
     """Yield a name for a file that the block writes, which replaces `path` if it succeeds.
 
     A device or a pipe is yielded itself.
     """
     if outputs.is_stream(path):
-        yield path
+        yield pathlib.Path(path)
         return
     with temporary.beside(paths.local(path)) as folder:
         yield folder / path.name
@@ -98,7 +85,7 @@ def new_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def new_folder(
-    path: pathlib.Path, marker: str = 'config.json', overwrite: bool = False
+    path: Path, marker: str = 'config.json', overwrite: bool = False
 ) -> Iterator[pathlib.Path]:
     """Create a folder under a temporary name that becomes `path` if the block succeeds.
 
@@ -116,16 +103,16 @@ def new_folder(
         with contextlib.ExitStack() as stack:
             if isinstance(path, BucketPath):  # where files of two processes could mix
                 lock = path.with_name(f'.{path.name}.lock')
-                stack.enter_context(locked(lock, lambda: f'it writes {path}'))
+                stack.enter_context(Lock(lock).waited_for(lambda: f'it writes {path}'))
             _check_is_new(path, overwrite)
             if path.exists() and not isinstance(path, BucketPath):
-                _exchange(partial, path)
+                _exchange(partial, pathlib.Path(path))
             else:
                 paths.retract(path, marker)  # buckets do not rename folders
                 paths.publish(partial, path, marker)
 
 
-def _check_is_new(path: pathlib.Path, overwrite: bool) -> None:
+def _check_is_new(path: Path, overwrite: bool) -> None:
     if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not overwrite)):
         raise UserError(f'{path} already exists; choose another folder or remove it')
 
@@ -138,74 +125,3 @@ def _exchange(new: pathlib.Path, path: pathlib.Path) -> None:
     except OSError:
         old.rename(path)
         raise
-
-
-@contextlib.contextmanager
-def locked(path: pathlib.Path, progress: Callable[[], str]) -> Iterator[None]:
-    """Hold a lock on a file, waiting while another process on any host holds it.
-
-    The lock is a POSIX record lock or, in buckets and on file systems without locks, a lease.
-
-    Args:
-        path: File to lock; created if it does not exist.
-        progress: Describes what the holder has done so far, for the messages while waiting.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            if isinstance(path, BucketPath):
-                raise _LocksUnsupported
-            stack.enter_context(_record_locked(path, progress))
-        except _LocksUnsupported:
-            stack.enter_context(leases.held(path, progress))
-        yield
-
-
-class _LocksUnsupported(Exception):
-    """The file system does not support locks."""
-
-
-@contextlib.contextmanager
-def _record_locked(path: pathlib.Path, progress: Callable[[], str]) -> Iterator[None]:
-    """Hold a POSIX record lock.
-
-    NFS shares the lock between hosts, and the kernel releases it when the process ends, so the
-    lock is never stale. The file is never removed: a process waiting for the removed file and a
-    process creating a new file would both get the lock.
-    """
-    with _thread_locks[os.path.realpath(path)], temporary.open_lock(path) as opened:
-        file = opened.fileno()  # closing it releases the lock
-        _wait_for_lock(file, path, progress)
-        content = os.pread(file, 1000, 0)
-        if not content or content.startswith(_HOLDER):  # else the file is not ours
-            now = datetime.datetime.now().isoformat(' ', 'seconds')
-            holder = f'{os.getpid()} on {socket.gethostname()}, {now}'
-            os.ftruncate(file, 0)
-            os.pwrite(file, _HOLDER + holder.encode(), 0)
-        yield
-
-
-def _wait_for_lock(file: int, path: pathlib.Path, progress: Callable[[], str]) -> None:
-    start = time.monotonic()
-    next_report = start
-    while not _try_lock(file):
-        if time.monotonic() >= next_report:
-            holder = os.pread(file, 1000, 0).decode(errors='replace')
-            report(
-                f'waiting for the lock {path} of {holder or "another process"}; {progress()}, '
-                f'waited {time.monotonic() - start:.0f} s'
-            )
-            next_report += _REPORT_SECONDS
-        time.sleep(_POLL_SECONDS)
-
-
-def _try_lock(file: int) -> bool:
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN):
-            return False
-        raise _LocksUnsupported from error
-    return True

@@ -15,13 +15,14 @@ from typing import Any
 
 import jax
 
-from bert_jax import config_keys, files, progress
+from bert_jax import config_keys, progress
 from bert_jax.cli import command_line
-from bert_jax.errors import UserError, exit_cleanly, writing
+from bert_jax.errors import UserError, exit_cleanly
 from bert_jax.storage import paths
 from bert_jax.tasks import is_sweep, make_task
-from bert_jax.training import loop, multihost, runtime, workdir
+from bert_jax.training import loop, multihost, runtime
 from bert_jax.training.run import check as check_run
+from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config
 
 
@@ -103,19 +104,19 @@ def _delete_run(config: Config, user_keys: Collection[str]) -> None:
         first = next(iter(sweep.runs(config).values()))
     check_run(first, overwrite=True)
     make_task(first, user_keys)
-    multihost.run_on_host0(lambda: workdir.delete_run(config.workdir))
+    multihost.run_on_host0(lambda: Workdir.of(config.workdir).delete_run())
 
 
 def train(config: Config, user_keys: Collection[str] = ()) -> dict[str, Any]:
     """Train the task of a config and report on it; results.json is the last file written."""
     check_run(config)
     task = make_task(config, user_keys)
-    params, results = loop.train(task, config)
-    task.report(params, results)
+    with contextlib.closing(Workdir.of(config.workdir)) as workdir:
+        params, results = loop.train(task, config, workdir)
+        task.report(params, results)
+        if jax.process_index() == 0:
+            workdir.write_results(results)
     if jax.process_index() == 0:
-        with writing(f'workdir {config.workdir}'):
-            files.write_json(paths.local(config.workdir) / 'results.json', results)
-        workdir.push(config.workdir)
         progress.say(f'results in {config.workdir}: README.md is the overview')
         for command in task.next_commands():
             progress.say(f'  {command}')

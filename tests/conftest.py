@@ -101,11 +101,12 @@ def no_loader_process(monkeypatch):
 @pytest.fixture
 def buckets(tmp_path, monkeypatch) -> pathlib.Path:
     """A folder in which this process finds all buckets of gs://; their locks are not taken."""
-    from bert_jax.storage import bucket, leases
+    from bert_jax.storage import bucket
+    from bert_jax.storage.locks import Lock
     from tests.folder_bucket import Buckets
 
     monkeypatch.setattr(bucket, '_file_system', lambda scheme: Buckets(tmp_path / 'buckets'))
-    monkeypatch.setattr(leases, 'hold', lambda path: None)
+    monkeypatch.setattr(Lock, 'take', lambda self: True)
     return tmp_path / 'buckets'
 
 

@@ -129,3 +129,12 @@ def test_lazy_names_exist():
 
 def test_no_modules_import_each_other():
     graphlib.TopologicalSorter(imports()).prepare()  # raises CycleError
+
+
+def test_only_storage_asks_whether_a_path_is_in_a_bucket():
+    for path in sorted((ROOT / 'bert_jax').rglob('*.py')):
+        module = name_of(path)
+        if package_of(module) not in ('storage', 'files'):
+            text = path.read_text(encoding='utf-8')
+            assert 'is_in_bucket' not in text, module
+            assert 'BucketPath' not in text, module

@@ -12,10 +12,10 @@ sentence. All text of a shard is from one source. This module needs neither JAX 
 
 import concurrent.futures
 import dataclasses
+import functools
 import hashlib
 import itertools
 import os
-import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +25,7 @@ from bert_jax import errors, tokenizers
 from bert_jax.files import parse_json, sha256
 from bert_jax.storage import names, paths, trust, wrong_paths
 from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
+from bert_jax.storage.path import Path
 from bert_jax.text.watched_file import WatchedFile
 
 _VERIFYING_THREADS = 8
@@ -87,6 +88,7 @@ class Split:
         return totals
 
 
+@dataclasses.dataclass(frozen=True)
 class Corpus:
     """A finished corpus; open one with `Corpus.open`.
 
@@ -94,21 +96,26 @@ class Corpus:
         directory: Folder of the corpus.
         manifest: Contents of manifest.json.
         tokenizer: The tokenizer the text was tokenized with.
-        fingerprint: SHA-256 over the hashes of all files, the tokenizer included.
+        cache: Where blocks of the arrays are cached if the folder is in a bucket.
     """
 
-    def __init__(
-        self,
-        directory: pathlib.Path,
-        manifest: dict[str, Any],
-        tokenizer: tokenizers.Tokenizer,
-        cache: CacheSettings,
-    ):
-        self.directory, self.manifest, self.tokenizer = directory, manifest, tokenizer
-        self._cache = cache
-        self._unigram: dict[str, np.ndarray] = {}
-        lines = [f'{name} {file["sha256"]}\n' for name, file in sorted(manifest['files'].items())]
-        self.fingerprint = hashlib.sha256(''.join(lines).encode()).hexdigest()
+    directory: Path
+    manifest: dict[str, Any]
+    tokenizer: tokenizers.Tokenizer
+    cache: CacheSettings = DEFAULT_CACHE
+    _unigram: dict[str, np.ndarray] = dataclasses.field(default_factory=dict, init=False)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over the hashes of all files, the tokenizer included."""
+        files = sorted(self.manifest['files'].items())
+        lines = [f'{name} {file["sha256"]}\n' for name, file in files]
+        return hashlib.sha256(''.join(lines).encode()).hexdigest()
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the arrays are mapped into memory; otherwise they are read block by block."""
+        return paths.local(self.directory) == self.directory
 
     @classmethod
     def open(
@@ -161,12 +168,8 @@ class Corpus:
         entries = [entry for entry in entries if language in (None, entry['language'])]
         files = [file for entry in entries for file in shard_files(name, entry)]
         digests = {self.directory / file: self.manifest['files'][file]['sha256'] for file in files}
-        arrays = iter(open_arrays(digests, self._cache))
-        watched = iter(
-            ()
-            if paths.is_in_bucket(self.directory)
-            else itertools.starmap(WatchedFile, digests.items())
-        )
+        arrays = iter(open_arrays(digests, self.cache))
+        watched = itertools.starmap(WatchedFile, digests.items() if self.is_mapped else ())
         shards = [
             Shard(
                 **{array: next(arrays) for array in ARRAYS},
@@ -208,7 +211,7 @@ class Corpus:
                 f'corpus {str(self.directory)!r} is damaged: {errors.join_first(bad)}: prepare it '
                 'again'
             )
-        if not paths.is_in_bucket(self.directory):
+        if self.is_mapped:
             for name in chosen:
                 if name.endswith('.tokens.npy'):
                     tokens = np.load(self.directory / name, mmap_mode='r')
@@ -253,7 +256,7 @@ def check_ids(ids_X: np.ndarray, vocab_size: int, place: object) -> None:
         )
 
 
-def read_manifest(directory: pathlib.Path) -> dict[str, Any]:
+def read_manifest(directory: Path) -> dict[str, Any]:
     """Return the manifest of a corpus; UserError if it is missing, damaged or of another format."""
     path = directory / 'manifest.json'
     try:
@@ -281,7 +284,7 @@ def read_manifest(directory: pathlib.Path) -> dict[str, Any]:
         ) from error
 
 
-def _check_structure(manifest: dict[str, Any], path: pathlib.Path) -> None:
+def _check_structure(manifest: dict[str, Any], path: Path) -> None:
     """Raise an error if a value that is used later is missing or of another type."""
     for name, file in manifest['files'].items():
         names.check(name, path)

@@ -203,7 +203,7 @@ class _Writing:
     def _remove_splits(self) -> None:
         """Remove what was written with another rule."""
         for split in corpus.SPLITS:
-            for folder in {self.unfinished.folder, self.unfinished.shared}:
+            for folder in (self.unfinished.folder, self.unfinished.shared):
                 paths.remove(folder / split)
 
     def _save(

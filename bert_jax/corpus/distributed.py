@@ -11,8 +11,6 @@ manifest.
 """
 
 import itertools
-import os
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +25,7 @@ from bert_jax.corpus.parts import Part
 from bert_jax.corpus.stages import Unit, Work
 from bert_jax.corpus.unfinished import Unfinished
 from bert_jax.storage import paths
+from bert_jax.storage.path import Path
 from bert_jax.text.held_out import HeldOutRule, choose_rule
 from bert_jax.text.held_out_share import Candidates, corrected_rule
 from bert_jax.text.sources import Source
@@ -90,7 +89,7 @@ def _units(sources: Sequence[Source]) -> list[Unit]:
     units: list[Unit] = []
     for index, source in enumerate(sources):
         for path in source.identities.values():
-            if not (paths.is_in_bucket(path) or os.path.isabs(path)):
+            if not paths.path(path).is_absolute():
                 raise errors.UserError(
                     f'source {source.spec!r}: {path} is a relative path; with --runner, give '
                     'absolute paths'
@@ -177,7 +176,7 @@ def _by_language(
                 yield from record[key]
 
 
-def count(work: Work, unit: Unit, path: pathlib.Path) -> dict[str, Any]:
+def count(work: Work, unit: Unit, path: Path) -> dict[str, Any]:
     """Count the characters of a unit by level of their lines; a function of `stages.run`."""
     record = stages.read_record(path)
     if record and 'characters' in record:
@@ -185,7 +184,7 @@ def count(work: Work, unit: Unit, path: pathlib.Path) -> dict[str, Any]:
     return {'characters': training_text.count_characters(_texts(work, unit)).tolist()}
 
 
-def draw(work: Work, item: Draw, path: pathlib.Path) -> dict[str, Any]:
+def draw(work: Work, item: Draw, path: Path) -> dict[str, Any]:
     """Draw lines of a unit; a function of `stages.run`. The record has the texts."""
     record = stages.read_record(path)
     if record and record.get('share') == list(item.share):

@@ -13,6 +13,7 @@ from bert_jax import tokenizers
 from bert_jax.corpus import datasheet
 from bert_jax.corpus.corpus import ARRAYS, FORMAT, SPLITS
 from bert_jax.files import sha256, write_json
+from bert_jax.storage.path import Path
 
 PACKAGES = ('numpy', 'tokenizers', 'sentencepiece')  # their versions are in the manifest
 
@@ -77,6 +78,6 @@ def write_manifest(
     return manifest
 
 
-def describe_file(path: pathlib.Path) -> dict[str, Any]:
+def describe_file(path: Path) -> dict[str, Any]:
     """Return the manifest entry of a finished file: its size and hash."""
     return {'bytes': path.stat().st_size, 'sha256': sha256(path)}

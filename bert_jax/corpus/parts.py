@@ -8,7 +8,6 @@ import collections
 import dataclasses
 import hashlib
 import itertools
-import pathlib
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from bert_jax.corpus.corpus import SPLITS
 from bert_jax.corpus.corpus_writer import TokenizedDocuments
 from bert_jax.corpus.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks, tokenize_block
 from bert_jax.storage import paths
+from bert_jax.storage.path import Path
 from bert_jax.text import held_out
 from bert_jax.text.held_out_share import Candidates
 
@@ -44,7 +44,7 @@ class Part:
     totals: Mapping[str, Sequence[int]]
 
 
-def encode(work: stages.Work, unit: stages.Unit, path: pathlib.Path) -> dict[str, Any]:
+def encode(work: stages.Work, unit: stages.Unit, path: Path) -> dict[str, Any]:
     """Read a unit, tokenize it and write its parts; a function of `stages.run`.
 
     Returns:
@@ -86,7 +86,7 @@ def encode(work: stages.Work, unit: stages.Unit, path: pathlib.Path) -> dict[str
 
 
 def read(
-    folder: pathlib.Path, part: Part, rule: held_out.HeldOutRule | None, split: str
+    folder: Path, part: Part, rule: held_out.HeldOutRule | None, split: str
 ) -> TokenizedDocuments:
     """Return the documents of a part that belong to a split.
 
@@ -104,7 +104,7 @@ def read(
 
 
 def read_lengths(
-    folder: pathlib.Path, part: Part, rule: held_out.HeldOutRule | None, split: str
+    folder: Path, part: Part, rule: held_out.HeldOutRule | None, split: str
 ) -> np.ndarray:
     """Return the tokens of each document of a part that belongs to a split, int64 [documents]."""
     sentences, documents, hashes = (_read_array(folder, part, name) for name in _ARRAYS[1:])
@@ -126,7 +126,7 @@ def load_tokenizer(folder: str) -> tokenizers.Tokenizer:
     return _thread_cache.tokenizer
 
 
-def _is_valid(work: stages.Work, record: Mapping[str, Any], folder: pathlib.Path) -> bool:
+def _is_valid(work: stages.Work, record: Mapping[str, Any], folder: Path) -> bool:
     """Whether the record is of an encoded unit whose parts are undamaged and up to date."""
     if 'parts' not in record:
         return False
@@ -143,7 +143,7 @@ def _is_valid(work: stages.Work, record: Mapping[str, Any], folder: pathlib.Path
     return True
 
 
-def _write(path: pathlib.Path, blocks: Sequence[DocumentBlock], rule: held_out.HeldOutRule) -> Part:
+def _write(path: Path, blocks: Sequence[DocumentBlock], rule: held_out.HeldOutRule) -> Part:
     """Write the files of a part."""
     arrays = {
         name: np.concatenate([getattr(block.documents, name) for block in blocks])
@@ -162,7 +162,7 @@ def _write(path: pathlib.Path, blocks: Sequence[DocumentBlock], rule: held_out.H
     return Part(path.name, digests, totals)
 
 
-def _read_array(folder: pathlib.Path, part: Part, name: str) -> np.ndarray:
+def _read_array(folder: Path, part: Part, name: str) -> np.ndarray:
     path = folder / f'{part.name}.{name}.npy'
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != part.digests[name]:

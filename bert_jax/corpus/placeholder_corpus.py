@@ -1,12 +1,12 @@
 """A small corpus in memory, to check a run before its own corpus is prepared."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
 
 from bert_jax import tokenizers
 from bert_jax.corpus.corpus import Corpus, Shard, Split, token_dtype
-from bert_jax.storage.block_cache import DEFAULT_CACHE
 
 _SENTENCES = (
     'The quick brown fox jumps over the lazy dog.',
@@ -17,14 +17,19 @@ _DOCUMENTS = 16
 _VOCABULARY = 400  # enough for the characters of these sentences, and for all bytes
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PlaceholderCorpus(Corpus):
-    """English sentences in one shard, which both splits share.
+    """English sentences in one shard.
 
-    Every document is longer than a given number of tokens.
+    Attributes:
+        text: The content of both splits.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, longest: int):
-        super().__init__(pathlib.Path(), {'files': {}}, tokenizer, DEFAULT_CACHE)
+    text: Split
+
+    @classmethod
+    def of(cls, tokenizer: tokenizers.Tokenizer, longest: int) -> 'PlaceholderCorpus':
+        """Make a corpus whose documents are all longer than `longest` tokens."""
         sentences = [ids for ids in tokenizer.encode_ids(list(_SENTENCES)) if len(ids)]
         repeats = 1 + longest // max(1, sum(map(len, sentences)))
         document = sentences * repeats
@@ -33,15 +38,16 @@ class PlaceholderCorpus(Corpus):
         shard = Shard(
             tokens, lengths.cumsum(), np.arange(_DOCUMENTS + 1) * len(document), 0, language='en'
         )
-        self._split = Split([shard], _DOCUMENTS, len(lengths) - 1, len(tokens))
+        text = Split([shard], _DOCUMENTS, len(lengths) - 1, len(tokens))
+        return cls(pathlib.Path(), {'files': {}}, tokenizer, text=text)
 
     def split(self, name: str, language: str | None = None) -> Split:
         """Return the text."""
-        return self._split
+        return self.text
 
     def unigram_counts(self, split: str) -> np.ndarray:
         """Return how often each token id occurs, int64 [V]."""
-        return np.bincount(self._split.shards[0].tokens, minlength=self.tokenizer.vocab_size)
+        return np.bincount(self.text.shards[0].tokens, minlength=self.tokenizer.vocab_size)
 
 
 def make_tokenizer(spec: str, lowercase: bool, strip_accents: bool | None) -> tokenizers.Tokenizer:

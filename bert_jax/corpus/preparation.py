@@ -2,20 +2,21 @@
 
 import contextlib
 import os
-import pathlib
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax import errors, files, progress, tokenizers
+from bert_jax import errors, progress, tokenizers
 from bert_jax.corpus import corpus, corpus_builder, corpus_warnings, distributed, source_files
 from bert_jax.corpus.corpus_writer import SHARD_TOKENS
 from bert_jax.corpus.engines import Engine
 from bert_jax.corpus.manifest import versions
 from bert_jax.corpus.preparation_keys import KEYS
-from bert_jax.corpus.unfinished import is_begun, open_unfinished
+from bert_jax.corpus.unfinished import is_owned, open_unfinished
 from bert_jax.corpus.workers import BLOCK_CHARACTERS, usable_cores
-from bert_jax.storage import paths
+from bert_jax.storage import drafts, paths
+from bert_jax.storage.locks import Lock
+from bert_jax.storage.path import Path
 from bert_jax.text.sources import Source, open_source
 
 _SHOWN_BAD_FILES = 20  # of each source; the datasheet lists all
@@ -104,13 +105,14 @@ def prepare(
     start = time.monotonic()
     try:
         is_taken = output.exists() and (not output.is_dir() or any(output.iterdir()))
-        if is_taken and not replaces and not is_begun(output):
+        if is_taken and not replaces and not is_owned(output):
             raise errors.UserError(f'{output} exists but is not a corpus: name another folder')
         opened = [open_source(spec) for spec in sources]
         for source in opened:
             source.max_bad_share = max_bad_share
         output.parent.mkdir(parents=True, exist_ok=True)
-        with files.locked(output.with_name(f'.{output.name}.lock'), lambda: _size(output)):
+        lock = Lock(output.with_name(f'.{output.name}.lock'))
+        with lock.waited_for(lambda: _size(output)):
             if replaces:
                 paths.retract(output, 'manifest.json')
             elif existing := _open_existing(output, made_from):
@@ -151,7 +153,7 @@ def _check_tokenizer(spec: str, lowercase: bool, strip_accents: bool | None) -> 
         tokenizers.load(spec, lowercase, strip_accents)
 
 
-def _open_existing(output: pathlib.Path, made_from: dict[str, Any]) -> corpus.Corpus | None:
+def _open_existing(output: Path, made_from: dict[str, Any]) -> corpus.Corpus | None:
     """Open a finished corpus if there is one. Raises UserError if its settings differ."""
     if not (output / 'manifest.json').exists():
         return None
@@ -162,10 +164,9 @@ def _open_existing(output: pathlib.Path, made_from: dict[str, Any]) -> corpus.Co
     return existing
 
 
-def _size(output: pathlib.Path) -> str:
+def _size(output: Path) -> str:
     """Describe the current size of the unfinished folder of a corpus."""
-    in_bucket = paths.is_in_bucket(output)
-    folder = output if in_bucket else output.with_name(output.name + '.partial')
+    folder = drafts.of(output).shared
     with contextlib.suppress(OSError):  # the folder may be renamed at any time
         return f'{folder} has {paths.total_bytes(folder) / 1e6:,.1f} MB'
     return f'{folder} is finished'

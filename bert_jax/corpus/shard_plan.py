@@ -18,6 +18,7 @@ from bert_jax.corpus.corpus_writer import ShardWriter
 from bert_jax.corpus.manifest import describe_file
 from bert_jax.corpus.parts import Part
 from bert_jax.storage import paths
+from bert_jax.storage.path import Path
 from bert_jax.text.held_out import HeldOutRule
 
 
@@ -54,7 +55,7 @@ class PlannedShard(NamedTuple):
 
 
 def plan(
-    folder: pathlib.Path,
+    folder: Path,
     sources: Sequence[tuple[Sequence[Part], HeldOutRule | None]],
     shard_tokens: int,
 ) -> list[PlannedShard]:
@@ -82,7 +83,7 @@ def plan(
 
 
 def _divide(
-    folder: pathlib.Path,
+    folder: Path,
     source_parts: Sequence[Part],
     rule: HeldOutRule | None,
     split: str,
@@ -112,9 +113,7 @@ def _divide(
         yield slices, size
 
 
-def _totals(
-    folder: pathlib.Path, part: Part, rule: HeldOutRule | None, split: str
-) -> tuple[int, int]:
+def _totals(folder: Path, part: Part, rule: HeldOutRule | None, split: str) -> tuple[int, int]:
     """The numbers of documents and tokens of a part that belong to a split."""
     if rule and not rule.exceptions:
         documents, tokens = part.totals[split]
@@ -123,7 +122,7 @@ def _totals(
     return len(lengths), int(lengths.sum())
 
 
-def assemble(work: stages.Work, shard: PlannedShard, path: pathlib.Path) -> dict[str, Any]:
+def assemble(work: stages.Work, shard: PlannedShard, path: Path) -> dict[str, Any]:
     """Write the files of a shard; a function of `stages.run`.
 
     Returns:
@@ -165,7 +164,7 @@ def read_unigram(work: stages.Work, shard: PlannedShard) -> np.ndarray:
     return stages.read_array((folder / f'{shard.name}.unigram.npy').read_bytes())
 
 
-def _has_files(folder: pathlib.Path, files: Mapping[str, Any]) -> bool:
+def _has_files(folder: Path, files: Mapping[str, Any]) -> bool:
     try:
         return all(describe_file(folder / name) == file for name, file in files.items())
     except OSError:

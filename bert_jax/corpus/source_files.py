@@ -1,6 +1,5 @@
 """Detects changes of source files by their sizes and modification times."""
 
-import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -8,6 +7,7 @@ from bert_jax.corpus.corpus import read_manifest
 from bert_jax.errors import UserError, warn
 from bert_jax.files import parse_json, write_json
 from bert_jax.storage import paths, trust
+from bert_jax.storage.path import Path
 
 if TYPE_CHECKING:
     from bert_jax.text.sources import Source
@@ -38,17 +38,17 @@ def compare(before: Sequence[Stamps], now: Sequence[Stamps]) -> list[str]:
     return lines
 
 
-def write(folder: pathlib.Path, source_stamps: Sequence[Stamps]) -> None:
+def write(folder: Path, source_stamps: Sequence[Stamps]) -> None:
     """Record the stamps of the sources in the folder of the corpus."""
     write_json(folder / NAME, source_stamps, indent=None)
 
 
-def read(folder: pathlib.Path) -> list[Stamps]:
+def read(folder: Path) -> list[Stamps]:
     """Return the stamps that `write` recorded."""
     return parse_json((folder / NAME).read_text(encoding='utf-8'))
 
 
-def changes(folder: pathlib.Path) -> list[str]:
+def changes(folder: Path) -> list[str]:
     """Return how the source files changed since this corpus was prepared; see `compare`.
 
     Sources without files on this machine, or in buckets that the user did not name, are left out.
@@ -71,7 +71,7 @@ def changes(folder: pathlib.Path) -> list[str]:
     return compare(before, now)
 
 
-def report_changes(folder: pathlib.Path) -> None:
+def report_changes(folder: Path) -> None:
     """Print a warning if source files have changed since the corpus was prepared."""
     if differences := changes(folder):
         more = f' and {len(differences) - 3:,} more' if len(differences) > 3 else ''

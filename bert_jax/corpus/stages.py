@@ -15,7 +15,6 @@ import pathlib
 import socket
 import tempfile
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -25,6 +24,7 @@ from bert_jax import errors, progress
 from bert_jax.corpus import manifest
 from bert_jax.corpus.engines import Engine
 from bert_jax.storage import block_cache, paths
+from bert_jax.storage.path import Path
 from bert_jax.text.sources import Piece, Source, parse_source
 
 _POLL_SECONDS = 2.0  # between updates of the progress bar
@@ -92,7 +92,7 @@ class Item(Protocol):
 
 
 _Item = TypeVar('_Item', bound=Item)
-Function = Callable[[Work, _Item, pathlib.Path], dict[str, Any]]
+Function = Callable[[Work, _Item, Path], dict[str, Any]]
 
 
 def run(
@@ -132,7 +132,7 @@ def perform(work: Work, function: Function[_Item], item: _Item) -> None:
     """Call the function on an item and write its record; runs on a worker."""
     os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
     path = paths.path(work.folder) / function.__name__ / f'{item.name}.json'
-    if not paths.is_in_bucket(path) and not path.parent.is_dir():
+    if not paths.parent_exists(path):
         raise errors.UserError(
             f'{socket.gethostname()} does not see {path.parent}: all machines must see the folder '
             'of --output; choose a folder in a bucket or on a shared disk'
@@ -143,7 +143,7 @@ def perform(work: Work, function: Function[_Item], item: _Item) -> None:
     except (OSError, errors.UserError) as error:
         # `run` raises this error in the main process; raised here, it would make the engine retry.
         record = {'error': str(error)}
-    write_bytes(path, json.dumps(record).encode())
+    paths.write(path, json.dumps(record).encode())
 
 
 def _check_versions(work: Work) -> None:
@@ -156,29 +156,18 @@ def _check_versions(work: Work) -> None:
             )
 
 
-def read_record(path: pathlib.Path) -> dict[str, Any] | None:
+def read_record(path: Path) -> dict[str, Any] | None:
     """Return a record; None if it does not exist or cannot be parsed."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         return json.loads(path.read_bytes())
     return None
 
 
-def write_bytes(path: pathlib.Path, content: bytes) -> None:
-    """Write a file atomically: other processes see all of it or nothing."""
-    if paths.is_in_bucket(path):
-        path.write_bytes(content)
-        return
-    partial = path.with_name(f'{path.name}.{uuid.uuid4().hex}.partial')
-    partial.write_bytes(content)
-    paths.sync(partial)
-    os.replace(partial, path)
-
-
-def write_array(path: pathlib.Path, array: np.ndarray) -> str:
+def write_array(path: Path, array: np.ndarray) -> str:
     """Write an array as .npy, atomically, and return the SHA-256 of the file."""
     content = io.BytesIO()
     np.save(content, array)
-    write_bytes(path, content.getvalue())
+    paths.write(path, content.getvalue())
     return hashlib.sha256(content.getbuffer()).hexdigest()
 
 
@@ -192,16 +181,17 @@ def read_array(content: bytes) -> np.ndarray:
 def scratch_folder(work: Work) -> Iterator[pathlib.Path]:
     """Create an empty folder for files that `paths.publish` moves to the output.
 
-    It is in `work.folder` if that is on a disk, so a rename suffices, and the folder of a killed
-    worker is removed at the end.
+    It is in `work.folder` or its local copy: on a disk a rename suffices, and the folder of a
+    killed worker is removed at the end.
     """
-    parent = None if paths.is_in_bucket(work.folder) else work.folder
+    parent = paths.local(work.folder)
+    parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent, prefix='.scratch-') as folder:
         yield pathlib.Path(folder)
 
 
 @contextlib.contextmanager
-def _shown_progress(folder: pathlib.Path, sizes: Mapping[str, int], text: str) -> Iterator[None]:
+def _shown_progress(folder: Path, sizes: Mapping[str, int], text: str) -> Iterator[None]:
     """Show a progress bar of the records in a folder while the block runs."""
     is_over = threading.Event()
     bar = progress.bar(desc=text, total=sum(sizes.values()), unit='B', unit_scale=True)

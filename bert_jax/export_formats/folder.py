@@ -21,6 +21,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface, tuned
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.sentence_modules import Normalize, SentenceModules
+from bert_jax.storage.path import Path
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import JsonObject
 
@@ -45,7 +46,7 @@ class WrittenFolder(NamedTuple):
 def write(
     model: Pretrained,
     name: str,
-    path: pathlib.Path,
+    path: Path,
     format_name: str,
     task: str | None = None,
     normalize: bool = False,

@@ -1,7 +1,6 @@
 """Hugging Face folders with samples and a loader that runs them with transformers."""
 
 import importlib.util
-import pathlib
 from typing import NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ from bert_jax.export_formats import computation, folder, samples
 from bert_jax.export_formats.base import Export
 from bert_jax.interop import huggingface
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.storage.path import Path
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 
 _RUNTIME = ('torch', 'transformers>=5')
@@ -32,7 +32,7 @@ class WrittenHuggingFace(NamedTuple):
     lines: list[str]
 
 
-def write(model: Pretrained, path: pathlib.Path, overwrite: bool = False) -> WrittenHuggingFace:
+def write(model: Pretrained, path: Path, overwrite: bool = False) -> WrittenHuggingFace:
     """Write a folder for from_pretrained and, for a model with a tokenizer, a loader with samples.
 
     The loader is run if transformers and torch are installed. With `overwrite`, a folder at `path`

@@ -28,6 +28,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.rows import Rows
 from bert_jax.reports import model_card
 from bert_jax.storage import paths
+from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
 
 _LOGITS_TOLERANCE = 1e-6  # relative to the largest logit
@@ -37,7 +38,7 @@ _SPECIAL_TOKENS = ('pad', 'unk', 'cls', 'sep', 'mask')
 
 
 def load(
-    path: str | pathlib.Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
+    path: str | Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
 ) -> Pretrained:
     """Read a local folder.
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,16 +25,17 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
 from bert_jax.objectives.generator import DELTAS, SHARING, GeneratorOptions, generator_architecture
 from bert_jax.storage import paths, trust, wrong_paths
+from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.training import checkpoint_files, checkpoints, workdir
 from bert_jax.types import Params
 
 
 def load_any(
-    path: str | pathlib.Path,
+    path: str | Path,
     heads: Iterable[str] = (),
     allow_missing: Iterable[str] = (),
-    base_of: str | pathlib.Path | None = None,
+    base_of: str | Path | None = None,
 ) -> Pretrained:
     """Load the model at a path.
 
@@ -56,20 +56,20 @@ def load_any(
     # A run has both config.json and checkpoints; a Hugging Face folder has no checkpoints.
     has_checkpoints = (folder / 'checkpoints').is_dir()
     runs = sorted(checkpoint.parent.name for checkpoint in folder.glob('*/checkpoints'))
-    if not has_checkpoints and not runs and not checkpoint_files.steps(folder):
-        folder = paths.fetch(folder)
-    if peft_folder.is_folder(folder):
+    is_run = has_checkpoints or runs or checkpoint_files.steps(folder)
+    copy = paths.local(folder) if is_run else paths.fetch(folder)
+    if peft_folder.is_folder(copy):
         if base_of is not None:
-            raise _tuned_base(folder, base_of)
-        base = load_any(peft_folder.base_path(folder), (), ('^encoder/pooler/',), folder)
-        return peft_folder.read(folder, base)
+            raise _tuned_base(copy, base_of)
+        base = load_any(peft_folder.base_path(copy), (), ('^encoder/pooler/',), copy)
+        return peft_folder.read(copy, base)
     if workdir.is_run(folder) and not has_checkpoints and not runs:
         raise UserError(f'{folder} is a run without a checkpoint: rerun its command to train it')
     names = ('config.json', 'modules.json')
-    if any((folder / name).is_file() for name in names) and not has_checkpoints:
-        return huggingface.load(folder, heads, allow_missing)
-    if tf1_folder.is_folder(folder):
-        return tf1_folder.load(folder, heads, allow_missing)
+    if any((copy / name).is_file() for name in names) and not has_checkpoints:
+        return huggingface.load(copy, heads, allow_missing)
+    if tf1_folder.is_folder(copy):
+        return tf1_folder.load(copy, heads, allow_missing)
     if runs and not has_checkpoints:
         raise UserError(f'{folder} holds {_describe_runs(folder, runs)}')
     if not has_checkpoints and not checkpoint_files.steps(folder):
@@ -77,7 +77,7 @@ def load_any(
     return load_checkpoint(folder, heads, allow_missing, base_of=base_of)
 
 
-def _check_exists(folder: pathlib.Path) -> None:
+def _check_exists(folder: Path) -> None:
     """Raise UserError unless a path is a folder."""
     if folder.is_dir():
         return
@@ -91,7 +91,7 @@ def _check_exists(folder: pathlib.Path) -> None:
     )
 
 
-def _check_not_a_part(folder: pathlib.Path) -> None:
+def _check_not_a_part(folder: Path) -> None:
     """Raise UserError for a folder with a part of a model, of another kind, or with models."""
     found = [name for name in weights.FILES if (folder / name).is_file()]
     if found:
@@ -111,7 +111,7 @@ def _check_not_a_part(folder: pathlib.Path) -> None:
         )
 
 
-def _tuned_base(folder: pathlib.Path, base_of: str | pathlib.Path) -> UserError:
+def _tuned_base(folder: Path, base_of: str | Path) -> UserError:
     """The error for a base model that needs another base model, which might be itself."""
     return UserError(
         f'{base_of} was tuned from {folder}, which itself holds only tuned parameters; export that '
@@ -119,7 +119,7 @@ def _tuned_base(folder: pathlib.Path, base_of: str | pathlib.Path) -> UserError:
     )
 
 
-def _describe_runs(folder: pathlib.Path, runs: list[str]) -> str:
+def _describe_runs(folder: Path, runs: list[str]) -> str:
     """List the runs of a sweep for an error message, or name the best run once all are finished."""
     results = files.read_json(folder / 'results.json', default={})
     if results.get('best_run') in runs:
@@ -129,11 +129,11 @@ def _describe_runs(folder: pathlib.Path, runs: list[str]) -> str:
 
 
 def load_checkpoint(
-    path: str | pathlib.Path,
+    path: str | Path,
     heads: Iterable[str] = (),
     allow_missing: Iterable[str] = (),
     generator: bool = False,
-    base_of: str | pathlib.Path | None = None,
+    base_of: str | Path | None = None,
 ) -> Pretrained:
     """Load a checkpoint of bert_jax; of a run, the best checkpoint or else the newest.
 
@@ -207,7 +207,7 @@ def _load_base(path: str, sha256: str) -> dict[str, Any]:
     return jax.tree.map(jnp.asarray, tree_paths.flatten({'encoder': encoder}))
 
 
-def find_base(base: Mapping[str, str], checkpoint: str | pathlib.Path) -> dict[str, Any]:
+def find_base(base: Mapping[str, str], checkpoint: str | Path) -> dict[str, Any]:
     """Load the encoder arrays of the base model that `tuned.describe_base` described.
 
     Raises:
@@ -224,7 +224,7 @@ def find_base(base: Mapping[str, str], checkpoint: str | pathlib.Path) -> dict[s
     )
 
 
-def _card(run: pathlib.Path) -> str:
+def _card(run: Path) -> str:
     """Model card of a finished run; '' for a single checkpoint, which the card may not describe."""
     path = run / 'README.md'
     return path.read_text(encoding='utf-8') if path.is_file() else ''

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pathlib
 from collections.abc import Mapping
 
 import numpy as np
@@ -23,6 +22,7 @@ from bert_jax.interop.state_dict_map import Place
 from bert_jax.models.tuning.lora import Lora
 from bert_jax.models.tuning_method import ADDED, Arrays
 from bert_jax.storage import paths
+from bert_jax.storage.path import Path
 
 _POOLER = 'encoder/pooler'
 _SCALED_INPUT = 'feedforward/output'  # IA3 scales the input of this projection
@@ -31,7 +31,7 @@ _SCALED_INPUT = 'feedforward/output'  # IA3 scales the input of this projection
 def write(
     model: Pretrained,
     base: Mapping[str, np.ndarray],
-    path: str | pathlib.Path,
+    path: str | Path,
     overwrite: bool = False,
 ) -> None:
     """Write a folder that peft opens with PeftModel.from_pretrained.

@@ -13,6 +13,7 @@ from bert_jax.errors import UserError, report, warn
 from bert_jax.interop import conversion, families, huggingface
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.weights import Weights
+from bert_jax.storage.path import Path
 
 CONFIG = 'bert_config.json'
 _INDEX = '.index'  # suffix of the file that lists the variables of a checkpoint
@@ -26,7 +27,7 @@ def is_folder(folder: pathlib.Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
-def is_checkpoint(path: pathlib.Path) -> bool:
+def is_checkpoint(path: Path) -> bool:
     """Whether a path is the name of a checkpoint, such as FOLDER/model.ckpt-1000."""
     return path.with_name(path.name + _INDEX).is_file()
 

@@ -8,7 +8,6 @@ import atexit
 import collections
 import concurrent.futures
 import contextlib
-import fcntl
 import functools
 import hashlib
 import io
@@ -22,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from filelock import FileLock
 
 from bert_jax.errors import UserError
 from bert_jax.storage import names, temporary
@@ -50,7 +50,7 @@ class BlockCache:
             max_bytes: Total size of its files; at least one block.
         """
         self._max_bytes = max_bytes
-        self._folder = _claim(pathlib.Path(folder).expanduser())
+        self._folder, self._claim = _claim(pathlib.Path(folder).expanduser())
         self._bytes = 0
         self._lock = threading.Lock()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS)
@@ -271,21 +271,20 @@ def _read_header(path: BucketPath) -> tuple[int, np.dtype, int]:
     return shape[0], dtype, file.tell()
 
 
-def _claim(folder: pathlib.Path) -> pathlib.Path:
-    """Lock a folder for this process; return it, or a temporary folder if it is in use."""
+def _claim(folder: pathlib.Path) -> tuple[pathlib.Path, FileLock | temporary.TemporaryFolder]:
+    """Lock a folder for this process, or make a temporary folder if it is in use.
+
+    Returns:
+        The folder, and what keeps it for this process as long as it is referenced.
+    """
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = temporary.open_lock(folder / 'lock')
-        _open.append(lock)  # until the process ends
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return folder
+        lock = FileLock(folder / 'lock', timeout=0, thread_local=False, fallback_to_soft=False)
+        lock.acquire()
+        return folder, lock
     own = temporary.TemporaryFolder(pathlib.Path(tempfile.gettempdir()), 'bert_jax-blocks-')
     atexit.register(own.remove)
-    _open.append(own)
-    return own.path
-
-
-_open: list[Any] = []
+    return own.path, own
 
 
 def _checksum(data: Any) -> bytes:

@@ -7,7 +7,6 @@ creates the next number. Clocks of different hosts are not compared. The file of
 stays, so that numbers never repeat.
 """
 
-import atexit
 import contextlib
 import json
 import os
@@ -16,11 +15,12 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from bert_jax.errors import UserError, report
 from bert_jax.storage.bucket import BucketPath
+from bert_jax.storage.path import Path
 
 RENEW_SECONDS = 10.0
 STALE_SECONDS = 60.0
@@ -33,7 +33,7 @@ _held: set['Lease'] = set()  # the locks that this process holds
 class Lease:
     """A lock that this process holds, or waits for; see `acquire`."""
 
-    def __init__(self, path: pathlib.Path | BucketPath):
+    def __init__(self, path: Path):
         """Create a lease of the lock `path`; nothing is written."""
         self.path = path
         self._number = 0
@@ -136,7 +136,7 @@ class Lease:
         except FileNotFoundError:  # replaced by a higher number in the meantime
             return self._newest()
 
-    def _file(self, number: int) -> Any:
+    def _file(self, number: int) -> Path:
         return self.path.with_name(f'{self.path.name}.{number:06d}')
 
     def _content(self, **fields: Any) -> bytes:
@@ -147,32 +147,14 @@ class Lease:
         self._file(self._number).write_bytes(self._content(**fields))
 
 
-@contextlib.contextmanager
-def held(path: Any, progress: Callable[[], str] = lambda: '') -> Iterator[Lease]:
-    """Hold a lock within a block; see `Lease.acquire`."""
-    lease = Lease(path)
-    lease.acquire(progress)
-    try:
-        yield lease
-    finally:
-        lease.release()
-
-
-def hold(path: Any) -> None:
-    """Hold a lock until this process ends."""
-    lease = Lease(path)
-    lease.acquire()
-    atexit.register(lease.release)
-
-
-def check(path: Any) -> None:
+def check(path: Path) -> None:
     """Raise UserError if this process has lost a lock in this folder or one above it."""
     for lease in list(_held):
         if lease.path.parent in (path, *path.parents):
             lease.check()
 
 
-def _create(path: Any, content: bytes) -> None:
+def _create(path: Path, content: bytes) -> None:
     if isinstance(path, BucketPath):
         path.create(content)
     else:
@@ -226,7 +208,7 @@ def _describe(owner: dict[str, Any]) -> str:
     return f'process {owner.get("pid", "?")} on {host}'
 
 
-def _report(path: Any, owner: dict[str, Any], progress: str, seconds: float) -> None:
+def _report(path: Path, owner: dict[str, Any], progress: str, seconds: float) -> None:
     report(
         f'waiting for the lock {path} of {_describe(owner)}'
         + (f'; {progress}' if progress else '')

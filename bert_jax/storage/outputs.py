@@ -30,7 +30,7 @@ def check_file(name: str | os.PathLike[str], overwrite: bool) -> None:
         return
     if path.is_file() and not overwrite:
         raise UserError(f'--output={name} exists; add --overwrite to replace it')
-    if not paths.is_in_bucket(path) and not path.parent.is_dir():
+    if not paths.parent_exists(path):
         raise UserError(
             f'--output={name} cannot be written: there is no folder '
             f'{path.parent}{wrong_paths.suggest(path.parent, is_folder=True)}'

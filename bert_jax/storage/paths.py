@@ -8,6 +8,7 @@ a marker, a file of the folder, last.
 
 import atexit
 import concurrent.futures
+import errno
 import fnmatch
 import functools
 import glob as local_glob
@@ -16,12 +17,14 @@ import pathlib
 import re
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from bert_jax.errors import UserError, unknown
 from bert_jax.storage import leases, names, temporary
 from bert_jax.storage.bucket import PACKAGES, BucketError, BucketPath, Status
+from bert_jax.storage.path import Path
 
 UNFINISHED = ('.partial', '.tmp', '.unfinished')  # suffixes of names that `push` leaves out
 _TRANSFERS = 8  # simultaneous uploads or downloads
@@ -34,14 +37,14 @@ _Result = TypeVar('_Result')
 _copied: dict[pathlib.Path, tuple[Status, Status | None]] = {}
 
 
-def path(name: str | os.PathLike[str]) -> pathlib.Path:
+def path(name: str | os.PathLike[str]) -> Path:
     """Return the path of a file or folder, on a disk or in a bucket; '~' is expanded.
 
     Raises:
         UserError: The name is a URL of an unsupported kind, or names no bucket.
     """
     if isinstance(name, BucketPath):
-        return cast(pathlib.Path, name)
+        return name
     scheme, separator, rest = os.fspath(name).partition('://')
     if not separator or not re.fullmatch('[A-Za-z][A-Za-z0-9+.-]*', scheme):
         return pathlib.Path(name).expanduser()
@@ -49,16 +52,17 @@ def path(name: str | os.PathLike[str]) -> pathlib.Path:
         raise unknown(f'kind of storage in {os.fspath(name)!r}:', scheme, PACKAGES)
     if not rest.strip('/'):
         raise UserError(f'{os.fspath(name)!r} names no bucket')
-    return cast(pathlib.Path, BucketPath(os.fspath(name)))
+    return BucketPath(os.fspath(name))
 
 
 def on_disk(name: str | os.PathLike[str]) -> pathlib.Path:
     """Return the path of a file or folder; raise UserError if it is in a bucket."""
-    if is_in_bucket(name):
+    found = path(name)
+    if not isinstance(found, pathlib.Path):
         raise UserError(
             f'{os.fspath(name)} is in a bucket, which is not supported here: name a path on a disk'
         )
-    return path(name)
+    return found
 
 
 def local(name: str | os.PathLike[str]) -> pathlib.Path:
@@ -68,13 +72,13 @@ def local(name: str | os.PathLike[str]) -> pathlib.Path:
         UserError: The name in the bucket cannot be the name of a file below the scratch folder.
     """
     target = path(name)
-    if not isinstance(target, BucketPath):
+    if isinstance(target, pathlib.Path):
         return target
     key = str(target).replace('://', '/')
     return _scratch() / names.check(key, target)
 
 
-def name_of(copy: pathlib.Path) -> str:
+def name_of(copy: Path) -> str:
     """Return the name of the file or folder that has this local copy."""
     if _scratch.cache_info().currsize and copy.is_relative_to(_scratch()):
         return copy.relative_to(_scratch()).as_posix().replace('/', '://', 1)
@@ -132,14 +136,15 @@ def push(name: str | os.PathLike[str], without: Sequence[str] = ()) -> None:
         _upload(file, target / file.relative_to(copy).as_posix())
 
 
-def upload(folder: pathlib.Path, target: pathlib.Path, skip: pathlib.Path | None = None) -> None:
+def upload(folder: pathlib.Path, target: Path, skip: pathlib.Path | None = None) -> None:
     """Upload all files of a folder on this machine except `skip`, several at a time."""
+    assert isinstance(target, BucketPath)
     files = [file for file in sorted(folder.rglob('*')) if file.is_file() and file != skip]
     leases.check(target)
     _transfer(lambda file: _upload(file, target / file.relative_to(folder).as_posix()), files)
 
 
-def sizes(folder: pathlib.Path, names: Iterable[str]) -> dict[str, int]:
+def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
     """Return name → bytes for the named files of a folder that exist."""
     if isinstance(folder, BucketPath):
         files = {str(file.relative_to(folder)): status for file, status in folder.files().items()}
@@ -163,7 +168,7 @@ def statuses(names: Iterable[str]) -> dict[str, Status]:
     return {name: result for name, result in zip(names, results, strict=True) if result}
 
 
-def total_bytes(folder: pathlib.Path) -> int:
+def total_bytes(folder: Path) -> int:
     """Return the size of all files below a folder."""
     if isinstance(folder, BucketPath):
         return sum(status.st_size for status in folder.files().values())
@@ -206,7 +211,7 @@ def publish(partial: pathlib.Path, name: str | os.PathLike[str], marker: str = '
         shutil.rmtree(partial)
 
 
-def mark(marker: Any, content: bytes) -> None:
+def mark(marker: BucketPath, content: bytes) -> None:
     """Create the marker of a folder in a bucket; raise UserError if the marker exists."""
     try:
         marker.create(content)
@@ -214,14 +219,44 @@ def mark(marker: Any, content: bytes) -> None:
         raise UserError(f'another process has completed {marker.parent} in the meantime') from None
 
 
-def finished(folder: pathlib.Path, marker: str) -> list[pathlib.Path]:
+def finished(folder: Path, marker: str) -> Sequence[Path]:
     """Return the complete folders in a folder: in a bucket, those with their marker."""
     if isinstance(folder, BucketPath):
         return [file.parent for file in folder.glob(f'*/{marker}')]
     return list(folder.iterdir()) if folder.is_dir() else []
 
 
-def leftovers(folder: pathlib.Path, marker: str) -> list[pathlib.Path]:
+def parent_exists(name: str | os.PathLike[str]) -> bool:
+    """Whether the folder of a file exists, so that the file can be created; true in a bucket."""
+    target = path(name)
+    return isinstance(target, BucketPath) or target.parent.is_dir()
+
+
+def write(target: Path, content: bytes) -> None:
+    """Write a file atomically: other processes see all of it or nothing."""
+    if isinstance(target, BucketPath):
+        target.write_bytes(content)
+        return
+    partial = pathlib.Path(target).with_name(f'{target.name}.{uuid.uuid4().hex}.partial')
+    partial.write_bytes(content)
+    sync(partial)
+    os.replace(partial, target)
+
+
+def check_writable(folder: Path) -> None:
+    """Raise OSError if a folder on a disk cannot be created or written; a bucket is not asked."""
+    if isinstance(folder, BucketPath):
+        return
+    parent = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not parent.is_dir():
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(parent, os.W_OK | os.X_OK):
+        is_read_only = os.statvfs(parent).f_flag & os.ST_RDONLY
+        code = errno.EROFS if is_read_only else errno.EACCES
+        raise OSError(code, os.strerror(code))
+
+
+def leftovers(folder: Path, marker: str) -> Sequence[Path]:
     """Return the unfinished folders that killed processes have left in a folder.
 
     Their names are numbers, followed on a disk by '.unfinished'; in a bucket, they have no marker.
@@ -233,22 +268,23 @@ def leftovers(folder: pathlib.Path, marker: str) -> list[pathlib.Path]:
         return sorted(started - set(finished(folder, marker)))
     return sorted(
         path
-        for path in folder.glob('*.unfinished')
+        for path in pathlib.Path(folder).glob('*.unfinished')
         if _LEFTOVER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
     )
 
 
-def retract(folder: pathlib.Path, marker: str) -> None:
+def retract(folder: Path, marker: str) -> None:
     """Remove a complete folder; a kill leaves it complete or as one of its `leftovers`."""
     if isinstance(folder, BucketPath):
         leases.check(folder)
         (folder / marker).unlink(missing_ok=True)
         folder.rmtree()
     elif folder.exists():
-        shutil.rmtree(folder.rename(folder.with_name(f'{folder.name}.deleted.unfinished')))
+        deleted = folder.with_name(f'{folder.name}.deleted.unfinished')
+        shutil.rmtree(pathlib.Path(folder).rename(deleted))
 
 
-def remove(folder: pathlib.Path) -> None:
+def remove(folder: Path) -> None:
     """Remove an unfinished folder, if it exists."""
     if isinstance(folder, BucketPath):
         folder.rmtree()
@@ -290,7 +326,7 @@ def glob(pattern: str) -> list[str] | None:
     return sorted(map(str, source.matches()))
 
 
-def sync(path: pathlib.Path) -> None:
+def sync(path: Path) -> None:
     """Wait until the contents of a file, or the entries of a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -312,13 +348,13 @@ def _download(source: BucketPath, status: Status) -> None:
     _copied[copy] = _status(copy), status
 
 
-def _upload(file: pathlib.Path, target: Any) -> None:
+def _upload(file: pathlib.Path, target: BucketPath) -> None:
     status = _status(file)
     target.upload(file)
     _copied[file] = status, None
 
 
-def _status(file: pathlib.Path) -> Status:
+def _status(file: Path) -> Status:
     result = file.stat()
     return Status(result.st_size, result.st_mtime_ns)
 

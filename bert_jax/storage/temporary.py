@@ -14,7 +14,6 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from typing import IO
 
 _OWNER = '.bert_jax_owner'
 _TEXT = b'A temporary folder of bert_jax, removed after the process that has locked this file.\n'
@@ -60,15 +59,6 @@ def beside(target: pathlib.Path) -> Iterator[pathlib.Path]:
         yield folder.path / 'content'
     finally:
         folder.remove()
-
-
-def open_lock(path: pathlib.Path) -> IO[bytes]:
-    """Open a file that serves as a lock, without changing its contents; create it if needed.
-
-    Raises:
-        OSError: It cannot be opened, or is not a regular file, such as a pipe.
-    """
-    return os.fdopen(_open_regular(path, os.O_CREAT), 'r+b', buffering=0)
 
 
 def _open_regular(path: pathlib.Path, flags: int) -> int:

@@ -5,22 +5,22 @@ files. The user names a bucket on the command line; a file that a stranger wrote
 """
 
 import os
-import pathlib
 
 from bert_jax.errors import UserError
 from bert_jax.storage import paths
+from bert_jax.storage.path import Path
 
 TRUSTED = 'BERT_JAX_TRUSTED_BUCKETS'  # environment variable: s3://NAME,gs://NAME,…
 
 
-def is_trusted(name: str, file: pathlib.Path) -> bool:
+def is_trusted(name: str, file: Path) -> bool:
     """Whether a path that a file names is on a disk, in the file's own bucket or a trusted one."""
     bucket = _bucket(name)
     allowed = {_bucket(paths.name_of(file)), *map(_bucket, _trusted())}
     return not bucket or bucket in allowed
 
 
-def path_in(file: pathlib.Path, key: str, name: str) -> pathlib.Path:
+def path_in(file: Path, key: str, name: str) -> Path:
     """Return the path that a file names; see `is_trusted`.
 
     Args:

@@ -126,7 +126,7 @@ def _choose_folder(data: Config, changed: Collection[str]) -> None:
 def _check_name(data: Config) -> None:
     """Raise UserError if another corpus has nearly the name of a corpus that does not exist."""
     folder = paths.path(data.corpus)
-    if paths.is_in_bucket(data.corpus) or not folder.parent.is_dir():
+    if not folder.parent.is_dir():
         return
     corpora = {path.parent.name: path.parent for path in folder.parent.glob('*/manifest.json')}
     if close := nearest(folder.name, corpora):
@@ -182,7 +182,7 @@ def _verify(corpus: Corpus) -> None:
     Arrays in a bucket are read in blocks. Their sizes are checked, and the token ids in each batch.
     """
     files = corpus.manifest['files']
-    if paths.is_in_bucket(corpus.directory):
+    if not corpus.is_mapped:
         whole = [name for name in files if name.endswith(('tokenizer.json', 'unigram.npy'))]
         corpus.verify(whole)
     else:

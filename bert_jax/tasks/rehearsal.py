@@ -27,7 +27,7 @@ def check(config: Config) -> None:
     data = config.data
     tokenizer = make_tokenizer(data.tokenizer, data.lowercase, data.strip_accents)
     # What evaluators cost, and whether sentences fit, depends on the vocabulary.
-    task = Pretraining(config, PlaceholderCorpus(tokenizer, longest), evaluate_further=False)
+    task = Pretraining(config, PlaceholderCorpus.of(tokenizer, longest), evaluate_further=False)
     with Plan.of(task, config) as plan:
         batch = task.stages[0].source.batch(0, np.arange(1))
         terms = jax.eval_shape(

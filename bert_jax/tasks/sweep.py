@@ -20,8 +20,9 @@ from bert_jax.metrics.scores import Table
 from bert_jax.reports import comparison
 from bert_jax.reports.tables import markdown_table
 from bert_jax.storage import paths
-from bert_jax.training import multihost, workdir
+from bert_jax.training import multihost
 from bert_jax.training.early_stopping import lower_is_better
+from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config
 
 Results: TypeAlias = dict[str, Any]  # the contents of a results.json
@@ -60,12 +61,12 @@ def check(config: Config, overwrite: bool = False) -> None:
         overwrite: Whether what the working directory holds will be deleted.
     """
     runs(config)
-    folder = paths.path(config.workdir)
     if not overwrite:
-        workdir.check_files(folder)
-        if (folder / 'config.json').exists():
+        workdir = Workdir.of(config.workdir)
+        workdir.check_files()
+        if (workdir.path / 'config.json').exists():
             raise UserError(
-                f'workdir {folder} holds a single run; choose another --config.workdir, or '
+                f'workdir {workdir.path} holds a single run; choose another --config.workdir, or '
                 'delete that run with --overwrite'
             )
     if not _has_dev_split(config.data):
@@ -121,7 +122,7 @@ def run(
             to another config.
     """
     check(config)
-    folder, configs = paths.path(config.workdir), runs(config)
+    workdir, configs = Workdir.of(config.workdir), runs(config)
     if config.sweep.vmap:
         results = _train_at_once(configs, user_keys)
     else:
@@ -130,8 +131,8 @@ def run(
     splits = multihost.run_on_host0(functools.partial(other_splits, config, results))
     sweep_results |= {'other_splits': splits} if splits else {}
     if writes:
-        write(paths.local(folder), sweep_results)
-        workdir.push(folder)
+        write(workdir.local, sweep_results)
+        workdir.push()
     return sweep_results
 
 
@@ -210,8 +211,9 @@ def _run_name(config: Config, key: RunKey) -> str:
 
 def finished(config: Config) -> Results | None:
     """Return the results of a finished run, or None if it has to be trained or resumed."""
-    path = paths.path(config.workdir) / 'results.json'
-    if not path.exists() or workdir.check_config(path.parent, config):
+    workdir = Workdir.of(config.workdir)
+    path = workdir.path / 'results.json'
+    if not path.exists() or workdir.check_config(config):
         return None
     return json.loads(path.read_text(encoding='utf-8'))
 

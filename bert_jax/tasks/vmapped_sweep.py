@@ -15,16 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bert_jax import files, progress
-from bert_jax.errors import writing
+from bert_jax import progress
 from bert_jax.examples.finetune_batches import BatchShape
-from bert_jax.storage import paths
 from bert_jax.tasks.finetuning import FineTuning
-from bert_jax.training import devices, runtime, workdir
+from bert_jax.training import devices, runtime
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.run import Plan
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
+from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, Config, Key, Params
 
 Results = dict[str, Any]  # the contents of a results.json
@@ -46,13 +45,15 @@ def train(configs: Mapping[Any, Config], user_keys: Collection[str] = ()) -> dic
     for task in tasks.values():
         task.start = first.start  # the frozen model is in memory once
     use_common_shape(list(tasks.values()))
-    for config in configs.values():
-        workdir.claim(config.workdir, config)
-        workdir.write_config(config.workdir, config)
     by_rank: dict[Any, dict[Any, FineTuning]] = {}
     for key, task in tasks.items():
         by_rank.setdefault(task.config.transfer.get('rank'), {})[key] = task
+    workdirs = {key: Workdir.of(config.workdir) for key, config in configs.items()}
     with contextlib.ExitStack() as stack:
+        for key, config in configs.items():
+            workdir = stack.enter_context(contextlib.closing(workdirs[key]))
+            workdir.claim(config)
+            workdir.write_config(config)
         groups = [Group.of(stack, list(by_key.values())) for by_key in by_rank.values()]
         frozen = groups[0].initial_params()
         states, seconds = _run(groups, frozen)
@@ -60,7 +61,7 @@ def train(configs: Mapping[Any, Config], user_keys: Collection[str] = ()) -> dic
         for group, state, by_key in zip(groups, states, by_rank.values(), strict=True):
             for number, (key, task) in enumerate(by_key.items()):
                 run_state = group.state_of(state, number, frozen)
-                results[key] = _finish(group, task, run_state, seconds)
+                results[key] = _finish(group, task, workdirs[key], run_state, seconds)
     return results
 
 
@@ -194,9 +195,11 @@ def _run(groups: list[Group], frozen: Params) -> tuple[list[TrainState], float]:
     return states, (time.monotonic() - start) / num_runs
 
 
-def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -> Results:
+def _finish(
+    group: Group, task: FineTuning, workdir: Workdir, state: TrainState, seconds: float
+) -> Results:
     """Save, evaluate and report a run; return its results."""
-    stage, folder = task.stages[0], paths.path(task.config.workdir)
+    stage = task.stages[0]
     tokens = stage.tokens_per_step * stage.steps
     results = {
         'steps': stage.steps,
@@ -218,12 +221,10 @@ def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -
         'train_seconds': seconds,
         'is_evaluated': True,
     }
-    checkpoints = Checkpoints(folder / 'checkpoints', task.config.checkpoint.keep)
+    checkpoints = Checkpoints(workdir.path / 'checkpoints', task.config.checkpoint.keep)
     checkpoints.save(stage.steps, group.plan.transfer.stored(state), metadata)
     checkpoints.wait()
     checkpoints.close()
     task.report(state.params, results)
-    with writing(f'workdir {folder}'):
-        files.write_json(paths.local(folder) / 'results.json', results)
-    workdir.push(folder)
+    workdir.write_results(results)
     return results

@@ -12,24 +12,22 @@ from bert_jax.text import text_files
 def explain(pattern: str) -> str:
     """Return what is wrong with a glob that matches no file, and what to do."""
     hint = '; in a glob, [ ] is a set of characters: write [[] for a bracket' * ('[' in pattern)
-    if paths.is_in_bucket(pattern):
-        return f'no file matches {pattern!r}{hint}'
-    path = os.path.expanduser(pattern)
-    if os.path.isdir(path):
+    path = paths.path(pattern)
+    if path.is_dir():
         return f'{pattern!r} is a folder: write {pattern.rstrip("/")}/* for its files'
     if glob.has_magic(pattern):
-        return f'no file matches {pattern!r}{_remedy(pattern, path)}{hint}'
-    if os.path.exists(path):
+        return f'no file matches {pattern!r}{_remedy(pattern, str(path))}{hint}'
+    if path.exists():
         return f'{pattern!r} is not a file; files are read more than once'
     return f'{pattern!r} does not exist{wrong_paths.suggest(path)}'
 
 
 def _remedy(pattern: str, path: str) -> str:
-    """Return what a glob on this machine could have meant: a folder or an ending that exists."""
+    """Return what a glob could have meant: a folder or an ending that exists."""
     (folder, name), (place, _) = os.path.split(pattern), os.path.split(path)
     if glob.has_magic(folder):
         return ''
-    if not os.path.isdir(place or os.curdir):
+    if not paths.path(place).is_dir():
         return f'; there is no folder {folder!r}{wrong_paths.suggest(place)}'
     where = folder or 'this folder'
     if text_files.matching_files(os.path.join(place, '*', name)):

@@ -73,7 +73,7 @@ def load(path: str, lowercase: bool = True, strip_accents: bool | None = None) -
 def _fetch(path: str) -> pathlib.Path:
     """Fetch a file, with the merges next to it, or a folder; return the local copy."""
     source = paths.path(path)
-    if paths.is_in_bucket(path) and source.is_file():
+    if source.is_file():
         paths.fetch(source.parent, [source.name, '*merges.txt'], without=['*'])
     return paths.fetch(path, _FILES, without=['checkpoints'])
 

@@ -20,6 +20,7 @@ from typing import Any
 from bert_jax.errors import UserError, warn
 from bert_jax.files import read_json
 from bert_jax.storage import paths
+from bert_jax.storage.path import Path
 from bert_jax.training import checksums
 
 # Arrays that depend on a key that may change (spike_factor): restored as 0 if missing.
@@ -35,13 +36,13 @@ def orbax() -> Any:
     return orbax.checkpoint
 
 
-def steps(directory: pathlib.Path) -> list[int]:
+def steps(directory: Path) -> list[int]:
     """Steps of all checkpoints in a folder, newest first, damaged ones included."""
     names = [folder.name for folder in paths.finished(directory, checksums.NAME)]
     return sorted((int(name) for name in names if name.isdigit()), reverse=True)
 
 
-def fetch(folder: pathlib.Path, names: Sequence[str] = ('*',)) -> pathlib.Path:
+def fetch(folder: Path, names: Sequence[str] = ('*',)) -> pathlib.Path:
     """Return a checkpoint on this machine: the folder itself, or a copy of one in a bucket.
 
     Args:
@@ -50,13 +51,13 @@ def fetch(folder: pathlib.Path, names: Sequence[str] = ('*',)) -> pathlib.Path:
     """
     copy = paths.fetch(folder, [*names, checksums.NAME])
     added = copy / checksums.ADDED
-    if paths.is_in_bucket(folder) and not (added / checksums.NAME).exists():
-        shutil.rmtree(added, ignore_errors=True)  # left incomplete by a killed process
+    if copy != folder and not (added / checksums.NAME).exists():
+        shutil.rmtree(added, ignore_errors=True)  # a killed process has not uploaded all of it
     return copy
 
 
 def first_undamaged(
-    directory: pathlib.Path,
+    directory: Path,
     candidates: Iterable[int],
     damaged: set[int],
     files: list[str] | None = None,
@@ -85,7 +86,7 @@ def first_undamaged(
     return None
 
 
-def find(path: pathlib.Path) -> pathlib.Path:
+def find(path: Path) -> pathlib.Path:
     """Return the folder on this machine of the verified checkpoint that a path stands for.
 
     Args:
@@ -106,7 +107,7 @@ def find(path: pathlib.Path) -> pathlib.Path:
     raise UserError(f'there is no checkpoint in {path}')
 
 
-def _best_or_newest(directory: pathlib.Path) -> int:
+def _best_or_newest(directory: Path) -> int:
     newest = first_undamaged(directory, steps(directory), set())
     if newest is None:
         raise all_damaged(directory)
@@ -123,7 +124,7 @@ def best_step(metadata: dict) -> int | None:
     return metadata.get('best', {}).get('step')
 
 
-def all_damaged(directory: pathlib.Path) -> UserError:
+def all_damaged(directory: Path) -> UserError:
     """The error for a folder whose checkpoints are all damaged."""
     damaged = ', '.join(map(str, steps(directory)))
     return UserError(
@@ -132,7 +133,7 @@ def all_damaged(directory: pathlib.Path) -> UserError:
     )
 
 
-def unusable(directory: pathlib.Path, step: int) -> UserError:
+def unusable(directory: Path, step: int) -> UserError:
     """The error for a best checkpoint that is damaged or missing."""
     others = ', '.join(str(other) for other in steps(directory) if other != step)
     return UserError(
@@ -146,18 +147,18 @@ def describe(arrays: dict[str, Any]) -> dict[str, str]:
     return {name: f'{array.dtype}{list(array.shape)}' for name, array in arrays.items()}
 
 
-def read_description(folder: pathlib.Path) -> dict[str, str]:
+def read_description(folder: Path) -> dict[str, str]:
     """Read the description (see `describe`) of a checkpoint's arrays."""
     return read_json(folder / 'arrays.json')
 
 
-def read_metadata(folder: pathlib.Path) -> dict:
+def read_metadata(folder: Path) -> dict:
     """Read the current metadata of a checkpoint."""
     added = folder / checksums.ADDED
     return read_json((added if added.is_dir() else folder) / 'metadata.json')
 
 
-def add_metadata(folder: pathlib.Path, metadata: dict[str, Any]) -> None:
+def add_metadata(folder: Path, metadata: dict[str, Any]) -> None:
     """Replace the metadata of a checkpoint; a kill leaves either the old or the new."""
     added = folder / checksums.ADDED
     unfinished = paths.local(added).with_name(f'{checksums.ADDED}.unfinished')
@@ -170,7 +171,7 @@ def add_metadata(folder: pathlib.Path, metadata: dict[str, Any]) -> None:
 
 
 def read_arrays(
-    folder: pathlib.Path, wanted: dict[str, Any], restore_args: Callable[[Any], Any]
+    folder: Path, wanted: dict[str, Any], restore_args: Callable[[Any], Any]
 ) -> dict[str, Any]:
     """Read arrays of a checkpoint.
 
@@ -192,7 +193,7 @@ def read_arrays(
     return {name: arrays[name] for name in wanted}
 
 
-def check_arrays(folder: pathlib.Path, wanted: dict[str, str]) -> None:
+def check_arrays(folder: Path, wanted: dict[str, str]) -> None:
     """Raise UserError if the arrays of a checkpoint do not match a description."""
     stored = read_description(folder)
     differences = [

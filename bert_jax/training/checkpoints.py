@@ -56,8 +56,9 @@ class Checkpoints:
             UserError: the folder cannot be written.
         """
         self.directory = paths.path(directory).absolute()
-        # Whether each host writes to its own temporary folder instead of a shared folder.
-        self._is_split = jax.process_count() > 1 and paths.is_in_bucket(self.directory)
+        # Whether each host writes to its own copy of the folder instead of a shared folder.
+        is_copied = paths.local(self.directory) != self.directory
+        self._is_split = jax.process_count() > 1 and is_copied
         self._makes_folders = self._is_split or jax.process_index() == 0
         self.keep = keep
         self._damaged: set[int] = set()  # steps of damaged checkpoints, already reported

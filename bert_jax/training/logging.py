@@ -12,11 +12,10 @@ from typing import Any
 import jax
 
 from bert_jax import figures, progress
-from bert_jax.errors import printable, warn, writing
-from bert_jax.storage import paths
+from bert_jax.errors import printable, warn
 from bert_jax.training import curves, trackers
 from bert_jax.training.disk_checks import check_free_space
-from bert_jax.training.workdir import push
+from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config
 
 _FLUSH_SECONDS = 60.0  # between uploads to a bucket
@@ -26,12 +25,13 @@ class Log:
     """The log of a run; only host 0 shows and writes anything.
 
     Attributes:
+        workdir: the folder of the run.
         records: the records of metrics.jsonl, dictionaries with 'kind', 'step' and metrics.
     """
 
     def __init__(
         self,
-        workdir: pathlib.Path,
+        workdir: Workdir,
         config: Config,
         step: int,
         total_steps: int,
@@ -40,23 +40,23 @@ class Log:
         """Open the log of a run that resumes after `step`; later records are dropped.
 
         Args:
-            workdir: the folder of the run, which exists; in a bucket, its local copy is written.
+            workdir: the folder of the run, which is claimed.
             config: the config's `logging`.
             step: number of completed steps.
             total_steps: number of steps of the whole run.
             is_evaluated: whether the record of the evaluation at `step`, if any, is kept.
         """
-        self._target, workdir = workdir, paths.local(workdir)
         self.workdir, self._config = workdir, config
+        self._folder = workdir.local
         self._is_host0 = jax.process_index() == 0
         self._flushed = time.monotonic()
         last = {'train': step, 'held_out': step if is_evaluated else step - 1}
-        self.records = _read_records(workdir / 'metrics.jsonl', last) if self._is_host0 else []
+        self.records = _read_records(self._folder / 'metrics.jsonl', last) if self._is_host0 else []
         if self._is_host0:
-            with writing(f'workdir {workdir}'):
-                check_free_space(workdir)
+            with workdir.writing():
+                check_free_space(self._folder)
                 text = ''.join(f'{json.dumps(record)}\n' for record in self.records)
-                (workdir / 'metrics.jsonl').write_text(text, encoding='utf-8')
+                (self._folder / 'metrics.jsonl').write_text(text, encoding='utf-8')
         self._step = step
         self._bar = progress.bar(
             total=total_steps, initial=step, unit='step', disable=not self._is_host0
@@ -82,11 +82,11 @@ class Log:
         """
         if not self._is_host0:
             return
-        with writing(f'workdir {self.workdir}'):
+        with self.workdir.writing():
             # TensorBoard's writer thread dies on a full disk, and then its queue blocks.
-            check_free_space(self.workdir)
+            check_free_space(self._folder)
             self.records.append({'kind': kind, 'step': step, **values})
-            with open(self.workdir / 'metrics.jsonl', 'a', encoding='utf-8') as file:
+            with open(self._folder / 'metrics.jsonl', 'a', encoding='utf-8') as file:
                 print(json.dumps(self.records[-1]), file=file)
             for tracker in self._trackers:
                 tracker.record(kind, step, values)
@@ -95,10 +95,10 @@ class Log:
 
     def flush(self) -> None:
         """Upload all records to a working directory in a bucket."""
-        if self._is_host0 and paths.is_in_bucket(self._target):
+        if self._is_host0:
             for tracker in self._trackers:
                 tracker.flush()
-            push(self._target)
+            self.workdir.push()
             self._flushed = time.monotonic()
 
     def plot(
@@ -111,8 +111,8 @@ class Log:
         if not self._is_host0:
             return
         figure = curves.draw(self.records, self._main_metric(), references, stage_starts)
-        with writing(f'workdir {self.workdir}'):
-            figures.save(figure, self.workdir / 'loss', [file_format])
+        with self.workdir.writing():
+            figures.save(figure, self._folder / 'loss', [file_format])
 
     def _main_metric(self) -> str:
         """The first metric of the evaluations, which compares fine-tuning runs."""
@@ -143,11 +143,11 @@ class Log:
             for tracker in self._trackers:
                 tracker.close()
         if self._is_host0:
-            push(self._target)
+            self.workdir.push()
 
     @functools.cached_property
     def _trackers(self) -> list[trackers.Tracker]:  # opened for the first record
-        return trackers.open_trackers(self.workdir, self._step, self._config)
+        return trackers.open_trackers(self._folder, self._step, self._config)
 
 
 def _read_records(path: pathlib.Path, last: Mapping[str, int]) -> list[dict[str, Any]]:

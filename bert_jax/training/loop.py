@@ -22,17 +22,22 @@ from bert_jax.training.run import Plan, Run, start
 from bert_jax.training.step import compile_train_step, make_train_step
 from bert_jax.training.task import Stage, Task
 from bert_jax.training.transfer import num_parameters
+from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config, Params
 
 
 def train(
-    task: Task, config: Config, after_step: Callable[[int], None] | None = None
+    task: Task,
+    config: Config,
+    workdir: Workdir,
+    after_step: Callable[[int], None] | None = None,
 ) -> tuple[Params, dict[str, Any]]:
-    """Train a task as the config says, resuming from the last checkpoint in `config.workdir`.
+    """Train a task as the config says, resuming from the last checkpoint.
 
     Args:
         task: see training/task.py.
         config: see configs/base.py.
+        workdir: the folder of the run, which stays locked until it is closed.
         after_step: called with the number of completed steps after every step and its evaluation; a
             checkpoint may still be written in the background.
 
@@ -45,7 +50,7 @@ def train(
             many steps in a row were skipped.
         Interrupted: after SIGTERM or SIGINT on any host; everything is saved.
     """
-    with start(task, config) as run:
+    with start(task, config, workdir) as run:
         _describe(run)
         threads = config.data.reading_threads
         if run.step == 0:

@@ -131,5 +131,5 @@ class MetricsWindow:
             raise UserError(
                 f'{what} had a loss or gradient norm that {fault}; --config.debug.batch={step} '
                 'shows the last batch; lower schedule.learning_rate; the last good state is in '
-                f'{self._log.workdir}'
+                f'{self._log.workdir.path}'
             )

@@ -1,13 +1,12 @@
 """A trace of chosen training steps, for the profiler of TensorBoard or Perfetto."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
 from bert_jax.errors import UserError
-from bert_jax.storage import paths
-from bert_jax.training import workdir
-from bert_jax.types import Config
+from bert_jax.training.workdir import Workdir
 
 
 class Profile:
@@ -16,13 +15,12 @@ class Profile:
     Every host writes its own trace. Steps that a resumed run has already done are not traced.
     """
 
-    def __init__(self, config: Config):
-        """Read `logging.profile_steps`.
+    def __init__(self, steps: Sequence[int], workdir: Workdir):
+        """Trace `logging.profile_steps`, if any.
 
         Raises:
-            UserError: the key is neither empty nor a first and a last step.
+            UserError: the steps are neither empty nor a first and a last step.
         """
-        steps = config.logging.profile_steps
         if steps and (len(steps) != 2 or not 1 <= steps[0] <= steps[1]):
             raise UserError(
                 f'logging.profile_steps is {steps}; give the first and the last step, such as '
@@ -30,13 +28,13 @@ class Profile:
             )
         self._first: int = steps[0] if steps else 0
         self._last: int = steps[1] if steps else 0
-        self._workdir = config.workdir
+        self._workdir = workdir
         self._is_running = False
 
     def before(self, step: int) -> None:
         """Start the trace if `step`, counted from 1, is one of its steps."""
         if not self._is_running and self._first <= step <= self._last:
-            jax.profiler.start_trace(paths.local(self._workdir) / 'profile')
+            jax.profiler.start_trace(self._workdir.local / 'profile')
             self._is_running = True
 
     def after(self, step: int, state: Any) -> None:
@@ -50,4 +48,4 @@ class Profile:
         if self._is_running:
             jax.profiler.stop_trace()
             self._is_running = False
-            workdir.push(self._workdir)
+            self._workdir.push()

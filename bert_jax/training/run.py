@@ -13,7 +13,6 @@ import numpy as np
 import optax
 
 from bert_jax.errors import UserError
-from bert_jax.storage import paths
 from bert_jax.training import (
     devices,
     multihost,
@@ -22,7 +21,6 @@ from bert_jax.training import (
     sharding,
     trackers,
     transfer,
-    workdir,
 )
 from bert_jax.training.checkpoints import Checkpoints, Restored
 from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
@@ -33,6 +31,7 @@ from bert_jax.training.schedules import Schedule
 from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.task import Task
 from bert_jax.training.transfer import Transfer
+from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config, Key
 
 # Keys of `evaluation`: metrics from before and after a change of one of them are not comparable.
@@ -140,7 +139,8 @@ def check(config: Config, overwrite: bool = False) -> None:
         UserError: a value of the config is not valid, or the working directory cannot be used.
     """
     EarlyStopping(config.evaluation)
-    Profile(config)
+    workdir = Workdir.of(config.workdir)
+    Profile(config.logging.profile_steps, workdir)
     trackers.check(config.logging)
     sharding.make_mesh(config.mesh)
     sharding.check_rules(config.sharding_rules)
@@ -148,20 +148,21 @@ def check(config: Config, overwrite: bool = False) -> None:
     optimizers.build(config.optimizer, optax.constant_schedule(0.0))
     # Other hosts may come here after host 0 has claimed the folder.
     if jax.process_index() == 0 and not overwrite:
-        workdir.check(config.workdir, config)
+        workdir.check(config)
 
 
 @contextlib.contextmanager
-def start(task: Task, config: Config) -> Iterator[Run]:
+def start(task: Task, config: Config, workdir: Workdir) -> Iterator[Run]:
     """Claim the working directory and restore the last checkpoint, or initialize."""
-    early_stopping, profile = EarlyStopping(config.evaluation), Profile(config)
+    early_stopping = EarlyStopping(config.evaluation)
+    profile = Profile(config.logging.profile_steps, workdir)
     flops = devices.reference(config.compute.dtype)  # before set_mesh: it uses one device
     multihost.check_same('config', lambda: json.dumps(config.to_dict()))
     multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(dict(task.metadata)))
     multihost.check_same('initial weights', lambda: _digest(task.start.params))
     with Plan.of(task, config) as plan:
-        changes = multihost.run_on_host0(lambda: workdir.claim(config.workdir, config))
-        folder = paths.path(config.workdir)
+        changes = multihost.run_on_host0(lambda: workdir.claim(config))
+        folder = workdir.path
         checkpoints = Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
         with contextlib.closing(checkpoints):
             metadata = checkpoints.metadata()
@@ -184,10 +185,10 @@ def start(task: Task, config: Config) -> Iterator[Run]:
                 if all(previous.get(key) == config.evaluation.get(key) for key in _COMPARED):
                     early_stopping.best = BestEvaluation(**metadata.get('best', {}))
                 is_evaluated = metadata['is_evaluated']
-            multihost.run_on_host0(lambda: workdir.write_config(config.workdir, config))
+            multihost.run_on_host0(lambda: workdir.write_config(config))
             # At step 0 the initial weights are evaluated, again if a run died before it was saved.
             is_recorded = is_evaluated and step > 0
-            log = Log(folder, config.logging, step, plan.total_steps, is_recorded)
+            log = Log(workdir, config.logging, step, plan.total_steps, is_recorded)
             for change in changes:
                 log.info(f'changed since the run was started: {change}')
             with contextlib.closing(log), contextlib.closing(profile), StopSignal() as stop:

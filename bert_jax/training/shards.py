@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from bert_jax.storage import paths
+from bert_jax.storage.path import Path
 from bert_jax.training import checksums, multihost
 
 _STORE, _TREE = 'ocdbt.process_', 'manifest.ocdbt'
@@ -44,7 +45,7 @@ class CheckpointShardWriter:
         self._handler.close()
 
 
-def upload(folder: pathlib.Path, target: pathlib.Path, name: str) -> dict[str, str]:
+def upload(folder: pathlib.Path, target: Path, name: str) -> dict[str, str]:
     """Upload the shards of this host; on host 0, also merge the shards of all hosts.
 
     Any thread may call this.

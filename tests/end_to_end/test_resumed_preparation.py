@@ -12,8 +12,9 @@ import time
 
 import pytest
 
-from bert_jax import errors, files, prepare
+from bert_jax import errors, prepare
 from bert_jax.corpus import corpus, corpus_builder, preparation, source_files, unfinished, workers
+from bert_jax.storage import drafts, locks
 from tests.end_to_end.preparation import TOKENIZER, command, contents, make_text, texts
 
 __all__ = ['texts']  # a fixture
@@ -56,7 +57,7 @@ def specs(texts):
 
 @pytest.mark.parametrize('save_seconds', [0.0, 1000.0])  # after each block, or after each shard
 def test_a_resumed_corpus_is_the_same(save_seconds, texts, tmp_path, interrupt, monkeypatch):
-    monkeypatch.setattr(unfinished.Unfinished, '_save_seconds', save_seconds)
+    monkeypatch.setattr(drafts.DraftOnDisk, 'save_seconds', save_seconds)
     (texts / '07.txt').write_text('\u200b')  # a document without tokens is counted once
     calls = interrupt(1000)
     preparation.prepare(specs(texts), TOKENIZER, tmp_path / 'whole', **SETTINGS)
@@ -164,11 +165,11 @@ def test_a_changed_source_file_is_reported(texts, tmp_path, capsys):
 
 
 def test_a_second_run_waits_and_uses_the_corpus_of_the_first(texts, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(files, '_POLL_SECONDS', 0.05)
+    monkeypatch.setattr(locks, '_POLL_SECONDS', 0.05)
     code = (
         'import pathlib, sys\n'
-        'from bert_jax import files\n'
-        f"with files.locked(pathlib.Path('{tmp_path}/.out.lock'), str):\n"
+        'from bert_jax.storage.locks import Lock\n'
+        f"with Lock(pathlib.Path('{tmp_path}/.out.lock')).waited_for(str):\n"
         "    print('locked', flush=True)\n"
         '    sys.stdin.read()\n'
     )
@@ -214,7 +215,7 @@ def test_threads_hold_a_lock_one_after_the_other(tmp_path):
     inside, most = [], []
 
     def work():
-        with files.locked(tmp_path / 'lock', str):
+        with locks.Lock(tmp_path / 'lock').waited_for(str):
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.02)

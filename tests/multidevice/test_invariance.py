@@ -18,6 +18,7 @@ from bert_jax.training import loop, optimizers, sharding
 from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.step import make_train_step
 from bert_jax.training.transfer import TRAIN_ALL, Transfer
+from bert_jax.training.workdir import Workdir
 from configs import base, finetune
 from tests.training import synthetic
 
@@ -161,7 +162,7 @@ def fine_tune(folder, monkeypatch, devices: int, accumulation: int) -> list[floa
     config.logging.every_steps, config.workdir = 1, str(folder)
     mesh = make_mesh({'data': devices, 'fsdp': 1, 'tensor': 1})
     monkeypatch.setattr(sharding, 'make_mesh', lambda sizes: mesh)
-    loop.train(make_task(config), config)
+    loop.train(make_task(config), config, Workdir.of(config.workdir))
     records = map(json.loads, (folder / 'metrics.jsonl').read_text().splitlines())
     return [record['loss'] for record in records if record['kind'] == 'train']
 

@@ -1,5 +1,7 @@
 """Arrays in buckets against NumPy: their values, what is read, and how much is kept."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -24,8 +26,7 @@ def values(root, tmp_path):
 def opened(root, folder, max_bytes=10**9):
     """The array, with a cache as of another process."""
     block_cache.open_cache.cache_clear()
-    while block_cache._open:
-        block_cache._open.pop()
+    gc.collect()  # the cache before, which has locked the folder
     return open_arrays({root / 'values.npy': 'digest'}, CacheSettings(str(folder), max_bytes))[0]
 
 

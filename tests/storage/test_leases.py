@@ -1,5 +1,6 @@
 """Locks on real servers and on a disk: one holder at a time, also after one has died."""
 
+import contextlib
 import json
 import subprocess
 import threading
@@ -30,12 +31,20 @@ def leave(path, **owner):
     leases._create(path.with_name('lock.000007'), json.dumps(record).encode())
 
 
+@contextlib.contextmanager
+def held(path):
+    lease = leases.Lease(path)
+    lease.acquire()
+    yield lease
+    lease.release()
+
+
 def test_one_of_many_holds_a_lock(path, in_short):
     holders, most = [], []
 
     def work():
         for _ in range(3):
-            with leases.held(path):
+            with held(path):
                 holders.append(1)
                 most.append(len(holders))
                 time.sleep(0.01)
@@ -51,7 +60,7 @@ def test_one_of_many_holds_a_lock(path, in_short):
 
 
 def test_a_holder_that_renews_its_lock_keeps_it(path, in_short):
-    with leases.held(path) as lease:
+    with held(path) as lease:
         second = threading.Thread(target=leases.Lease(path).acquire, daemon=True)
         second.start()
         second.join(1.2)
@@ -67,7 +76,7 @@ def test_a_dead_process_of_this_machine_is_followed_at_once(path):
     process.kill()
     process.wait()
     start = time.monotonic()
-    with leases.held(path) as lease:
+    with held(path) as lease:
         assert lease._number == 8
     assert time.monotonic() - start < 5
 
@@ -75,7 +84,7 @@ def test_a_dead_process_of_this_machine_is_followed_at_once(path):
 def test_a_process_of_another_machine_is_followed_after_a_while(path, in_short):
     leave(path, host='elsewhere')
     start = time.monotonic()
-    with leases.held(path):
+    with held(path):
         assert time.monotonic() - start > 0.4
 
 
@@ -83,7 +92,7 @@ def test_a_holder_that_was_followed_learns_of_it(path, in_short, monkeypatch):
     monkeypatch.setattr(leases, 'RENEW_SECONDS', 100.0)  # as a suspended process
     lease = leases.Lease(path)
     lease.acquire()
-    with leases.held(path), pytest.raises(UserError, match='taken over by process') as found:
+    with held(path), pytest.raises(UserError, match='taken over by process') as found:
         leases.check(path.with_name('checkpoints') / '10')
     assert '\n' not in str(found.value)
     lease.release()

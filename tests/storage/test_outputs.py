@@ -17,7 +17,7 @@ from bert_jax.errors import UserError
 from bert_jax.page import __main__ as page
 from bert_jax.reports import ensemble
 from bert_jax.storage import outputs, paths
-from bert_jax.training import workdir
+from bert_jax.training.workdir import Workdir
 
 FILES = {
     predict: ['--model=none', '--task=classify', '--input=none'],
@@ -130,19 +130,19 @@ def test_a_corpus_is_replaced_on_request(tmp_path):
 
 def test_a_run_does_not_write_over_files_of_others(tmp_path):
     (tmp_path / 'README.md').write_text('my notes')
-    for read in (workdir.check_files, lambda folder: workdir.claim(str(folder), ConfigDict())):
+    for read in (Workdir.check_files, lambda workdir: workdir.claim(ConfigDict())):
         with pytest.raises(UserError, match='holds README.md, but no run'):
-            read(tmp_path)
+            read(Workdir.of(tmp_path))
     (tmp_path / 'README.md').rename(tmp_path / 'notes.md')
     (tmp_path / 'config.json').write_text(json.dumps({'model_type': 'bert'}))  # published weights
     with pytest.raises(UserError, match='holds config.json, but no run'):
-        workdir.check_files(tmp_path)
+        Workdir.of(tmp_path).check_files()
     with pytest.raises(UserError, match='holds config.json, but no run'):
-        workdir.delete_run(str(tmp_path))
+        Workdir.of(tmp_path).delete_run()
     (tmp_path / 'config.json').unlink()
-    workdir.check_files(tmp_path)  # nothing would be replaced
+    Workdir.of(tmp_path).check_files()  # nothing would be replaced
     with pytest.raises(UserError, match='holds no run'):
-        workdir.delete_run(str(tmp_path))
+        Workdir.of(tmp_path).delete_run()
     assert (tmp_path / 'notes.md').exists()
 
 
@@ -151,10 +151,10 @@ def test_a_run_is_deleted_on_request(tmp_path):
     (run / 'checkpoints/5').mkdir(parents=True)
     (run / 'config.json').write_text(json.dumps({'task': 'pretraining', 'workdir': 'x', 'seed': 1}))
     with pytest.raises(UserError, match='--overwrite'):
-        workdir.check_config(run, ConfigDict(dict(task='pretraining', workdir='x', seed=2)))
-    workdir.delete_run(str(run))
+        Workdir.of(run).check_config(ConfigDict(dict(task='pretraining', workdir='x', seed=2)))
+    Workdir.of(run).delete_run()
     assert not list(run.iterdir())
-    workdir.delete_run(str(run))  # nothing is left to delete
+    Workdir.of(run).delete_run()  # nothing is left to delete
     line = main.command_line.parse(['main', '--config=configs/tiny.py', '--overwrite'], '')
     assert line.overwrite
 
@@ -181,7 +181,7 @@ def test_a_run_is_kept_if_the_next_one_cannot_be_built(argument, message, tmp_pa
 def test_a_run_that_was_interrupted_right_after_its_start_can_be_started_again(tmp_path):
     (tmp_path / 'checkpoints').mkdir()
     (tmp_path / 'lock').touch()
-    workdir.check_files(tmp_path)
+    Workdir.of(tmp_path).check_files()
     (tmp_path / 'checkpoints/100').mkdir()
     with pytest.raises(UserError, match='holds checkpoints, but no run'):
-        workdir.check_files(tmp_path)
+        Workdir.of(tmp_path).check_files()

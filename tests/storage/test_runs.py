@@ -153,11 +153,12 @@ def test_an_interrupted_preparation_resumes_with_what_is_in_the_bucket(
     root, server, on_disk, tmp_path, monkeypatch
 ):
     from bert_jax.corpus import corpus_builder
-    from bert_jax.corpus.unfinished import UnfinishedInBucket
+    from bert_jax.corpus.unfinished import Unfinished
+    from bert_jax.storage.drafts import DraftInBucket
 
     monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', 2_000)
-    monkeypatch.setattr(UnfinishedInBucket, '_save_seconds', 0.0)
-    save, saved = UnfinishedInBucket.save, []
+    monkeypatch.setattr(DraftInBucket, 'save_seconds', 0.0)
+    save, saved = Unfinished.save, []
 
     def save_some(self, progress):
         saved.append(progress)
@@ -166,7 +167,7 @@ def test_an_interrupted_preparation_resumes_with_what_is_in_the_bucket(
         save(self, progress)
 
     with monkeypatch.context() as patch:
-        patch.setattr(UnfinishedInBucket, 'save', save_some)
+        patch.setattr(Unfinished, 'save', save_some)
         with pytest.raises(KeyboardInterrupt):
             prepared(root, tmp_path, shard_tokens=1500)
     assert not (root / 'corpus/manifest.json').exists()

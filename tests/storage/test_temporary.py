@@ -14,7 +14,8 @@ from bert_jax import files
 from bert_jax.corpus import unfinished
 from bert_jax.errors import UserError
 from bert_jax.storage import paths, temporary
-from bert_jax.training import workdir
+from bert_jax.storage.locks import Lock
+from bert_jax.training.workdir import Workdir
 
 ROOT = pathlib.Path(paths.__file__).parents[2]
 
@@ -167,8 +168,8 @@ def test_saved_progress_names_only_files_of_the_corpus(name, tmp_path):
 
 def test_a_lock_keeps_the_content_of_its_file(tmp_path):
     (tmp_path / 'lock').write_text('mine')
-    workdir._lock(tmp_path / 'lock')
-    with files.locked(tmp_path / 'lock', str):
+    assert Lock(tmp_path / 'lock').take()
+    with Lock(tmp_path / 'lock').waited_for(str):
         pass
     assert (tmp_path / 'lock').read_text() == 'mine'
 
@@ -176,6 +177,6 @@ def test_a_lock_keeps_the_content_of_its_file(tmp_path):
 def test_a_pipe_is_not_a_lock(tmp_path):
     os.mkfifo(tmp_path / 'lock')
     with pytest.raises(UserError, match='not a regular file'):
-        workdir.claim(str(tmp_path), ConfigDict())
-    with pytest.raises(OSError, match='not a regular file'), files.locked(tmp_path / 'lock', str):
-        pass
+        Workdir.of(tmp_path).claim(ConfigDict())
+    with pytest.raises(OSError, match='not a regular file'):
+        Lock(tmp_path / 'lock').take()

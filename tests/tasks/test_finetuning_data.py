@@ -13,7 +13,7 @@ from bert_jax.labels.examples import TextExample
 from bert_jax.problems import PROBLEMS, classification
 from bert_jax.tasks import finetuning_data, initialization, make_task
 from bert_jax.tasks.finetuning import FineTuning
-from bert_jax.training import workdir
+from bert_jax.training.workdir import Workdir
 from configs import base, finetune
 from tests.interop import published
 
@@ -41,8 +41,8 @@ def test_a_run_from_weights_does_not_record_the_architecture_of_its_recipe(weigh
     initialization.load_weights(config)
     assert config.model.architecture is None
     (tmp_path / 'checkpoints/5').mkdir(parents=True)
-    workdir.write_config(str(tmp_path), config)
-    assert workdir.check_config(tmp_path, of_recipe) == []
+    Workdir.of(tmp_path).write_config(config)
+    assert Workdir.of(tmp_path).check_config(of_recipe) == []
     config.model.architecture = 'roberta_base'
     with pytest.raises(UserError, match='is a bert model, .* set it to None'):
         initialization.load_weights(config)

@@ -16,6 +16,7 @@ from bert_jax.examples.example_source import blank_rows
 from bert_jax.objectives.edits import EDITS
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import loop, sharding
+from bert_jax.training.workdir import Workdir
 from tests import op_by_op
 from tests.end_to_end import small
 
@@ -188,5 +189,5 @@ def test_a_stage_without_anything_to_predict_is_refused_before_training(tmp_path
     config.data.tokenizer = str(vocab)
     config.masking.unknown = False
     with pytest.raises(UserError, match='no row has a prediction for mlm_loss, in 2 batches of 16'):
-        loop.train(Pretraining(config), config)
+        loop.train(Pretraining(config), config, Workdir.of(config.workdir))
     assert not list(tmp_path.glob('run/checkpoints/[0-9]*'))

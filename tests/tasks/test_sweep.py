@@ -1,5 +1,6 @@
 """Sweeps: the configs of the runs, resuming, and the comparison of the results."""
 
+import contextlib
 import io
 import json
 import pathlib
@@ -11,7 +12,7 @@ from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.storage import paths
 from bert_jax.tasks import is_sweep, sweep
-from bert_jax.training import workdir
+from bert_jax.training.workdir import Workdir
 from configs import finetune
 from tests.training import toy
 
@@ -36,9 +37,10 @@ class Trainer:
         self.configs.append(config)
         accuracy = 0.8 + config.seed / 100 + (0.05 if config.schedule.learning_rate == 2e-5 else 0)
         found = results('accuracy', accuracy)
-        workdir.claim(config.workdir, config)
-        workdir.write_config(config.workdir, config)
-        files.write_json(pathlib.Path(config.workdir) / 'results.json', found)
+        with contextlib.closing(Workdir.of(config.workdir)) as workdir:
+            workdir.claim(config)
+            workdir.write_config(config)
+            workdir.write_results(found)
         return found
 
 
@@ -231,7 +233,8 @@ def test_a_sweep_without_a_dev_split_is_refused_before_it_trains(tmp_path):
 
 def test_the_workdir_of_a_single_run_is_rejected(tmp_path):
     made = config(tmp_path)
-    workdir.claim(made.workdir, made)
-    workdir.write_config(made.workdir, made)
+    workdir = Workdir.of(made.workdir)
+    workdir.claim(made)
+    workdir.write_config(made)
     with pytest.raises(UserError, match='holds a single run'):
         sweep.run(config(tmp_path, sweep__seeds=(0, 1)), None)

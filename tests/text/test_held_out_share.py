@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.corpus import corpus, corpus_builder, distributed, parts, preparation, unfinished
+from bert_jax.storage import drafts
 from bert_jax.text import held_out_share
 from bert_jax.text.held_out import choose_rule, text_hash
 from bert_jax.text.held_out_share import Candidates, corrected_rule
@@ -141,7 +142,7 @@ def test_a_corpus_of_copies_is_the_same_for_all_workers(copied_pages, tmp_path, 
 @pytest.mark.parametrize('failing', range(1, 5))
 def test_a_resumed_corpus_of_copies_is_the_same(failing, copied_pages, tmp_path, monkeypatch):
     preparation.prepare([copied_pages], output=tmp_path / 'whole', workers=0, **SETTINGS)
-    monkeypatch.setattr(unfinished.Unfinished, '_save_seconds', 0.0)
+    monkeypatch.setattr(drafts.DraftOnDisk, 'save_seconds', 0.0)
     save, saved = unfinished.Unfinished.save, []
 
     def interrupted(self, progress):
@@ -178,9 +179,9 @@ def test_a_share_far_from_the_fraction_is_a_warning(tmp_path, capsys):
 def test_in_a_bucket_nothing_is_left_of_the_first_attempt(
     copied_pages, buckets, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(unfinished.UnfinishedInBucket, '_save_seconds', 0.0)
+    monkeypatch.setattr(drafts.DraftInBucket, 'save_seconds', 0.0)
     preparation.prepare([copied_pages], output=tmp_path / 'local', workers=0, **SETTINGS)
-    save = unfinished.UnfinishedInBucket.save
+    save = unfinished.Unfinished.save
 
     def interrupted(self, progress):
         save(self, progress)
@@ -188,7 +189,7 @@ def test_in_a_bucket_nothing_is_left_of_the_first_attempt(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(unfinished.UnfinishedInBucket, 'save', interrupted)
+        patch.setattr(unfinished.Unfinished, 'save', interrupted)
         with pytest.raises(KeyboardInterrupt):
             preparation.prepare([copied_pages], output='gs://texts/out', workers=0, **SETTINGS)
     preparation.prepare([copied_pages], output='gs://texts/out', workers=0, **SETTINGS).verify()

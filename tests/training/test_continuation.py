@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax import files
 from bert_jax.errors import UserError
-from bert_jax.training import workdir
+from bert_jax.training.workdir import Workdir
 from configs import base, finetune
 from tests.training import toy
 
@@ -103,7 +103,7 @@ def test_files_that_moved_and_the_rest_of_a_fine_tuning_run_can_change(changes, 
     config = finetune.get_config()
     write(tmp_path, config)
     config.update_from_flattened_dict(changes)
-    told = workdir.check_config(tmp_path, config)
+    told = Workdir.of(tmp_path).check_config(config)
     assert [line.partition(' was ')[0] for line in told] == sorted(changes)
 
 
@@ -122,11 +122,11 @@ def test_the_examples_of_a_fine_tuning_run_cannot_change(changes, tmp_path):
     config.update_from_flattened_dict(changes)
     (key,) = changes
     with pytest.raises(UserError, match=rf'holds a run of another config \({key} was .*, is '):
-        workdir.check_config(tmp_path, config)
+        Workdir.of(tmp_path).check_config(config)
 
 
 def test_a_folder_in_which_nothing_was_trained_takes_any_config(tmp_path):
     config = base.get_config()
     files.write_json(tmp_path / 'config.json', config.to_dict())
     config.seed = 5
-    assert workdir.check_config(tmp_path, config) == []
+    assert Workdir.of(tmp_path).check_config(config) == []

@@ -16,6 +16,7 @@ from bert_jax.errors import UserError
 from bert_jax.training import checkpoints, loop, multihost, predictions, run, schedules
 from bert_jax.training.interruption import Interrupted, StopSignal
 from bert_jax.training.logging import Log
+from bert_jax.training.workdir import Workdir
 from tests.training import toy
 
 STAGES = dict(training__steps=(6, 4), checkpoint__every_steps=4, checkpoint__keep=4)
@@ -68,7 +69,7 @@ def test_hosts_compare_the_config_the_metadata_and_the_initial_weights(tmp_path,
         task = toy.Toy(config)
         task.start.params['encoder/pooler/kernel'] = np.full((toy.WIDTH, 4), weight, np.float32)
         task.metadata = {'labels': ['no', 'yes']}
-        with run.start(task, config):
+        with run.start(task, config, Workdir.of(config.workdir)):
             found[number] = found.pop('initial weights')
     assert found[0] == found[1] != found[2]
     assert json.loads(found['config'])['seed'] == config.seed

@@ -1,5 +1,6 @@
 """A tiny task that compiles quickly: regression with a few layers, named like an encoder's."""
 
+import contextlib
 from unittest import mock
 
 import flax.linen as nn
@@ -7,13 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import files
 from bert_jax.averages import Term
-from bert_jax.storage import paths
 from bert_jax.tasks.initialization import InitialModel
 from bert_jax.training import loop
 from bert_jax.training.logging import Log
 from bert_jax.training.task import Stage
+from bert_jax.training.workdir import Workdir
 from configs import base
 
 LAYERS, WIDTH, INPUTS = 3, 4, 6
@@ -148,9 +148,11 @@ def config(folder, **more):
 def train(folder, *, spoil=None, after_step=None, **more):
     """Train in `folder`: (parameters, results); the results are also written there."""
     made = config(folder, **more)
-    with mock.patch.object(Log, 'plot'):  # half of the time of a run
-        params, results = loop.train(Toy(made, spoil=spoil), made, after_step)
-    files.write_json(paths.local(folder) / 'results.json', results)
+    workdir = Workdir.of(made.workdir)
+    # Plots take half of the time of a run.
+    with mock.patch.object(Log, 'plot'), contextlib.closing(workdir):
+        params, results = loop.train(Toy(made, spoil=spoil), made, workdir, after_step)
+        workdir.write_results(results)
     return params, results
 
 

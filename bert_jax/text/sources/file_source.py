@@ -113,7 +113,7 @@ class FileSource(Source):
 
     def read_unit(self, pieces: Sequence[Piece]) -> Iterator[Document]:
         for piece in pieces:
-            if piece.size is not None and not paths.is_in_bucket(piece.path):
+            if piece.size is not None:
                 status = paths.statuses([piece.path]).get(piece.path)
                 piece.check_size(status and status.st_size)
             self.report['files'] += not piece.start

@@ -1,7 +1,6 @@
 """Sources that read a column of Parquet and Arrow files or of Hugging Face datasets."""
 
 import glob
-import pathlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -9,6 +8,7 @@ from typing import Any, TypeAlias
 from bert_jax import errors, files
 from bert_jax.storage import names, paths
 from bert_jax.storage.bucket import BucketError
+from bert_jax.storage.path import Path
 from bert_jax.text import text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece
 from bert_jax.text.sources.file_source import FileSource
@@ -101,7 +101,7 @@ class HuggingFaceSource(ParquetSource):
             ]
         return self._published_files(folder, split)
 
-    def _published_files(self, folder: pathlib.Path, split: str) -> list[str]:
+    def _published_files(self, folder: Path, split: str) -> list[str]:
         """The Parquet files of a split, all in one folder."""
         all_files = text_files.matching_files(f'{glob.escape(str(folder))}/**/*.parquet')
         names = {path: paths.path(path).relative_to(folder).parts[-2:] for path in all_files}
