@@ -190,7 +190,9 @@ def test_blocks_of_two_buckets_do_not_mix():
 def write_manifest(folder, **changes):
     manifest = {
         'format': corpus.FORMAT,
-        'made_from': {'sources': ['text:s3://evil/x.txt'], 'tokenizer': 's3://evil/tokenizer.json'},
+        'made_from': corpus.settings(
+            ['text:s3://evil/x.txt'], 's3://evil/tokenizer.json', False, 0.1
+        ),
         'sources': [],
         'splits': {split: {'shards': []} for split in corpus.SPLITS},
         'tokenizer': {'fingerprint': ''},
