@@ -233,7 +233,7 @@ def test_threads_hold_a_lock_one_after_the_other(tmp_path):
 def test_control_c_says_what_remains_and_that_the_command_resumes(
     num_blocks, texts, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(unfinished.Unfinished, '_save_seconds', 0.0)
+    monkeypatch.setattr(drafts.DraftOnDisk, 'save_seconds', 0.0)
     original, calls = workers.tokenize_block, []
 
     def tokenize(*arguments):
