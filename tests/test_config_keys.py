@@ -10,7 +10,7 @@ from bert_jax import config_keys, files, recipes
 from bert_jax.cli import command_line
 from bert_jax.errors import UserError
 from bert_jax.problems import PROBLEMS
-from bert_jax.training import workdir
+from bert_jax.training.workdir import Workdir
 from configs import albert, base, deberta, electra, finetune, modernbert, roberta, spanbert, xlmr
 from configs.finetune_tasks import TASKS
 
@@ -163,11 +163,11 @@ def test_one_declaration_says_what_may_change_on_resume(declared, tmp_path):
     (tmp_path / 'run/checkpoints/10').mkdir(parents=True)
     files.write_json(tmp_path / 'run/config.json', declared().config.to_dict())
     changed = declared('--config.noise.seeds=(1, 2)').config
-    (told,) = workdir.check_config(tmp_path / 'run', changed)
+    (told,) = Workdir.of(str(tmp_path / 'run')).check_config(changed)
     assert told == 'noise.seeds was [], is [1, 2]'
     changed = declared('--config.noise.scale=0.5').config
     with pytest.raises(UserError, match='noise.scale was 0.1, is 0.5'):
-        workdir.check_config(tmp_path / 'run', changed)
+        Workdir.of(str(tmp_path / 'run')).check_config(changed)
 
 
 def test_a_copy_of_a_config_keeps_the_declarations_and_no_value():
