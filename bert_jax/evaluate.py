@@ -11,7 +11,7 @@ change, such as --problem.no_answer=True for a published model of SQuAD 2.0.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from bert_jax import errors, flag_parser, progress
 from bert_jax.cli.prompt_flags import PromptFlags
@@ -21,6 +21,7 @@ from bert_jax.flag_parser import flag
 from bert_jax.labels import loader
 from bert_jax.problems import PROBLEMS
 from bert_jax.storage import outputs, paths
+from bert_jax.types import JsonObject
 
 Texts: TypeAlias = tuple[tuple[str, str | None], ...]  # KEY, VALUE
 
@@ -55,7 +56,7 @@ def problem_keys() -> dict[str, Declaration]:
     }
 
 
-def changes(section: str, texts: Texts, keys: Mapping[str, Declaration]) -> dict[str, Any]:
+def changes(section: str, texts: Texts, keys: Mapping[str, Declaration]) -> JsonObject:
     """Return the values of the keys of a section; a key that does not exist keeps its text."""
     values = {}
     for key, text in texts:

@@ -23,7 +23,7 @@ from bert_jax.tasks import is_sweep, make_task
 from bert_jax.training import loop, multihost, runtime
 from bert_jax.training.run import check as check_run
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config
+from bert_jax.types import Config, JsonObject
 
 
 def run(
@@ -32,7 +32,7 @@ def run(
     dry_run: bool = False,
     user_keys: Collection[str] = (),
     overwrite: bool = False,
-) -> dict[str, Any] | None:
+) -> JsonObject | None:
     """Train one run, or a sweep over seeds, learning rates or ranks.
 
     Args:
@@ -107,7 +107,7 @@ def _delete_run(config: Config, user_keys: Collection[str]) -> None:
     multihost.run_on_host0(lambda: Workdir.of(config.workdir).delete_run())
 
 
-def train(config: Config, user_keys: Collection[str] = ()) -> dict[str, Any]:
+def train(config: Config, user_keys: Collection[str] = ()) -> JsonObject:
     """Train the task of a config and report on it; results.json is the last file written."""
     check_run(config)
     task = make_task(config, user_keys)

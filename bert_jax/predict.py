@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from bert_jax import errors, files, flag_parser, progress
-from bert_jax.cli.line_tasks import PRETRAINED, Record, Request, Task, predict_finetuned
+from bert_jax.cli.line_tasks import PRETRAINED, Request, Task, predict_finetuned
 from bert_jax.inference import table_input, vector_file
 from bert_jax.storage import outputs, paths
 from bert_jax.text import text_files
+from bert_jax.types import JsonObject
 
 _DESCRIPTION = 'Run a trained model on texts: one text a line in, one JSON object a line out.'
 _EPILOG = """\
@@ -111,14 +112,14 @@ def _complete_file(path: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def _write_records(file: BinaryIO, records: Iterable[Record]) -> None:
+def _write_records(file: BinaryIO, records: Iterable[JsonObject]) -> None:
     for record in records:
         file.write((json.dumps(record, ensure_ascii=False) + '\n').encode())
 
 
 def _interleave_models(
     task: Task, predictors: Mapping[str, Any], lines: list[str], request: Request
-) -> Iterator[Record]:
+) -> Iterator[JsonObject]:
     """Yield for each line the record of every model, with the name of the model in 'model'."""
     by_model = [task(predictor, iter(lines), request) for predictor in predictors.values()]
     for records in zip(*by_model, strict=True):

@@ -14,7 +14,6 @@ Batch: TypeAlias = Mapping[str, Any]  # name → Array whose first axis is the e
 Params: TypeAlias = Mapping[str, Any]  # nested dictionaries of float32 arrays
 Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
 Config: TypeAlias = Any  # ml_collections.ConfigDict, which is untyped
-Tree: TypeAlias = (
-    Any  # a pytree: nested containers of arrays, or of anything else that JAX maps over
-)
+Tree: TypeAlias = Any  # a pytree, that is, nested containers of arrays
 JsonObject: TypeAlias = dict[str, Any]  # an object of JSON, as it is read or will be written
+JsonView: TypeAlias = Mapping[str, Any]  # an object of JSON that is only read

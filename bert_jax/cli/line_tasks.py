@@ -6,7 +6,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,13 +21,16 @@ from bert_jax.metrics.scored_rows import VARIANTS
 from bert_jax.problems import PROBLEMS
 from bert_jax.storage import outputs
 from bert_jax.text import text_files
+from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
 
-Record: TypeAlias = dict[str, Any]
+
 # Yields the results of a task for the lines of the input.
 Task: TypeAlias = Callable[['Predictor', Iterator[str], 'Request'], Iterator[Any]]
+
+Item = TypeVar('Item')
 
 _CHUNK = 4096  # lines that are batched together, sorted by length
 
@@ -138,7 +141,9 @@ class Request(PromptFlags):
         return int(self.layer) if re.fullmatch(r'-?\d+', self.layer) else self.layer
 
 
-def _fill_mask(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[Record]:
+def _fill_mask(
+    predictor: 'Predictor', lines: Iterator[str], request: Request
+) -> Iterator[JsonObject]:
     num_without_mask = 0
     for texts in _chunks(lines):
         for text, masks in zip(texts, predictor.fill_mask(texts, request.top), strict=True):
@@ -178,7 +183,7 @@ def _embed_words(
         yield Vectors(vectors, np.array(located.popleft()[1], np.int64).reshape(-1, 2))
 
 
-def _score(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[Record]:
+def _score(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:
     for texts in _chunks(lines):
         scores = predictor.pseudo_likelihood(texts, request.long_texts, request.variant)
         for text, scored in zip(texts, scores, strict=True):
@@ -192,7 +197,7 @@ def _score(predictor: 'Predictor', lines: Iterator[str], request: Request) -> It
 
 def _score_pairs(
     predictor: 'Predictor', lines: Iterator[str], request: Request
-) -> Iterator[Record]:
+) -> Iterator[JsonObject]:
     from bert_jax.inference import scoring  # imports JAX
 
     for numbered in _chunks(enumerate(lines, 1)):
@@ -217,7 +222,7 @@ def _parse_pair(number: int, line: str) -> list[str]:
 
 def predict_finetuned(
     predictor: 'Predictor', lines: Iterator[str], request: Request
-) -> Iterator[Record]:
+) -> Iterator[JsonObject]:
     from bert_jax.inference.finetuned import PredictionOptions  # imports JAX
 
     options = PredictionOptions(request.probabilities, request.long_texts, request.words)
@@ -235,7 +240,7 @@ PRETRAINED: dict[str, Task] = {
 }
 
 
-def parse_line(number: int, line: str, request: Request) -> Record:
+def parse_line(number: int, line: str, request: Request) -> JsonObject:
     """Parse a line, the first is number 1, into an input for `Predictor.predict`."""
     default_id = f'input {number}'  # as for an input without an id in Python
     name, columns = f'line {number}', _COLUMNS.get(request.task, ('text',))
@@ -262,7 +267,7 @@ def parse_line(number: int, line: str, request: Request) -> Record:
     return {'id': default_id, **dict(zip(columns, values, strict=False))}
 
 
-def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:
+def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
     items = iter(items)
     while chunk := list(itertools.islice(items, _CHUNK)):
         yield chunk

@@ -16,7 +16,7 @@ import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from bert_jax.storage import names, paths, trust, wrong_paths
 from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
 from bert_jax.storage.path import Path
 from bert_jax.text.watched_file import WatchedFile
+from bert_jax.types import JsonObject, JsonView
 
 _VERIFYING_THREADS = 8
 FORMAT = 1
@@ -100,7 +101,7 @@ class Corpus:
     """
 
     directory: Path
-    manifest: dict[str, Any]
+    manifest: JsonObject
     tokenizer: tokenizers.Tokenizer
     cache: CacheSettings = DEFAULT_CACHE
     _unigram: dict[str, np.ndarray] = dataclasses.field(default_factory=dict, init=False)
@@ -256,7 +257,7 @@ def check_ids(ids_X: np.ndarray, vocab_size: int, place: object) -> None:
         )
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
+def read_manifest(directory: Path) -> JsonObject:
     """Return the manifest of a corpus; UserError if it is missing, damaged or of another format."""
     path = directory / 'manifest.json'
     try:
@@ -284,7 +285,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         ) from error
 
 
-def _check_structure(manifest: dict[str, Any], path: Path) -> None:
+def _check_structure(manifest: JsonObject, path: Path) -> None:
     """Raise an error if a value that is used later is missing or of another type."""
     for name, file in manifest['files'].items():
         names.check(name, path)
@@ -307,13 +308,13 @@ def _check_structure(manifest: dict[str, Any], path: Path) -> None:
         raise ValueError(manifest['tokenizer']['fingerprint'])
 
 
-def _check_counts(entry: Mapping[str, Any], *keys: str) -> None:
+def _check_counts(entry: JsonView, *keys: str) -> None:
     for key in keys:
         if type(entry[key]) is not int or entry[key] < 0:
             raise ValueError(f'{key}: {entry[key]!r}')
 
 
-def shard_files(split: str, entry: Mapping[str, Any]) -> list[str]:
+def shard_files(split: str, entry: JsonView) -> list[str]:
     """Return the names of a shard's files in the corpus, from its entry in the manifest."""
     return [f'{split}/{entry["name"]}.{array}.npy' for array in ARRAYS]
 
@@ -331,7 +332,7 @@ def settings(
     language_alpha: float = 1.0,
     tokenizer_characters: int = tokenizers.TRAINING_CHARACTERS,
     strip_accents: bool | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the settings that determine a corpus, as 'made_from' in the manifest.
 
     `language_alpha` and `tokenizer_characters` only affect the training of a tokenizer; otherwise

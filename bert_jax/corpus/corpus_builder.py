@@ -10,7 +10,6 @@ import functools
 import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from bert_jax import errors, progress, tokenizers
 from bert_jax.corpus import corpus
@@ -23,6 +22,7 @@ from bert_jax.text.held_out import DIVIDE, HeldOutRule, choose_rule
 from bert_jax.text.held_out_share import Candidates, corrected_rule
 from bert_jax.text.sources import Source
 from bert_jax.tokenizers import training_text
+from bert_jax.types import JsonObject
 
 
 @dataclasses.dataclass
@@ -45,10 +45,10 @@ class Position:
 def build(
     unfinished: Unfinished,
     sources: list[Source],
-    made_from: dict[str, Any],
+    made_from: JsonObject,
     shard_tokens: int,
     workers: int,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Write the corpus, or resume an interrupted run, and return the manifest."""
     folder, saved = unfinished.folder, dict(unfinished.progress)
     if 'exceptions' in saved:
@@ -70,7 +70,7 @@ def build(
         return manifest
 
 
-def resumed_tokenizer(folder: pathlib.Path, made_from: dict[str, Any]) -> tokenizers.Tokenizer:
+def resumed_tokenizer(folder: pathlib.Path, made_from: JsonObject) -> tokenizers.Tokenizer:
     """Load the tokenizer of an interrupted run; UserError if its file has changed since."""
     tokenizer = tokenizers.load(str(folder / 'tokenizer.json'))
     spec = made_from['tokenizer']
@@ -84,9 +84,7 @@ def resumed_tokenizer(folder: pathlib.Path, made_from: dict[str, Any]) -> tokeni
     return tokenizer
 
 
-def _load_or_train_tokenizer(
-    sources: list[Source], made_from: dict[str, Any]
-) -> tokenizers.Tokenizer:
+def _load_or_train_tokenizer(sources: list[Source], made_from: JsonObject) -> tokenizers.Tokenizer:
     """Load the tokenizer, or train it on the documents of all sources."""
     spec = made_from['tokenizer']
     case = made_from['lowercase'], made_from['strip_accents']
@@ -105,7 +103,7 @@ def _load_or_train_tokenizer(
 
 
 def _mixed_texts(
-    sources: list[Source], languages: list[str], made_from: dict[str, Any]
+    sources: list[Source], languages: list[str], made_from: JsonObject
 ) -> tuple[Iterator[str], ReadingBar]:
     """Return text of all languages to train a tokenizer on, and the bar of its reading."""
     own = {name: [source for source in sources if source.language == name] for name in languages}
@@ -122,7 +120,7 @@ def _mixed_texts(
     return training_text.mixture(streams, shares), bar
 
 
-def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutRule:
+def _held_out_rule(sources: list[Source], made_from: JsonObject) -> HeldOutRule:
     """Choose the held-out rule from the first documents of each language."""
     by_language: dict[str, list[Source]] = {}
     for source in sources:
@@ -150,14 +148,12 @@ class _Writing:
 
     unfinished: Unfinished
     sources: list[Source]
-    made_from: dict[str, Any]
+    made_from: JsonObject
     shard_tokens: int
     tokenizer: tokenizers.Tokenizer
     pool: Workers
 
-    def run(
-        self, rule: HeldOutRule, saved: dict[str, Any]
-    ) -> tuple[dict[str, Any] | None, HeldOutRule]:
+    def run(self, rule: HeldOutRule, saved: JsonObject) -> tuple[JsonObject | None, HeldOutRule]:
         """Write the corpus, unless the rule turns out to hold out too much.
 
         Args:
@@ -194,7 +190,7 @@ class _Writing:
             descriptions = [source.describe() for source in self.sources]
             return writer.finish(self.made_from, descriptions), rule
 
-    def start_over(self, rule: HeldOutRule) -> dict[str, Any]:
+    def start_over(self, rule: HeldOutRule) -> JsonObject:
         """Return the progress of a run with another rule, which replaces what was written."""
         saved = {'exceptions': list(rule.exceptions.items())}
         self.unfinished.save(saved)
@@ -208,10 +204,10 @@ class _Writing:
 
     def _save(
         self,
-        saved: dict[str, Any],
+        saved: JsonObject,
         writer: CorpusWriter,
         candidates: dict[str, Candidates],
-        **position: Any,
+        **position: object,
     ) -> None:
         """Save the progress; for the arguments see `_tokenize_sources`."""
         counted = {language: own.state() for language, own in candidates.items()}
@@ -224,7 +220,7 @@ class _Writing:
         writer: CorpusWriter,
         rule: HeldOutRule,
         candidates: dict[str, Candidates],
-        saved: dict[str, Any],
+        saved: JsonObject,
     ) -> None:
         """Stream all sources, one after the other, through the workers into the writer.
 
@@ -235,7 +231,7 @@ class _Writing:
             saved: See `run`; its `done`, the states of the finished sources, is extended.
         """
         sources = self.sources
-        finished: list[dict[str, Any]] = saved.setdefault('done', [])
+        finished: list[JsonObject] = saved.setdefault('done', [])
         position = Position(**saved.get('position', {}))
         for source, state in zip(sources, finished, strict=False):
             source.restore(state)

@@ -1,16 +1,16 @@
 """What a user should know about a finished corpus before training on it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from bert_jax.text.held_out import DIVIDE
 from bert_jax.text.held_out_share import FACTOR, largest_share
 from bert_jax.text.sources import Source
+from bert_jax.types import JsonObject
 
 MAX_UNKNOWN = 0.02  # share of unknown tokens in a language
 
 
-def find(manifest: dict[str, Any], sources: Sequence[Source]) -> list[str]:
+def find(manifest: JsonObject, sources: Sequence[Source]) -> list[str]:
     """Return warnings about a corpus, each a line.
 
     Args:
@@ -39,7 +39,7 @@ def _markup(sources: Sequence[Source]) -> Iterator[str]:
             )
 
 
-def _unknown(manifest: dict[str, Any], own: Sequence[int], place: str) -> Iterator[str]:
+def _unknown(manifest: JsonObject, own: Sequence[int], place: str) -> Iterator[str]:
     """Warn of a language that the vocabulary does not cover."""
     tokens = sum(
         shard['tokens'] for split in manifest['splits'] for shard in _of(manifest, split, own)
@@ -55,7 +55,7 @@ def _unknown(manifest: dict[str, Any], own: Sequence[int], place: str) -> Iterat
         )
 
 
-def _held_out(manifest: dict[str, Any], own: Sequence[int], place: str) -> Iterator[str]:
+def _held_out(manifest: JsonObject, own: Sequence[int], place: str) -> Iterator[str]:
     """Warn of a held-out share that is far from the requested fraction."""
     held_out, train = (
         sum(shard['tokens'] for shard in _of(manifest, split, own))
@@ -73,7 +73,7 @@ def _held_out(manifest: dict[str, Any], own: Sequence[int], place: str) -> Itera
         )
 
 
-def _of(manifest: dict[str, Any], split: str, own: Sequence[int]) -> list[dict[str, Any]]:
+def _of(manifest: JsonObject, split: str, own: Sequence[int]) -> list[JsonObject]:
     """The entries of the shards of a split that belong to these sources."""
     shards = manifest['splits'][split]['shards']
     return [shard for shard in shards if shard['source'] in own]

@@ -3,8 +3,7 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from bert_jax import tokenizers
 from bert_jax.corpus.corpus import ARRAYS, SPLITS, shard_files, token_dtype
 from bert_jax.corpus.manifest import describe_file, write_manifest
 from bert_jax.storage.paths import sync
+from bert_jax.types import JsonObject, JsonView
 
 SHARD_TOKENS = 2**27
 
@@ -68,7 +68,7 @@ class CorpusWriter:
         tokenizer: tokenizers.Tokenizer,
         languages: Sequence[str],
         shard_tokens: int = SHARD_TOKENS,
-        state: Mapping[str, Any] | None = None,
+        state: JsonView | None = None,
     ):
         """Open the writer.
 
@@ -83,8 +83,8 @@ class CorpusWriter:
         self._languages, self._shard_tokens = languages, shard_tokens
         self._dtype = token_dtype(tokenizer.vocab_size)
         self._open: dict[str, ShardWriter] = {}
-        self._shards: dict[str, list[dict[str, Any]]] = {name: [] for name in SPLITS}
-        self._closed_files: dict[str, dict[str, Any]] = {}  # as in 'files' of the manifest
+        self._shards: dict[str, list[JsonObject]] = {name: [] for name in SPLITS}
+        self._closed_files: dict[str, JsonObject] = {}  # as in 'files' of the manifest
         self._unigram = {name: np.zeros(tokenizer.vocab_size, np.int64) for name in SPLITS}
         for name in SPLITS:
             (directory / name).mkdir(exist_ok=True)
@@ -101,7 +101,7 @@ class CorpusWriter:
         """Number of finished shards."""
         return sum(map(len, self._shards.values()))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonObject:
         """Flush all files to disk and return the state of the writer, as JSON values."""
         open_shards = {split: shard.state() for split, shard in self._open.items()}
         for split in SPLITS:
@@ -113,7 +113,7 @@ class CorpusWriter:
             'files': self._closed_files,
         }
 
-    def _restore(self, state: Mapping[str, Any]) -> None:
+    def _restore(self, state: JsonView) -> None:
         """Restore a state and remove everything that was written after it."""
         self._shards = state['shards']
         self._closed_files = state.get('files', {})
@@ -163,7 +163,7 @@ class CorpusWriter:
         for shard in self._open.values():
             shard.close()
 
-    def finish(self, made_from: dict[str, Any], sources: list[dict[str, Any]]) -> dict[str, Any]:
+    def finish(self, made_from: JsonObject, sources: list[JsonObject]) -> JsonObject:
         """Close all files and write tokenizer.json, DATASHEET.md and, last, manifest.json.
 
         Args:
@@ -209,7 +209,7 @@ class ShardWriter:
             self._sentences.append(np.zeros(1, np.int64))
             self._documents.append(np.zeros(1, np.int64))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonObject:
         """Flush the files to disk and return the arguments that reopen the shard."""
         for file in self._files:
             file.sync()
@@ -226,7 +226,7 @@ class ShardWriter:
         self._sentences.append(self.num_tokens + np.cumsum(documents.sentence_lengths))
         self._tokens.append(documents.tokens)
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> JsonObject:
         """Close the files and return the shard's entry in the manifest."""
         for file in self._files:
             file.close()

@@ -1,9 +1,8 @@
 """Renders the datasheet of a corpus: origin, contents, held-out rule, vocabulary and files."""
 
-from typing import Any
-
 from bert_jax import markdown, tokenizers
 from bert_jax.text import personal_data
+from bert_jax.types import JsonObject
 
 _TEMPLATE = """\
 # Datasheet of a tokenized corpus
@@ -65,7 +64,7 @@ language with the share p of all characters makes up a share ∝ p^α of the tra
 """
 
 
-def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
+def render(manifest: JsonObject, tokenizer: tokenizers.Tokenizer) -> str:
     """Return the datasheet of a corpus as Markdown."""
     made_from, sources, splits = (manifest[key] for key in ('made_from', 'sources', 'splits'))
     total, unknown = (
@@ -123,6 +122,6 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
     )
 
 
-def _personal_counts(source: dict[str, Any]) -> dict[str, int]:
+def _personal_counts(source: JsonObject) -> dict[str, int]:
     """The count of each kind of personal data in a source, from its entry in the manifest."""
     return {kind: source['report'].get(kind, 0) for kind in personal_data.KINDS}

@@ -12,7 +12,7 @@ manifest.
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from bert_jax.text.held_out import HeldOutRule, choose_rule
 from bert_jax.text.held_out_share import Candidates, corrected_rule
 from bert_jax.text.sources import Source
 from bert_jax.tokenizers import training_text
+from bert_jax.types import JsonObject, JsonView
 
 UNIT_BYTES = 2**24  # size of a unit, which is a range of a file or several small files
 
@@ -37,10 +38,10 @@ UNIT_BYTES = 2**24  # size of a unit, which is a range of a file or several smal
 def build(
     unfinished: Unfinished,
     sources: list[Source],
-    made_from: dict[str, Any],
+    made_from: JsonObject,
     shard_tokens: int,
     engine: Engine,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Write the corpus, or resume an interrupted run, and return the manifest.
 
     Records and parts are in the folder `parts` of the unfinished corpus.
@@ -71,9 +72,9 @@ def build(
         corpus_builder.check_split(split, any(shard.split == split for shard in shards))
         (unfinished.folder / split).mkdir(exist_ok=True)
     shard_records = stages.run(engine, work, shard_plan.assemble, shards, 'writing shards')
-    entries: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+    entries: dict[str, list[JsonObject]] = {split: [] for split in SPLITS}
     unigram = {split: np.zeros(tokenizer.vocab_size, np.int64) for split in SPLITS}
-    files: dict[str, dict[str, Any]] = {}
+    files: dict[str, JsonObject] = {}
     for shard, record in zip(shards, shard_records, strict=True):
         language = sources[shard.source].language
         entries[shard.split].append(record['entry'] | {'language': language})
@@ -102,7 +103,7 @@ def _units(sources: Sequence[Source]) -> list[Unit]:
 def _tokenizer(
     unfinished: Unfinished,
     sources: Sequence[Source],
-    made_from: dict[str, Any],
+    made_from: JsonObject,
     engine: Engine,
     work: Work,
     units: Sequence[Unit],
@@ -141,7 +142,7 @@ class Draw(NamedTuple):
 
 def _training_text(
     sources: Sequence[Source],
-    made_from: dict[str, Any],
+    made_from: JsonObject,
     engine: Engine,
     work: Work,
     units: Sequence[Unit],
@@ -164,7 +165,7 @@ def _training_text(
 def _by_language(
     shares: Mapping[str, training_text.LanguageShare],
     languages: Sequence[str],
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[JsonView],
 ) -> Iterator[str]:
     """Yield the texts of records of `draw` language by language, repeated as `shares` says."""
     for language, share in shares.items():
@@ -176,7 +177,7 @@ def _by_language(
                 yield from record[key]
 
 
-def count(work: Work, unit: Unit, path: Path) -> dict[str, Any]:
+def count(work: Work, unit: Unit, path: Path) -> JsonObject:
     """Count the characters of a unit by level of their lines; a function of `stages.run`."""
     record = stages.read_record(path)
     if record and 'characters' in record:
@@ -184,7 +185,7 @@ def count(work: Work, unit: Unit, path: Path) -> dict[str, Any]:
     return {'characters': training_text.count_characters(_texts(work, unit)).tolist()}
 
 
-def draw(work: Work, item: Draw, path: Path) -> dict[str, Any]:
+def draw(work: Work, item: Draw, path: Path) -> JsonObject:
     """Draw lines of a unit; a function of `stages.run`. The record has the texts."""
     record = stages.read_record(path)
     if record and record.get('share') == list(item.share):
@@ -200,8 +201,8 @@ def _texts(work: Work, unit: Unit) -> Iterator[str]:
 
 
 def _merge_reports(
-    sources: Sequence[Source], units: Sequence[Unit], records: Sequence[dict[str, Any]]
-) -> list[list[dict[str, Any]]]:
+    sources: Sequence[Source], units: Sequence[Unit], records: Sequence[JsonObject]
+) -> list[list[JsonObject]]:
     """Complete the reports of the sources; return the records of each source's accepted units."""
     records_by_source = []
     for index, source in enumerate(sources):
@@ -220,8 +221,8 @@ def _merge_reports(
 
 def _held_out_rule(
     sources: Sequence[Source],
-    records_by_source: Sequence[Sequence[dict[str, Any]]],
-    made_from: dict[str, Any],
+    records_by_source: Sequence[Sequence[JsonObject]],
+    made_from: JsonObject,
 ) -> HeldOutRule:
     fraction = made_from['held_out_fraction']
     hashes: dict[str, list[int]] = {}

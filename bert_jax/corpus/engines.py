@@ -7,10 +7,12 @@ packages are optional and imported on first use.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from bert_jax import errors, flag_parser
 from bert_jax.flag_parser import flag
+
+Item = TypeVar('Item')
 
 _WAIT_SECONDS = 60.0  # for the first worker of a cluster
 
@@ -18,7 +20,7 @@ _WAIT_SECONDS = 60.0  # for the first worker of a cluster
 class Engine(Protocol):
     """Runs functions on workers that have this package and see the same files."""
 
-    def run(self, function: Callable[[Any], None], items: Sequence[Any]) -> None:
+    def run(self, function: Callable[[Item], None], items: Sequence[Item]) -> None:
         """Call a function on each item, in any order, in parallel, more than once if needed.
 
         Args:
@@ -45,7 +47,7 @@ class BeamEngine:
         self._beam: Any = apache_beam
         self._options = list(options)
 
-    def run(self, function: Callable[[Any], None], items: Sequence[Any]) -> None:
+    def run(self, function: Callable[[Item], None], items: Sequence[Item]) -> None:
         try:
             pipeline = self._beam.Pipeline(argv=self._options)
             each = pipeline | self._beam.Create(items) | self._beam.Reshuffle()
@@ -74,7 +76,7 @@ class DaskEngine:
         self._address = flag_parser.parse(DaskOptions, options, '--runner=dask --').scheduler
         self._dask: Any = distributed
 
-    def run(self, function: Callable[[Any], None], items: Sequence[Any]) -> None:
+    def run(self, function: Callable[[Item], None], items: Sequence[Item]) -> None:
         try:
             with self._dask.Client(self._address) as client:
                 client.wait_for_workers(1, timeout=_WAIT_SECONDS)

@@ -5,7 +5,6 @@ import importlib.metadata
 import pathlib
 import platform
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from bert_jax.corpus import datasheet
 from bert_jax.corpus.corpus import ARRAYS, FORMAT, SPLITS
 from bert_jax.files import sha256, write_json
 from bert_jax.storage.path import Path
+from bert_jax.types import JsonObject
 
 PACKAGES = ('numpy', 'tokenizers', 'sentencepiece')  # their versions are in the manifest
 
@@ -27,12 +27,12 @@ def versions() -> dict[str, str]:
 def write_manifest(
     directory: pathlib.Path,
     tokenizer: tokenizers.Tokenizer,
-    made_from: dict[str, Any],
-    sources: list[dict[str, Any]],
-    shards: Mapping[str, list[dict[str, Any]]],
+    made_from: JsonObject,
+    sources: list[JsonObject],
+    shards: Mapping[str, list[JsonObject]],
     unigram: Mapping[str, np.ndarray],
-    files: Mapping[str, dict[str, Any]],
-) -> dict[str, Any]:
+    files: Mapping[str, JsonObject],
+) -> JsonObject:
     """Complete a corpus whose shards are written, and return its manifest.
 
     Args:
@@ -78,6 +78,6 @@ def write_manifest(
     return manifest
 
 
-def describe_file(path: Path) -> dict[str, Any]:
+def describe_file(path: Path) -> JsonObject:
     """Return the manifest entry of a finished file: its size and hash."""
     return {'bytes': path.stat().st_size, 'sha256': sha256(path)}

@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.text import held_out
 from bert_jax.text.held_out_share import Candidates
+from bert_jax.types import JsonObject, JsonView
 
 PART_TOKENS = 2**25  # a part is written as soon as it has this many
 _thread_cache = threading.local()  # the last tokenizer; its cache of words is not thread-safe
@@ -44,7 +44,7 @@ class Part:
     totals: Mapping[str, Sequence[int]]
 
 
-def encode(work: stages.Work, unit: stages.Unit, path: Path) -> dict[str, Any]:
+def encode(work: stages.Work, unit: stages.Unit, path: Path) -> JsonObject:
     """Read a unit, tokenize it and write its parts; a function of `stages.run`.
 
     Returns:
@@ -126,7 +126,7 @@ def load_tokenizer(folder: str) -> tokenizers.Tokenizer:
     return _thread_cache.tokenizer
 
 
-def _is_valid(work: stages.Work, record: Mapping[str, Any], folder: Path) -> bool:
+def _is_valid(work: stages.Work, record: JsonView, folder: Path) -> bool:
     """Whether the record is of an encoded unit whose parts are undamaged and up to date."""
     if 'parts' not in record:
         return False

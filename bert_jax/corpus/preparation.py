@@ -4,7 +4,6 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from bert_jax import errors, progress, tokenizers
 from bert_jax.corpus import corpus, corpus_builder, corpus_warnings, distributed, source_files
@@ -18,6 +17,7 @@ from bert_jax.storage import drafts, paths
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
 from bert_jax.text.sources import Source, open_source
+from bert_jax.types import JsonObject
 
 _SHOWN_BAD_FILES = 20  # of each source; the datasheet lists all
 
@@ -153,7 +153,7 @@ def _check_tokenizer(spec: str, lowercase: bool, strip_accents: bool | None) -> 
         tokenizers.load(spec, lowercase, strip_accents)
 
 
-def _open_existing(output: Path, made_from: dict[str, Any]) -> corpus.Corpus | None:
+def _open_existing(output: Path, made_from: JsonObject) -> corpus.Corpus | None:
     """Open a finished corpus if there is one. Raises UserError if its settings differ."""
     if not (output / 'manifest.json').exists():
         return None
@@ -173,7 +173,7 @@ def _size(output: Path) -> str:
 
 
 def _print_summary(
-    manifest: dict[str, Any], sources: list[Source], resumed: dict[str, Any], seconds: float
+    manifest: JsonObject, sources: list[Source], resumed: JsonObject, seconds: float
 ) -> None:
     """Print a line for each source, each split and the corpus."""
     for source in sources:

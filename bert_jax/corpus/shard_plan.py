@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from bert_jax.corpus.parts import Part
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.text.held_out import HeldOutRule
+from bert_jax.types import JsonObject
 
 
 class Slice(NamedTuple):
@@ -122,7 +123,7 @@ def _totals(folder: Path, part: Part, rule: HeldOutRule | None, split: str) -> t
     return len(lengths), int(lengths.sum())
 
 
-def assemble(work: stages.Work, shard: PlannedShard, path: Path) -> dict[str, Any]:
+def assemble(work: stages.Work, shard: PlannedShard, path: Path) -> JsonObject:
     """Write the files of a shard; a function of `stages.run`.
 
     Returns:
@@ -164,7 +165,7 @@ def read_unigram(work: stages.Work, shard: PlannedShard) -> np.ndarray:
     return stages.read_array((folder / f'{shard.name}.unigram.npy').read_bytes())
 
 
-def _has_files(folder: Path, files: Mapping[str, Any]) -> bool:
+def _has_files(folder: Path, files: Mapping[str, object]) -> bool:
     try:
         return all(describe_file(folder / name) == file for name, file in files.items())
     except OSError:

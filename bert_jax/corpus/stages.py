@@ -16,7 +16,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from bert_jax.corpus.engines import Engine
 from bert_jax.storage import block_cache, paths
 from bert_jax.storage.path import Path
 from bert_jax.text.sources import Piece, Source, parse_source
+from bert_jax.types import JsonObject
 
 _POLL_SECONDS = 2.0  # between updates of the progress bar
 _READERS = 16  # records that are read at the same time
@@ -92,12 +93,12 @@ class Item(Protocol):
 
 
 _Item = TypeVar('_Item', bound=Item)
-Function = Callable[[Work, _Item, Path], dict[str, Any]]
+Function = Callable[[Work, _Item, Path], JsonObject]
 
 
 def run(
     engine: Engine, work: Work, function: Function[_Item], items: Sequence[_Item], text: str
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Call a function on each item on the workers and return the records, in order of the items.
 
     Args:
@@ -156,7 +157,7 @@ def _check_versions(work: Work) -> None:
             )
 
 
-def read_record(path: Path) -> dict[str, Any] | None:
+def read_record(path: Path) -> JsonObject | None:
     """Return a record; None if it does not exist or cannot be parsed."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         return json.loads(path.read_bytes())

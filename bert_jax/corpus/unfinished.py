@@ -4,7 +4,6 @@ import json
 import pathlib
 import sys
 import time
-from typing import Any
 
 from bert_jax.corpus import source_files
 from bert_jax.errors import UserError, report
@@ -12,6 +11,7 @@ from bert_jax.files import write_json
 from bert_jax.storage import drafts, names, paths
 from bert_jax.storage.drafts import Draft
 from bert_jax.storage.path import Path
+from bert_jax.types import JsonObject
 
 RECORD = 'progress.json'
 MARKER = 'manifest.json'
@@ -39,9 +39,9 @@ class Unfinished:
     def __init__(
         self,
         draft: Draft,
-        settings: dict[str, Any],
+        settings: JsonObject,
         stamps: list[source_files.Stamps],
-        progress: dict[str, Any],
+        progress: JsonObject,
     ):
         """Hold the parts; `open_unfinished` reads them."""
         self._draft, self._settings, self._stamps = draft, settings, stamps
@@ -53,7 +53,7 @@ class Unfinished:
         """Whether progress should be saved now."""
         return time.monotonic() - self._saved > self._draft.save_seconds
 
-    def save(self, progress: dict[str, Any]) -> None:
+    def save(self, progress: JsonObject) -> None:
         """Save the progress, which must describe files that are already on disk."""
         record = {'settings': self._settings, 'progress': progress}
         write_json(self.folder / RECORD, record, indent=None)
@@ -86,7 +86,7 @@ class Unfinished:
 
 
 def open_unfinished(
-    output: Path, settings: dict[str, Any], stamps: list[source_files.Stamps]
+    output: Path, settings: JsonObject, stamps: list[source_files.Stamps]
 ) -> Unfinished:
     """Open the draft of a corpus and read the progress of an interrupted run.
 
@@ -102,7 +102,7 @@ def open_unfinished(
     draft, settings = drafts.of(output), json.loads(json.dumps(settings))
     draft.fetch([RECORD, OWNER, source_files.NAME, 'tokenizer.json'], without=[PARTS])
     _check_owner(draft.folder)
-    progress: dict[str, Any] = {}
+    progress: JsonObject = {}
     record = draft.folder / RECORD
     if record.exists():
         saved = json.loads(record.read_text(encoding='utf-8'))
@@ -129,8 +129,8 @@ def _check_owner(folder: pathlib.Path) -> None:
 
 def _check_same(
     folder: pathlib.Path,
-    saved: dict[str, Any],
-    settings: dict[str, Any],
+    saved: JsonObject,
+    settings: JsonObject,
     stamps: list[source_files.Stamps],
 ) -> None:
     """Raise UserError if the settings or source files differ from the interrupted run's."""
@@ -159,7 +159,7 @@ def _names(folder: pathlib.Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-def _check_names(writer: dict[str, Any], source: object) -> None:
+def _check_names(writer: JsonObject, source: object) -> None:
     """Raise UserError if saved progress names files that are not below its folder."""
     shards = [shard for split in writer.get('shards', {}).values() for shard in split]
     for shard in [*shards, *writer.get('open', {}).values()]:

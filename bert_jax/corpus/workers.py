@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -208,7 +208,7 @@ def _worker_ended(process: subprocess.Popen[bytes]) -> errors.UserError:
     )
 
 
-def _send(process: subprocess.Popen[bytes], message: Any) -> None:
+def _send(process: subprocess.Popen[bytes], message: object) -> None:
     assert process.stdin
     pickle.dump(message, process.stdin, protocol=5)
     process.stdin.flush()

@@ -3,12 +3,11 @@
 import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
-from bert_jax.types import Batch
+from bert_jax.types import Batch, Tree
 
 # Rows are padded to the next of these lengths, and longer rows to a multiple of 256. For the
 # sentences of SemCor, a twelfth of the computed tokens is padding. Each shape costs a compilation
@@ -41,14 +40,14 @@ class TokenizedText:
 
 
 def run(
-    function: Callable[[Batch], Any],
+    function: Callable[[Batch], Tree],
     rows: Sequence[TokenizedText],
     *,
     batch_tokens: int,
     max_length: int,
     pad_id: int,
     advance: Callable[[int], object],
-) -> list[Any]:
+) -> list[Tree]:
     """Run a function on rows in padded batches; return one result per row, in order.
 
     Args:
@@ -62,9 +61,9 @@ def run(
     Returns:
         Pytrees of NumPy arrays […].
     """
-    results: list[Any] = [None] * len(rows)
+    results: list[Tree] = [None] * len(rows)
 
-    def compute(plan: tuple[np.ndarray, tuple[int, int]]) -> tuple[np.ndarray, Any]:
+    def compute(plan: tuple[np.ndarray, tuple[int, int]]) -> tuple[np.ndarray, Tree]:
         indices, shape = plan
         batch = _batch([rows[i] for i in indices], shape, pad_id)
         return indices, jax.device_get(function(batch))

@@ -13,7 +13,7 @@ from bert_jax.models.encoders.transformer import attention_probabilities
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.mlm import cross_entropy
-from bert_jax.types import Batch, Params
+from bert_jax.types import Batch, Params, Tree
 
 # A layer number, a name in COMBINATIONS, or a tuple of these, whose states are stacked.
 Layers: TypeAlias = int | str | tuple[int | str, ...]
@@ -26,7 +26,7 @@ COMBINATIONS = {
 }
 
 
-def _apply(model: Model, params: Params, batch: Batch, **options: Any) -> Any:
+def _apply(model: Model, params: Params, batch: Batch, **options: Any) -> Tree:
     return model.with_heads().apply({'params': params}, Rows.of(batch), **options)
 
 
@@ -71,7 +71,7 @@ def attention(model: Model, params: Params, batch: Batch) -> jax.Array:
 def _logits(model: Model, params: Params, batch: Batch) -> jax.Array:
     """Logits of the model's only head at the `positions` of each row, float32 [B, P, V]."""
     targets = Targets.at(jnp.asarray(batch['positions']))
-    output: Any = model.apply({'params': params}, Rows.of(batch).replace(targets=targets))
+    output: Tree = model.apply({'params': params}, Rows.of(batch).replace(targets=targets))
     (logits_BPV,) = output.heads.values()
     return logits_BPV
 

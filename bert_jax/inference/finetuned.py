@@ -3,7 +3,7 @@
 import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from ml_collections import ConfigDict
@@ -15,6 +15,7 @@ from bert_jax.inference import prompts
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels import labeled_files, loader, seen_examples, word_spans
+from bert_jax.labels.examples import Example
 from bert_jax.labels.records import ReadingReport
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
@@ -32,7 +33,7 @@ from bert_jax.problems.finetuning_model import (
 from bert_jax.problems.prompt import Prompt
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
-from bert_jax.types import Params
+from bert_jax.types import JsonObject, JsonView, Params
 
 # Head → kind of problem, for models of other libraries, whose folders do not name the problem.
 _KIND_OF_HEAD = {
@@ -102,7 +103,7 @@ class Evaluation(NamedTuple):
 
     scores: Scores
     intervals: Mapping[str, intervals.Interval]
-    records: list[dict[str, Any]]
+    records: list[JsonObject]
     lines: list[str]
     warnings: list[str]
     candidate_labels: tuple[str, ...]
@@ -151,7 +152,7 @@ class FineTuned:
         self._max_length, self._batch_tokens = architecture.max_length, batch_tokens
         self._overlap, self._kind = overlap, kind
 
-    def with_settings(self, changes: Mapping[str, Any]) -> 'FineTuned':
+    def with_settings(self, changes: JsonView) -> 'FineTuned':
         """Return this model with other settings of its problem.
 
         Raises:
@@ -175,10 +176,10 @@ class FineTuned:
     def predict(
         self,
         params: Params,
-        inputs: Sequence[Mapping[str, Any]],
+        inputs: Sequence[JsonView],
         advance: Callable[[int], object],
         options: PredictionOptions,
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Predict for JSON objects.
 
         Args:
@@ -207,7 +208,7 @@ class FineTuned:
         model: str,
         params: Params,
         gold: Sequence[str],
-        changes: Mapping[str, Any],
+        changes: JsonView,
         advance: Callable[[int], object],
     ) -> 'Evaluation':
         """Score the model, loaded from the path `model`; see `Predictor.evaluate`."""
@@ -251,7 +252,7 @@ class FineTuned:
         problem.window_overlap = self._overlap if use_windows else None
         problem.splitter = options.words or self._words
 
-    def _parse(self, name: str, item: Mapping[str, Any]) -> Any:
+    def _parse(self, name: str, item: JsonView) -> Example:
         """Make an example. Raises UserError if the model takes another number of texts."""
         example = self.problem.parse_input(name, item)
         number = len(getattr(example, 'texts', ()))
@@ -268,8 +269,8 @@ class FineTuned:
         return example
 
     def _predictions(
-        self, params: Params, examples: Sequence[Any], advance: Callable[[int], object]
-    ) -> Sequence[Any]:
+        self, params: Params, examples: Sequence[Example], advance: Callable[[int], object]
+    ) -> Sequence[object]:
         if isinstance(self.problem, Prompt):
             outputs = prompts.outputs(
                 self.problem,
@@ -295,7 +296,7 @@ class FineTuned:
         )
 
 
-def _with_ids(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _with_ids(inputs: Sequence[JsonView]) -> list[JsonView]:
     """Return the inputs; those without an id get their number, as on a command line."""
     return [
         item if item.get('id') is not None else {**item, 'id': f'input {number}'}
@@ -303,7 +304,7 @@ def _with_ids(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     ]
 
 
-def data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> ConfigDict:
+def data_config(trained: JsonView, changes: JsonView) -> ConfigDict:
     """The `data` config of the training, with changes by dotted key, to read other files."""
     data = loader.make_config()
     known = data.to_dict()
@@ -326,14 +327,14 @@ def data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> Confi
     return data
 
 
-def _fitted(value: Any, former: Any) -> Any:
+def _fitted(value: object, former: object) -> object:
     """Return a list, or a string for a key that holds a tuple, as a tuple."""
     if isinstance(former, tuple | list) and isinstance(value, str):
         return (value,)
     return tuple(value) if isinstance(value, list) else value
 
 
-def as_pair(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
+def as_pair(text: str | Sequence[str] | JsonView) -> JsonView:
     """The input of `FineTuned.predict` for a text, a pair of texts or a dictionary."""
     if isinstance(text, Mapping):
         return text
@@ -343,7 +344,7 @@ def as_pair(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
     return dict(zip(('text', 'text2'), texts, strict=False))
 
 
-def as_words(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
+def as_words(text: str | Sequence[str] | JsonView) -> JsonView:
     """The input of `FineTuned.predict` for a text, a list of words or a dictionary."""
     if isinstance(text, Mapping):
         return text

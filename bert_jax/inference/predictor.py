@@ -16,8 +16,7 @@ from bert_jax.inference.text_rows import check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.problems.base import AnyProblem
 from bert_jax.problems.prompting.answers import parse as parse_answers
-
-Record = dict[str, Any]
+from bert_jax.types import JsonObject, JsonView
 
 
 class Predictor(PretrainedPredictor):
@@ -61,10 +60,10 @@ class Predictor(PretrainedPredictor):
 
     def classify(
         self,
-        texts: Sequence[str | Sequence[str] | Mapping[str, Any]],
+        texts: Sequence[str | Sequence[str] | JsonView],
         probabilities: bool = False,
         long_texts: str | None = None,
-    ) -> list[Record]:
+    ) -> list[JsonObject]:
         """The class of each text, pair of texts or marked example; a number for regression.
 
         Args:
@@ -83,10 +82,10 @@ class Predictor(PretrainedPredictor):
 
     def tag(
         self,
-        texts: Sequence[str | Sequence[str] | Mapping[str, Any]],
+        texts: Sequence[str | Sequence[str] | JsonView],
         probabilities: bool = False,
         words: str | None = None,
-    ) -> list[Record]:
+    ) -> list[JsonObject]:
         """The tag of every word, and the entities if the tags mark them.
 
         Args:
@@ -105,9 +104,9 @@ class Predictor(PretrainedPredictor):
 
     def spans(
         self,
-        texts: Sequence[str | Sequence[str] | Mapping[str, Any]],
+        texts: Sequence[str | Sequence[str] | JsonView],
         words: str | None = None,
-    ) -> list[Record]:
+    ) -> list[JsonObject]:
         """The labeled spans of each text, which may be nested.
 
         Args:
@@ -120,7 +119,7 @@ class Predictor(PretrainedPredictor):
         options = PredictionOptions(words=words)
         return self.predict('spans', list(map(finetuned.as_words, check_list(texts))), options)
 
-    def answer(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Record]:
+    def answer(self, questions: Sequence[str], contexts: Sequence[str]) -> list[JsonObject]:
         """The answer to each question in its context.
 
         Returns:
@@ -190,9 +189,9 @@ class Predictor(PretrainedPredictor):
 
     def prompt(
         self,
-        texts: Sequence[str | Sequence[str] | Mapping[str, Any]],
+        texts: Sequence[str | Sequence[str] | JsonView],
         probabilities: bool = False,
-    ) -> list[Record]:
+    ) -> list[JsonObject]:
         """The class of each text by a cloze prompt, from training or from `with_prompt`.
 
         Args:
@@ -209,9 +208,9 @@ class Predictor(PretrainedPredictor):
     def predict(
         self,
         task: str,
-        inputs: Sequence[Mapping[str, Any]],
+        inputs: Sequence[JsonView],
         options: PredictionOptions | None = None,
-    ) -> list[Record]:
+    ) -> list[JsonObject]:
         """Answer a fine-tuned task for dictionaries, as the method of that name does.
 
         Args:
@@ -226,13 +225,13 @@ class Predictor(PretrainedPredictor):
             self._params, inputs, self._advance, options or PredictionOptions()
         )
 
-    def data_config(self, changes: Mapping[str, Any]) -> ConfigDict:
+    def data_config(self, changes: JsonView) -> ConfigDict:
         """Return how to read files: the `data` settings of the fine-tuning, with changes."""
         trained = self._finetuned.data if self._finetuned else {}
         return finetuned.data_config(trained, changes)
 
     def evaluate(
-        self, gold: Sequence[str], changes: Mapping[str, Any] | None = None
+        self, gold: Sequence[str], changes: JsonView | None = None
     ) -> finetuned.Evaluation:
         """Score a fine-tuned model on labeled files of any format that training reads.
 

@@ -3,7 +3,7 @@
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
+from bert_jax.types import Tree
 
 POOLINGS = ('mean', 'cls', 'max', 'tokens')
 
@@ -331,8 +332,11 @@ class PretrainedPredictor:
         ]
 
     def _run(
-        self, function: Callable[..., Any], *options: Any, rows: Iterable[Iterable[TokenizedText]]
-    ) -> list[list[tuple[TokenizedText, Any]]]:
+        self,
+        function: Callable[..., Tree],
+        *options: object,
+        rows: Iterable[Iterable[TokenizedText]],
+    ) -> list[list[tuple[TokenizedText, Tree]]]:
         """Run a function of `computation` on the rows of each text; see `TextRows.run`."""
         function = functools.partial(function, self._model, *options, self._params)
         return self._rows.run(function, rows)

@@ -12,7 +12,7 @@ from bert_jax.models.model import Model
 from bert_jax.problems.base import ExampleOutputs
 from bert_jax.problems.finetuning_model import answer_references, complete
 from bert_jax.problems.prompt import Prompt
-from bert_jax.types import Batch, Params
+from bert_jax.types import Batch, Params, Tree
 
 
 def outputs(
@@ -36,7 +36,7 @@ def outputs(
         batch_tokens, advance: as for `bert_jax.load`.
     """
 
-    def compute(batch: Batch) -> dict[str, Any]:
+    def compute(batch: Batch) -> dict[str, Tree]:
         inputs = {name: batch[name] for name in ('input_ids', 'attention_mask', 'positions')}
         if np.any(batch['token_type_ids']):
             inputs['token_type_ids'] = batch['token_type_ids'][:, : batch['input_ids'].shape[1]]

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -11,6 +10,7 @@ from bert_jax.errors import UserError, warn
 from bert_jax.labels.formats import FORMATS
 from bert_jax.labels.records import InvalidRecord, ReadingReport, Record, Remark, Row
 from bert_jax.text import text_files
+from bert_jax.types import JsonObject
 
 _FORMATS = ('csv', 'tsv', 'jsonl', 'json', 'parquet')
 # Tasks whose lines are texts, never JSON → the fields that a line has, separated by tabs.
@@ -92,7 +92,7 @@ def _text(record: Record, fields: Sequence[str], data: ConfigDict) -> str:
         raise UserError(f'{record.place}: {error}') from None
 
 
-def _object(record: Record, data: ConfigDict) -> dict[str, Any]:
+def _object(record: Record, data: ConfigDict) -> JsonObject:
     """The values of a row by column, by the field that a column has in training, and its id."""
     row = record.content
     columns = {field: name for field, name in data.columns.items() if isinstance(name, str)}

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from bert_jax.inference.batching import TokenizedText
 from bert_jax.metrics.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.sliding_windows import Window, make_windows
-from bert_jax.types import Batch
+from bert_jax.types import Batch, Tree
 
 Text = TypeVar('Text')
 
@@ -61,8 +61,8 @@ class TextRows:
         self._counts[f'texts {action} {self.size + 2} tokens'] += number
 
     def run(
-        self, function: Callable[[Batch], Any], rows: Iterable[Iterable[TokenizedText]]
-    ) -> list[list[tuple[TokenizedText, Any]]]:
+        self, function: Callable[[Batch], Tree], rows: Iterable[Iterable[TokenizedText]]
+    ) -> list[list[tuple[TokenizedText, Tree]]]:
         """Run a function on the rows of every text; return each row with its result."""
         rows_of_texts = [list(text_rows) for text_rows in rows]
         results = batching.run(

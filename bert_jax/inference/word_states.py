@@ -1,6 +1,6 @@
 """Words in texts: where they are, their subwords, and pooling of the states of subwords."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +9,7 @@ from bert_jax.errors import UserError, unknown
 from bert_jax.labels import word_spans
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.tokenizers import Tokenizer, alignment
+from bert_jax.types import JsonView
 
 POOLINGS = ('mean', 'sum', 'first')
 Located = tuple[str, WordOffsets]  # a text, and the characters of its words or spans
@@ -56,7 +57,7 @@ def locate(
     return located
 
 
-def locate_record(record: Mapping[str, Any], unit: str, split: str | None) -> Located:
+def locate_record(record: JsonView, unit: str, split: str | None) -> Located:
     """Find the words or the spans of a JSON object.
 
     Args:

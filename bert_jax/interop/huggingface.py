@@ -4,8 +4,7 @@ import dataclasses
 import pathlib
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import jax
 import numpy as np
@@ -30,6 +29,7 @@ from bert_jax.reports import model_card
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
+from bert_jax.types import JsonObject, JsonView
 
 _LOGITS_TOLERANCE = 1e-6  # relative to the largest logit
 _MAX_LABELS = 1_000_000
@@ -244,7 +244,7 @@ def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pat
         )
 
 
-def _likely_heads(config: Mapping[str, Any], labels: tuple[str, ...]) -> tuple[str, ...]:
+def _likely_heads(config: JsonView, labels: tuple[str, ...]) -> tuple[str, ...]:
     """The head that problem_type or the names of the labels suggest, if any."""
     if config.get('problem_type'):
         return ('sequence_classification',)
@@ -254,7 +254,7 @@ def _likely_heads(config: Mapping[str, Any], labels: tuple[str, ...]) -> tuple[s
     return ()
 
 
-def _read_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+def _read_labels(config: JsonView) -> tuple[str, ...]:
     """Label names of id2label; LABEL_i without id2label or with another num_labels.
 
     As in transformers, there are two labels by default, and label2id is not read.
@@ -283,7 +283,7 @@ def _read_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f'LABEL_{index}' for index in range(number))
 
 
-def _label_config(model: Pretrained) -> dict[str, Any]:
+def _label_config(model: Pretrained) -> JsonObject:
     """The config keys id2label and label2id; {} for a model without classes."""
     labels, number = model.labels, pretrained.num_labels(model.params)
     has_labels = bool(set(LABEL_HEADS) & model.params.keys())
@@ -299,21 +299,21 @@ def _label_config(model: Pretrained) -> dict[str, Any]:
     }
 
 
-def _activation_config(model: Pretrained) -> dict[str, Any]:
+def _activation_config(model: Pretrained) -> JsonObject:
     """The keys that tell transformers and CrossEncoder the activation of a classifier."""
     problem_type, name = model.problem_type, model.activation_fn
     if pretrained.num_labels(model.params) == 1:
         is_logit = model.activation == 'identity'
         problem_type = 'regression' if is_logit else None
         name = 'torch.nn.modules.linear.Identity' if is_logit else name
-    config: dict[str, Any] = {'problem_type': problem_type} if problem_type else {}
+    config: JsonObject = {'problem_type': problem_type} if problem_type else {}
     return config | ({'sentence_transformers': {'activation_fn': name}} if name else {})
 
 
 def _write(model: Pretrained, folder: pathlib.Path) -> None:
     family, architecture = family_of(model), model.architecture
     published = family.class_of(model.heads)
-    config: dict[str, Any] = {'architectures': [published], 'model_type': family.model_type}
+    config: JsonObject = {'architectures': [published], 'model_type': family.model_type}
     config |= {'dtype': 'float32'} | family.write_config(architecture) | _label_config(model)
     if 'sequence_classification' in model.heads:
         config |= _activation_config(model)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +27,7 @@ from bert_jax.storage import paths, trust, wrong_paths
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.training import checkpoint_files, checkpoints, workdir
-from bert_jax.types import Params
+from bert_jax.types import JsonObject, JsonView, Params, Tree
 
 
 def load_any(
@@ -191,7 +190,7 @@ def load_checkpoint(
 
 
 @functools.lru_cache(maxsize=1)  # tuned models in one process share the arrays of their base model
-def _load_base(path: str, sha256: str) -> dict[str, Any]:
+def _load_base(path: str, sha256: str) -> dict[str, Tree]:
     """Encoder arrays of a base model, on the device, by name ('encoder/…').
 
     Raises:
@@ -207,7 +206,7 @@ def _load_base(path: str, sha256: str) -> dict[str, Any]:
     return jax.tree.map(jnp.asarray, tree_paths.flatten({'encoder': encoder}))
 
 
-def find_base(base: Mapping[str, str], checkpoint: str | Path) -> dict[str, Any]:
+def find_base(base: Mapping[str, str], checkpoint: str | Path) -> dict[str, Tree]:
     """Load the encoder arrays of the base model that `tuned.describe_base` described.
 
     Raises:
@@ -230,7 +229,7 @@ def _card(run: Path) -> str:
     return path.read_text(encoding='utf-8') if path.is_file() else ''
 
 
-def _discriminator(params: Params) -> dict[str, Any]:
+def _discriminator(params: Params) -> dict[str, Tree]:
     """Drop the generator, and compute the token embeddings that the discriminator reads.
 
     Separated embeddings are the generator's embeddings plus a learned difference.
@@ -245,8 +244,8 @@ def _discriminator(params: Params) -> dict[str, Any]:
 
 
 def _generator(
-    architecture: Architecture, rtd_config: Mapping[str, Any], params: Params
-) -> tuple[Architecture, dict[str, Any]]:
+    architecture: Architecture, rtd_config: JsonView, params: Params
+) -> tuple[Architecture, dict[str, Tree]]:
     """Architecture and parameters of the generator: an encoder with the head `mlm`."""
     if 'generator' not in params:
         raise UserError('the checkpoint has no generator: the model was not trained with rtd')

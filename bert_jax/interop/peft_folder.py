@@ -8,8 +8,6 @@ prompt vector.
 import dataclasses
 import pathlib
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +32,7 @@ from bert_jax.interop.pretrained import LABEL_HEADS, Pretrained
 from bert_jax.interop.state_dict_map import Place
 from bert_jax.models.tuning_method import Arrays
 from bert_jax.storage import paths, trust
+from bert_jax.types import JsonView
 
 CONFIG, WEIGHTS, TORCH = 'adapter_config.json', 'adapter_model.safetensors', 'adapter_model.bin'
 PREFIX = 'base_model.model.'
@@ -224,7 +223,7 @@ def _tuned_weights(
     return tuned_state
 
 
-def _problem_type(base: Pretrained, num_labels: int, metadata: Mapping[str, Any]) -> str | None:
+def _problem_type(base: Pretrained, num_labels: int, metadata: JsonView) -> str | None:
     """The problem_type of the tuned model, whose folder has no config.json."""
     if num_labels == 1 and metadata:  # our own models of one number
         return 'regression'

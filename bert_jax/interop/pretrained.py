@@ -20,7 +20,7 @@ from bert_jax.models.heads import HEADS
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import Key, Params
+from bert_jax.types import Key, Params, Tree
 
 # Heads that published checkpoints may hold; a model may have others, see HEADS of models/heads.
 PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'rtd')
@@ -124,10 +124,10 @@ def build_model(
 
 def init(
     architecture: Architecture, heads: Iterable[str], key: Key, num_labels: int = 2
-) -> dict[str, Any]:
+) -> dict[str, Tree]:
     """Parameters of an encoder with heads, boxed with their logical axis names."""
     rows = Rows(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), jnp.int32))
-    params: dict[str, Any]
+    params: dict[str, Tree]
     params = build_model(architecture, heads, num_labels).init(key, rows)['params']
     return params
 
@@ -151,7 +151,7 @@ def fill(
     architecture: Architecture,
     heads: tuple[str, ...],
     num_labels: int = 2,
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+) -> tuple[dict[str, Tree], tuple[str, ...]]:
     """Complete parameters with newly initialized ones.
 
     Args:

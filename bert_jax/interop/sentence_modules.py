@@ -5,7 +5,7 @@ modules.json lists them; each has a folder with a config.json and, for Dense, we
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.interop import weights
 from bert_jax.storage import names
+from bert_jax.types import JsonObject, JsonView
 
 # Key of 1_Pooling/config.json before version 6 → mode, in the order of concatenation.
 _MODES = {
@@ -115,7 +116,7 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
         return None, False
     if not modules:
         return None, False
-    settings: dict[str, Any] = {}
+    settings: JsonObject = {}
     for path in sorted((folder / modules[0]['path']).glob('sentence_*_config.json')):
         settings |= files.read_json(path)
     path = folder / modules[0]['path'] / 'tokenizer_config.json'
@@ -128,7 +129,7 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
     if not isinstance(prompt, str):
         raise UserError(f'{folder}: the prompt {name} is {prompt!r:.40}, not a string')
     length = length and int(min(length, 2**31))
-    fields: dict[str, Any] = {'max_length': length, 'prompt': prompt}
+    fields: JsonObject = {'max_length': length, 'prompt': prompt}
     try:
         fields |= _read_layers(folder, modules, prompt)
     except _Unsupported as error:
@@ -136,7 +137,7 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
     return SentenceModules(**fields), settings.get('do_lower_case') is True
 
 
-def activation_fn(folder: pathlib.Path, config: Mapping[str, Any]) -> str | None:
+def activation_fn(folder: pathlib.Path, config: JsonView) -> str | None:
     """The class of torch that a CrossEncoder applies to its logits; None if none is named.
 
     Args:
@@ -167,7 +168,7 @@ def activation_fn(folder: pathlib.Path, config: Mapping[str, Any]) -> str | None
 
 def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
     """Write supported modules into the folder of a model with token states of width `size`."""
-    pooling: dict[str, Any] = {key: mode in modules.pooling for key, mode in _MODES.items()}
+    pooling: JsonObject = {key: mode in modules.pooling for key, mode in _MODES.items()}
     if _read_pooling(pooling, '') != modules.pooling:  # another order needs the key of version 6
         pooling = {'pooling_mode': modules.pooling}
     entries = [_entry(0, 'Transformer', ''), _entry(1, 'Pooling')]
@@ -196,9 +197,7 @@ class _Unsupported(Exception):
     """A module that is not supported."""
 
 
-def _read_layers(
-    folder: pathlib.Path, modules: Sequence[Mapping[str, Any]], prompt: str
-) -> dict[str, Any]:
+def _read_layers(folder: pathlib.Path, modules: Sequence[JsonView], prompt: str) -> JsonObject:
     """The fields `pooling` and `layers` of the modules after the encoder."""
     pooling: tuple[str, ...] = ()
     layers: list[Dense | Normalize] = []
@@ -218,7 +217,7 @@ def _read_layers(
     return {'pooling': pooling, 'layers': tuple(layers)}
 
 
-def _read_pooling(config: Mapping[str, Any], prompt: str) -> tuple[str, ...]:
+def _read_pooling(config: JsonView, prompt: str) -> tuple[str, ...]:
     modes = config.get('pooling_mode') or [m for key, m in _MODES.items() if config.get(key)]
     if not isinstance(modes, str | list | tuple):
         raise UserError(f'1_Pooling/config.json: pooling_mode is {modes!r}, expected names')
@@ -231,7 +230,7 @@ def _read_pooling(config: Mapping[str, Any], prompt: str) -> tuple[str, ...]:
     return modes
 
 
-def _read_dense(path: pathlib.Path, config: Mapping[str, Any]) -> Dense:
+def _read_dense(path: pathlib.Path, config: JsonView) -> Dense:
     activation = config.get('activation_function', 'torch.nn.modules.activation.Tanh')
     if activation not in list(_ACTIVATIONS) or config.get('use_residual'):
         raise _Unsupported(f'a Dense with activation_function {activation} or use_residual')
@@ -252,24 +251,24 @@ def _read_dense(path: pathlib.Path, config: Mapping[str, Any]) -> Dense:
     return Dense(weight, bias, activation)
 
 
-def _entry(number: int, name: str, path: str | None = None) -> dict[str, Any]:
+def _entry(number: int, name: str, path: str | None = None) -> JsonObject:
     path = f'{number}_{name}' if path is None else path
     return {'idx': number, 'name': str(number), 'path': path, 'type': _TYPES + name}
 
 
-def _write_module(path: pathlib.Path, config: Mapping[str, Any]) -> None:
+def _write_module(path: pathlib.Path, config: JsonView) -> None:
     path.mkdir()
     files.write_json(path / 'config.json', config)
 
 
-def _kind(module: Mapping[str, Any]) -> str:
+def _kind(module: JsonView) -> str:
     """Name of the class of a module; its full name if it is not of sentence-transformers."""
     name = str(module['type'])
     is_known = name.startswith('sentence_transformers.')
     return name.rpartition('.')[2] if is_known else name
 
 
-def _modules(folder: pathlib.Path) -> list[dict[str, Any]]:
+def _modules(folder: pathlib.Path) -> list[JsonObject]:
     """The entries of modules.json; [] if there is none."""
     path = folder / 'modules.json'
     modules = files.read_json(path, list, default=[])

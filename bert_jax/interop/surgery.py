@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def _check_same(old: Architecture, new: Architecture) -> None:
         raise UserError(f'the weights have another architecture: {"; ".join(differences)}')
 
 
-def _fields(architecture: Architecture) -> dict[str, Any]:
+def _fields(architecture: Architecture) -> dict[str, object]:
     """The values that must agree, by '/'-joined name."""
     if architecture.attention.kind == 'disentangled':
         largest = architecture.attention.largest_distance(architecture.max_position_embeddings)

@@ -4,7 +4,6 @@ import collections
 import pathlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -132,7 +131,7 @@ def _read(path: pathlib.Path) -> Weights:
     return state
 
 
-def _slot(name: str, shapes: Mapping[str, Any]) -> str:
+def _slot(name: str, shapes: Mapping[str, object]) -> str:
     """What follows the name of another variable in a variable's name; '' without one."""
     parts = name.split('/')
     for number in range(1, len(parts)):

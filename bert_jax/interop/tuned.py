@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from flax import traverse_util
@@ -15,7 +14,7 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.tuning import ADDED
 from bert_jax.models.tuning_method import Tuning
 from bert_jax.storage import paths
-from bert_jax.types import Params
+from bert_jax.types import Params, Tree
 
 
 def digest(encoder: Params) -> str:
@@ -67,7 +66,7 @@ def merge(model: Pretrained) -> Pretrained:
     )
 
 
-def _merge_projection(method: Tuning, module: str, flat: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_projection(method: Tuning, module: str, flat: Mapping[str, Tree]) -> dict[str, Tree]:
     """The merged weights of a projection, by name."""
     prefix = f'{module}/{ADDED}/'
     added = {name.removeprefix(prefix): flat[name] for name in flat if name.startswith(prefix)}

@@ -5,10 +5,10 @@ exported model would predict differently from the run. transformers ignores the 
 """
 
 import pathlib
-from typing import Any
 
 from bert_jax import files
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.types import JsonObject
 
 FILE = 'bert_jax.json'
 # Checkpoint metadata to write. 'task' is left out: the heads of an exported model determine it.
@@ -34,7 +34,7 @@ def write(model: Pretrained, folder: pathlib.Path) -> None:
     files.write_json(folder / FILE, usage | {'config': settings})
 
 
-def read(folder: pathlib.Path) -> dict[str, Any]:
+def read(folder: pathlib.Path) -> JsonObject:
     """Return the metadata in the bert_jax.json of a folder; {} if there is no such file.
 
     Raises:

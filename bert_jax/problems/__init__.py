@@ -7,7 +7,7 @@ on first use, so that configs and command lines can read the table without JAX.
 import dataclasses
 import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
@@ -24,6 +24,7 @@ from bert_jax.labels import (
 )
 from bert_jax.labels.labeled_files import Reader
 from bert_jax.labels.loader import Splits
+from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from bert_jax.problems.base import Problem
@@ -49,7 +50,7 @@ class ProblemKind:
     readers: Mapping[str, Reader]
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> JsonObject:
         """The defaults of the keys."""
         return {name: entry.declaration.default for name, entry in self.keys.items()}
 

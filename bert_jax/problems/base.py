@@ -29,12 +29,12 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.models.model import HeadOptions
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
-from bert_jax.types import Array, Batch
+from bert_jax.types import Array, Batch, JsonObject, JsonView, Tree
 
 ExampleT = TypeVar('ExampleT')  # one of labels/examples.py
 PredictionT = TypeVar('PredictionT')  # JSON types
 
-Outputs = Mapping[str, Any]  # name → fp32 array, or a tuple of them
+Outputs = Mapping[str, Tree]  # name → fp32 array, or a tuple of them
 Seeds = jax.Array | None  # dropout seeds, uint32, one for each row; None for evaluation
 
 
@@ -116,7 +116,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         self.tokenizer = layout.tokenizer
         self.counts: collections.Counter[str] = collections.Counter()
         self.thresholds: dict[str, float] = {}
-        self.kept: dict[str, Any] = {}
+        self.kept: JsonObject = {}
         self.activation = 'identity'
         self.splitter = 'punctuation'
         self.all_probabilities = False
@@ -186,7 +186,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         }
 
     @abc.abstractmethod
-    def parse_input(self, name: str, record: Mapping[str, Any]) -> ExampleT:
+    def parse_input(self, name: str, record: JsonView) -> ExampleT:
         """Make an unlabeled example from raw input.
 
         Args:
@@ -236,7 +236,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Return the targets of a sequence, as JSON values for `debug.batch`.
 
         Args:
@@ -253,7 +253,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     def heads(self) -> Mapping[str, HeadOptions]:
         """Return the heads of the model: name in HEADS of models/heads → options."""
 
-    def outputs(self, heads: Mapping[str, Any], rows: Rows) -> Outputs:
+    def outputs(self, heads: Mapping[str, Tree], rows: Rows) -> Outputs:
         """Return what `terms` and `host_outputs` read, from the outputs of the heads by name.
 
         By default 'logits', the output of the only head.
@@ -309,11 +309,11 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         return intervals.rows_of(self.metrics, examples, predictions)
 
     @abc.abstractmethod
-    def to_record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:
+    def to_record(self, example: ExampleT, prediction: PredictionT) -> JsonObject:
         """Return a line of predictions.jsonl: the input, 'gold' where known, the prediction."""
 
 
-def require(record: Mapping[str, Any], name: str, key: str) -> Any:
+def require(record: JsonView, name: str, key: str) -> Any:
     """Return record[key]. Raises UserError, with the name of the input, if the key is missing."""
     if key not in record:
         known = ', '.join(sorted(record.keys() - {'id'})) or 'no keys'
@@ -321,7 +321,7 @@ def require(record: Mapping[str, Any], name: str, key: str) -> Any:
     return record[key]
 
 
-def require_text(record: Mapping[str, Any], name: str, key: str) -> str:
+def require_text(record: JsonView, name: str, key: str) -> str:
     """Return the text record[key]. Raises UserError if it is missing or not a string."""
     value = require(record, name, key)
     if not isinstance(value, str):
@@ -329,15 +329,13 @@ def require_text(record: Mapping[str, Any], name: str, key: str) -> str:
     return value
 
 
-def require_texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def require_texts(record: JsonView, name: str) -> tuple[str, ...]:
     """Return 'text' and, if present, 'text2'. Raises UserError without 'text'."""
     keys = ('text', 'text2') if 'text2' in record else ('text',)
     return tuple(require_text(record, name, key) for key in keys)
 
 
-def require_words(
-    record: Mapping[str, Any], name: str, splitter: str
-) -> tuple[str, word_spans.WordOffsets]:
+def require_words(record: JsonView, name: str, splitter: str) -> tuple[str, word_spans.WordOffsets]:
     """Return a text and the (start, end) characters of its words.
 
     The words come from 'words' or 'tokens', a list of strings, or else from splitting 'text' with
@@ -362,7 +360,7 @@ def check_choice(settings: ConfigDict, key: str, known: Sequence[str]) -> None:
         raise UserError(f'problem.{key} is {settings[key]!r}; set {" or ".join(known)}')
 
 
-def describe_span(text: str, start: int, end: int, **more: Any) -> dict[str, Any]:
+def describe_span(text: str, start: int, end: int, **more: object) -> JsonObject:
     """Return a span of characters for a record: 'start', 'end', 'text', and more."""
     return {'start': start, 'end': end, 'text': text[start:end], **more}
 

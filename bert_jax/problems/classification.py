@@ -22,7 +22,7 @@ from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base
 from bert_jax.tokenizers.sliding_windows import make_windows
 from bert_jax.tokenizers.special_token_layout import truncate_longest_first
-from bert_jax.types import Batch
+from bert_jax.types import Batch, JsonObject, JsonView, Tree
 
 _ACTIVATIONS = {'identity': lambda logits: logits, 'sigmoid': jax.nn.sigmoid}
 _MIN_Q = 1e-30  # lower bound of class probabilities that are learned from another model
@@ -87,7 +87,7 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         return {'label': self.stored_label(fields['label'])}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
@@ -117,7 +117,7 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
         guesses = list(map(most_probable, predictions))
         return scoring_arguments(self.settings, self.labels, examples, guesses)
 
-    def to_record(self, example: LabeledT, prediction: Probabilities) -> dict[str, Any]:
+    def to_record(self, example: LabeledT, prediction: Probabilities) -> JsonObject:
         best = most_probable(prediction)
         record = {
             'id': example.id,
@@ -139,7 +139,7 @@ class Classification(SingleLabelProblem[TextExample | DistilledExample]):
     pretrained_heads = ('sequence_classification',)
     long_texts = ('truncate', 'windows')
 
-    def parse_input(self, name: str, record: Mapping[str, Any]) -> TextExample:
+    def parse_input(self, name: str, record: JsonView) -> TextExample:
         return TextExample(name, base.require_texts(record, name), None)
 
     @classmethod
@@ -162,12 +162,12 @@ class Classification(SingleLabelProblem[TextExample | DistilledExample]):
             )
 
     def encode(self, example: TextExample | DistilledExample) -> list[Item]:
-        values: dict[str, Any] = {'label': self.label_id(example)}
+        values: dict[str, Tree] = {'label': self.label_id(example)}
         if self.settings.get('temperature', 0.0):
             values |= self._soft_targets(example)
         return _encode_windows(self, example.texts, values)
 
-    def _soft_targets(self, example: TextExample | DistilledExample) -> dict[str, Any]:
+    def _soft_targets(self, example: TextExample | DistilledExample) -> dict[str, Tree]:
         """Return the fields 'log_q', fp32 [C], and 'is_soft', 1 if q is known."""
         log_q_C = np.zeros(len(self.labels), np.float32)
         if not isinstance(example, DistilledExample):
@@ -211,7 +211,7 @@ class Regression(base.Problem[TextExample, float]):
     def count_labels(cls, train: Sequence[TextExample]) -> Counter[str]:
         return Counter(score=len(train))
 
-    def parse_input(self, name: str, record: Mapping[str, Any]) -> TextExample:
+    def parse_input(self, name: str, record: JsonView) -> TextExample:
         return TextExample(name, base.require_texts(record, name), None)
 
     def encode(self, example: TextExample) -> list[Item]:
@@ -245,7 +245,7 @@ class Regression(base.Problem[TextExample, float]):
         gold = [float(example.label) for example in examples]  # type: ignore[arg-type]  # labeled
         return scores.regression(gold, predictions, self.settings.metrics)
 
-    def to_record(self, example: TextExample, prediction: float) -> dict[str, Any]:
+    def to_record(self, example: TextExample, prediction: float) -> JsonObject:
         return {
             'id': example.id,
             'texts': list(example.texts),
@@ -255,7 +255,7 @@ class Regression(base.Problem[TextExample, float]):
 
 
 def _encode_windows(
-    problem: base.AnyProblem, texts: Sequence[str], values: dict[str, Any]
+    problem: base.AnyProblem, texts: Sequence[str], values: dict[str, Tree]
 ) -> list[Item]:
     """Tokenize one or two texts into one truncated sequence or into overlapping windows.
 
@@ -279,7 +279,7 @@ def _encode_windows(
 
 
 def sequence(
-    problem: base.AnyProblem, ids: Sequence[np.ndarray], values: dict[str, Any]
+    problem: base.AnyProblem, ids: Sequence[np.ndarray], values: dict[str, Tree]
 ) -> finetune_batches.TokenSequence:
     """Lay out one or two texts as one sequence, truncated to the length of the layout."""
     room = problem.layout.max_text_tokens(len(ids))

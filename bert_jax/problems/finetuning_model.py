@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,13 +17,14 @@ from bert_jax.examples.finetune_batches import (
     evaluation_slots,
     unpack_outputs,
 )
+from bert_jax.labels.examples import Example
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.problems.base import AnyProblem, ExampleOutputs, HostOutputs, Outputs
-from bert_jax.types import Batch, Params
+from bert_jax.types import Batch, Params, Tree
 
 # Examples and their items → the host outputs of every example.
-ItemRunner = Callable[[Sequence[Any], Sequence[list[Item]]], list[ExampleOutputs]]
+ItemRunner = Callable[[Sequence[Example], Sequence[list[Item]]], list[ExampleOutputs]]
 PredictionStep = Callable[[Params, Batch], tuple[averages.Terms, HostOutputs]]
 
 
@@ -49,7 +50,7 @@ class FineTuningModel:
             dropout_seeds_R: uint32, one for each row; None for evaluation.
         """
         rows = self.rows(batch, dropout_seeds_R)
-        output: Any = self.model.apply({'params': params}, rows, dropout_seeds_R)
+        output: Tree = self.model.apply({'params': params}, rows, dropout_seeds_R)
         return self.problem.outputs(output.heads, rows)
 
 
@@ -57,25 +58,25 @@ class EncodedExamples(NamedTuple):
     """Examples and their items: example i has the items first[i] … first[i + 1] − 1."""
 
     problem: AnyProblem
-    examples: Sequence[Any]
+    examples: Sequence[Example]
     items: Items
     first: np.ndarray
 
     @classmethod
-    def of(cls, problem: AnyProblem, examples: Sequence[Any]) -> 'EncodedExamples':
+    def of(cls, problem: AnyProblem, examples: Sequence[Example]) -> 'EncodedExamples':
         """Encode examples with a problem."""
         return cls.of_items(problem, examples, list(map(problem.encode, examples)))
 
     @classmethod
     def of_items(
-        cls, problem: AnyProblem, examples: Sequence[Any], items: Sequence[list[Item]]
+        cls, problem: AnyProblem, examples: Sequence[Example], items: Sequence[list[Item]]
     ) -> 'EncodedExamples':
         """Collect the items of examples."""
         first = np.cumsum([0, *map(len, items)])
         flat = list(itertools.chain.from_iterable(items))
         return cls(problem, examples, Items(flat, problem.tokenizer.pad_id), first)
 
-    def by_example(self, by_item: Sequence[Any]) -> list[ExampleOutputs]:
+    def by_example(self, by_item: Sequence[Tree]) -> list[ExampleOutputs]:
         """Group one value for each item by example."""
         bounds = zip(self.first[:-1], self.first[1:], strict=True)
         return [by_item[begin:end] for begin, end in bounds]
@@ -110,7 +111,7 @@ def predict(
     """
     problem = encoded.problem
 
-    def run(examples: Sequence[Any], items: Sequence[list[Item]]) -> list[ExampleOutputs]:
+    def run(examples: Sequence[Example], items: Sequence[list[Item]]) -> list[ExampleOutputs]:
         encoded_items = EncodedExamples.of_items(problem, examples, items)
         return _predict_packed(step, params, encoded_items, shape, advance)[0]
 
@@ -128,7 +129,7 @@ def answer_references(problem: AnyProblem, run: ItemRunner) -> None:
 
 def complete(
     problem: AnyProblem,
-    examples: Sequence[Any],
+    examples: Sequence[Example],
     outputs: list[ExampleOutputs],
     run: ItemRunner,
 ) -> list[ExampleOutputs]:
@@ -148,7 +149,7 @@ def _predict_packed(
 ) -> tuple[list[ExampleOutputs], averages.Terms]:
     """Run a prediction step over items in packed rows."""
     shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
-    by_item: list[Any] = [None] * len(encoded.items)
+    by_item: list[Tree] = [None] * len(encoded.items)
     total: averages.Terms = {}
     for batch, places in evaluation_batches(encoded.items, shape):
         terms, host_outputs = jax.device_get(step(params, batch))
@@ -162,8 +163,8 @@ def _predict_packed(
 
 
 def decode_all(
-    problem: AnyProblem, examples: Sequence[Any], outputs: Iterable[ExampleOutputs]
-) -> Sequence[Any]:
+    problem: AnyProblem, examples: Sequence[Example], outputs: Iterable[ExampleOutputs]
+) -> Sequence[object]:
     """Return the prediction for each example, from its host outputs."""
     predictions = [
         problem.decode(example, parts) for example, parts in zip(examples, outputs, strict=True)

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base
 from bert_jax.problems.classification import sequence
 from bert_jax.reports import glue
-from bert_jax.types import Batch
+from bert_jax.types import Batch, JsonObject, JsonView
 
 _ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not NaN
 
@@ -34,7 +33,7 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
     has_probabilities = True
     long_texts = ('truncate',)
 
-    def parse_input(self, name: str, record: Mapping[str, Any]) -> MultipleChoiceExample:
+    def parse_input(self, name: str, record: JsonView) -> MultipleChoiceExample:
         """Read 'premise' and 'choices'."""
         premise, choices = (base.require(record, name, key) for key in ('premise', 'choices'))
         is_list = isinstance(choices, list | tuple) and len(choices) > 0
@@ -107,7 +106,7 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
             metrics = glue.score_record(golds, guesses) | metrics
         return Scores(metrics, {})
 
-    def to_record(self, example: MultipleChoiceExample, prediction: list[float]) -> dict[str, Any]:
+    def to_record(self, example: MultipleChoiceExample, prediction: list[float]) -> JsonObject:
         best = int(np.argmax(prediction))
         record = {
             'id': example.id,

@@ -27,7 +27,7 @@ from bert_jax.problems.prompting.answers import Answers
 from bert_jax.problems.prompting.calibration import CALIBRATIONS
 from bert_jax.problems.prompting.decoding import DECODINGS, PartialScore
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
-from bert_jax.types import Array, Batch
+from bert_jax.types import Array, Batch, JsonObject, JsonView, Tree
 
 _MAX_SHOWN = 64  # maximum number of training examples per class that are kept as demonstrations
 
@@ -141,7 +141,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         counts = self.count_labels(train)
         return PromptPrediction({label: counts[label] / len(train) for label in self.labels}, ())
 
-    def parse_input(self, name: str, record: Mapping[str, Any]) -> PromptExample:
+    def parse_input(self, name: str, record: JsonView) -> PromptExample:
         fields = self.template.fields
         texts = tuple(base.require_text(record, name, field) for field in fields)
         return PromptExample(name, fields, texts, None)
@@ -248,13 +248,13 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         return {'label': self.stored_label(fields['label'])}
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'mlm': {}}
 
-    def outputs(self, heads: Mapping[str, Any], rows: Rows) -> base.Outputs:
+    def outputs(self, heads: Mapping[str, Tree], rows: Rows) -> base.Outputs:
         """Return 'log_p' of the pieces of all answers, fp32 [R, S, A, K].
 
         Entry [r, s, a, k] is log p of piece k of answer a at mask k of sequence s; it is not valid
@@ -282,7 +282,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
             return values_PAK[index_SK, :, slot_K].swapaxes(-1, -2)
 
         log_p_RPV = jax.nn.log_softmax(heads['mlm'][:, :number])
-        outputs: dict[str, Any] = {'log_p': jax.vmap(pick)(log_p_RPV, index_RSK)}
+        outputs: dict[str, Tree] = {'log_p': jax.vmap(pick)(log_p_RPV, index_RSK)}
         _, ids_RM, weights_RM = (array[:, number:] for array in rows.chosen)
         if ids_RM.shape[1]:
             outputs['masked'] = heads['mlm'][:, number:], ids_RM, weights_RM
@@ -342,7 +342,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         guesses = [most_probable(prediction.classes) for prediction in predictions]
         return scoring_arguments(self.settings, self.labels, examples, guesses)
 
-    def to_record(self, example: PromptExample, prediction: PromptPrediction) -> dict[str, Any]:
+    def to_record(self, example: PromptExample, prediction: PromptPrediction) -> JsonObject:
         best = most_probable(prediction.classes)
         record = {
             'id': example.id,

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.problems import base
 from bert_jax.problems.prompt import Prompt, PromptPrediction, mlm_terms
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
-from bert_jax.types import Batch
+from bert_jax.types import Batch, JsonObject
 
 ENDS = ('high', 'low')  # the labels
 
@@ -69,7 +68,7 @@ class PromptRegression(Prompt):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         return {'target': float(fields['target']) if fields['known'] else None}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
@@ -99,6 +98,6 @@ class PromptRegression(Prompt):
     ) -> RowScore:
         return intervals.rows_of(self.metrics, examples, predictions)
 
-    def to_record(self, example: PromptExample, prediction: PromptPrediction) -> dict[str, Any]:
+    def to_record(self, example: PromptExample, prediction: PromptPrediction) -> JsonObject:
         record = super().to_record(example, prediction) | {'predicted': self._value(prediction)}
         return {name: value for name, value in record.items() if name != 'probability'}

@@ -4,7 +4,6 @@ Devlin et al. 2019, sections 4.2 and 4.3, and google-research/bert run_squad.py.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +20,11 @@ from bert_jax.problems import answer_spans, base
 from bert_jax.tokenizers import sliding_windows
 from bert_jax.tokenizers.sliding_windows import Window
 from bert_jax.tokenizers.special_token_layout import LaidOutSequence
-from bert_jax.types import Batch
+from bert_jax.types import Batch, JsonObject, JsonView
 
 _THRESHOLD = 'no_answer_threshold'
 
-Prediction = dict[str, Any]  # see QuestionAnswering.decode
+Prediction = JsonObject  # see QuestionAnswering.decode
 
 
 class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
@@ -40,7 +39,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
     pretrained_heads = ('question_answering',)
     answer_settings = ('doc_stride', 'question_tokens', 'answer_tokens', 'n_best', 'no_answer')
 
-    def parse_input(self, name: str, record: Mapping[str, Any]) -> QuestionExample:
+    def parse_input(self, name: str, record: JsonView) -> QuestionExample:
         """Read 'question' and 'context'."""
         keys = ('question', 'context')
         question, context = (base.require_text(record, name, key) for key in keys)
@@ -104,7 +103,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Return the tokens of 'answer': [CLS] without an answer, None if nothing is learned."""
         if not fields['answer_ends'].any():
             return {'answer': None}
@@ -215,7 +214,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
             metrics['best_f1'] = squad.best_threshold(golds, answers, scores).best
         return Scores(metrics, {'Questions': _table(metrics, golds)})
 
-    def to_record(self, example: QuestionExample, prediction: Prediction) -> dict[str, Any]:
+    def to_record(self, example: QuestionExample, prediction: Prediction) -> JsonObject:
         return {
             'id': example.id,
             'question': example.question,

@@ -2,7 +2,6 @@
 
 import collections
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -18,6 +17,7 @@ from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base
 from bert_jax.problems.classification import Probabilities, SingleLabelProblem
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
+from bert_jax.types import JsonObject, JsonView
 
 
 class Relations(SingleLabelProblem[MarkedExample]):
@@ -37,7 +37,7 @@ class Relations(SingleLabelProblem[MarkedExample]):
                 f'{settings.positive!r}, and the labels are {", ".join(self.labels)}'
             )
 
-    def parse_input(self, name: str, record: Mapping[str, Any]) -> MarkedExample:
+    def parse_input(self, name: str, record: JsonView) -> MarkedExample:
         """Read 'text' and 'marks', two [start, end] in characters; the second is in any 'text2'."""
         texts = base.require_texts(record, name)
         offsets = base.require(record, name, 'marks')
@@ -77,7 +77,7 @@ class Relations(SingleLabelProblem[MarkedExample]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         marks = [
             [token for token, flags in zip(tokens, fields['marks'], strict=True) if flags & flag]
             for flag in (FIRST, SECOND)
@@ -119,7 +119,7 @@ class Relations(SingleLabelProblem[MarkedExample]):
                     revised[number] = _as_negative(predictions[number], positive, negative)
         return revised
 
-    def to_record(self, example: MarkedExample, prediction: Probabilities) -> dict[str, Any]:
+    def to_record(self, example: MarkedExample, prediction: Probabilities) -> JsonObject:
         marks = [
             {
                 'text': mark.text,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +24,12 @@ from bert_jax.problems import base
 from bert_jax.tokenizers.alignment import Alignment, align, join_words
 from bert_jax.tokenizers.sliding_windows import Window
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
-from bert_jax.types import Batch
+from bert_jax.types import Batch, JsonObject, JsonView
 
 THRESHOLD = 0.5  # without a tuned threshold
 _NO_LABEL = 1  # stored class of a span without a label; 0: not learned, 2 …: labels
 
-Prediction = list[dict[str, Any]]  # spans: start, end, text, label, probability
+Prediction = list[JsonObject]  # spans: start, end, text, label, probability
 
 
 class CandidateSpans(NamedTuple):
@@ -88,7 +88,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         self.set_class_weights([max(0, total - sum(counts_C)), *counts_C])
         self.splitter = word_spans.closest_splitter(train)
 
-    def parse_input(self, name: str, record: Mapping[str, Any]) -> SpansExample:
+    def parse_input(self, name: str, record: JsonView) -> SpansExample:
         """Read 'words', 'tokens' or 'text' (see `require_words`)."""
         return SpansExample(name, *base.require_words(record, name, self.splitter), None)
 
@@ -162,7 +162,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Return 'spans', the label and the tokens of each labeled span."""
         classes_NL, sizes_NL = fields['span_labels'], fields['span_sizes']
         spans = []
@@ -263,7 +263,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
     ) -> RowScore:
         return scores.span_rows(*_compared(examples, predictions))
 
-    def to_record(self, example: SpansExample, prediction: Prediction) -> dict[str, Any]:
+    def to_record(self, example: SpansExample, prediction: Prediction) -> JsonObject:
         gold = {}
         if example.spans is not None:
             gold = {'gold': [span._asdict() for span in example.spans]}

@@ -26,7 +26,7 @@ from bert_jax.problems import base
 from bert_jax.tokenizers.alignment import Alignment, align
 from bert_jax.tokenizers.sliding_windows import Window
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
-from bert_jax.types import Array, Batch
+from bert_jax.types import Array, Batch, JsonObject, JsonView, Tree
 
 # Values of the field `word` of a token; 0: not part of a word. A word of a long text may be in
 # several windows, but is learned and predicted in only one window.
@@ -79,7 +79,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         super().prepare(train)
         self.splitter = word_spans.closest_splitter(train)
 
-    def parse_input(self, name: str, record: Mapping[str, Any]) -> TaggedExample:
+    def parse_input(self, name: str, record: JsonView) -> TaggedExample:
         """Read 'words', 'tokens' or 'text' (see `require_words`)."""
         return TaggedExample(name, *base.require_words(record, name, self.splitter), None)
 
@@ -150,7 +150,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Return 'tags', the tag that each token learns, or None."""
         return {'tags': [self.stored_label(stored) for stored in fields['label']]}
 
@@ -161,7 +161,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
             heads['crf'] = {'labels': self.labels, 'rate': self.settings.crf_rate}
         return heads
 
-    def outputs(self, heads: Mapping[str, Any], rows: Rows) -> base.Outputs:
+    def outputs(self, heads: Mapping[str, Tree], rows: Rows) -> base.Outputs:
         """Return 'logits', fp32 [R, T, C], and with a CRF 'crf', its `crf.TransitionScores`."""
         return {'logits': heads['token_classification'], 'crf': heads.get('crf')}
 
@@ -271,7 +271,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
     def _entities_of(self, tags: Sequence[Sequence[str]]) -> list[list[entities.Entity]]:
         return [entities.entities_from_tags(own, self.entity_tags) for own in tags]
 
-    def to_record(self, example: TaggedExample, prediction: Prediction) -> dict[str, Any]:
+    def to_record(self, example: TaggedExample, prediction: Prediction) -> JsonObject:
         """Return {'id', 'text', 'words'} and, if tags mark them, 'entities' (see `_entities`).
 
         words: {'start', 'end', 'text', 'gold' (where known), 'predicted', 'probability'}, in
@@ -279,7 +279,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         """
         words = []
         for number, (start, end) in enumerate(example.words):
-            tags: dict[str, Any] = {}
+            tags: JsonObject = {}
             if example.tags is not None:
                 tags['gold'] = example.tags[number]
             tags['predicted'] = prediction['tags'][number]
@@ -323,7 +323,7 @@ def _flatten(tags: Sequence[Sequence[str]]) -> list[str]:
 
 def _entities(
     example: TaggedExample, prediction: Prediction, parsed: entities.ParsedTags
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Return {'start', 'end', 'text', 'label', 'probability': minimum over words} of entities."""
     return [
         base.describe_span(

@@ -25,6 +25,7 @@ from etils.epath.gpath import PosixGPath
 
 from bert_jax.errors import UserError
 from bert_jax.storage import names
+from bert_jax.types import JsonObject
 
 PACKAGES = {'gs': 'gcsfs', 's3': 's3fs'}  # scheme → package
 ATTEMPTS = 6  # for each request, in addition to the retries of gcsfs and s3fs
@@ -230,7 +231,7 @@ class _Stream(io.RawIOBase):
         return len(data)
 
 
-def _status(info: dict[str, Any]) -> Status:
+def _status(info: JsonObject) -> Status:
     changed = info.get('mtime') or info.get('LastModified')
     return Status(int(info['size'] or 0), int(changed.timestamp() * 1e9) if changed else 0)
 

@@ -21,6 +21,7 @@ from typing import Any
 from bert_jax.errors import UserError, report
 from bert_jax.storage.bucket import BucketPath
 from bert_jax.storage.path import Path
+from bert_jax.types import JsonObject
 
 RENEW_SECONDS = 10.0
 STALE_SECONDS = 60.0
@@ -162,14 +163,14 @@ def _create(path: Path, content: bytes) -> None:
             file.write(content)
 
 
-def _parse(content: bytes) -> dict[str, Any]:
+def _parse(content: bytes) -> JsonObject:
     try:
         return json.loads(content)
     except ValueError:  # on a disk: another process is writing the file
         return {}
 
 
-def _this_process() -> dict[str, Any]:
+def _this_process() -> JsonObject:
     pid = os.getpid()
     return {'host': _host(), 'pid': pid, 'started': _started(pid)}
 
@@ -190,7 +191,7 @@ def _started(pid: int) -> str:
     return ''
 
 
-def _is_dead(owner: dict[str, Any]) -> bool:
+def _is_dead(owner: JsonObject) -> bool:
     """Whether an owner was a process of this machine that has ended."""
     if owner.get('host') != _host():
         return False
@@ -203,12 +204,12 @@ def _is_dead(owner: dict[str, Any]) -> bool:
     return _started(owner['pid']) != owner['started']
 
 
-def _describe(owner: dict[str, Any]) -> str:
+def _describe(owner: JsonObject) -> str:
     host = str(owner.get('host', 'an unknown host')).partition(' ')[0]
     return f'process {owner.get("pid", "?")} on {host}'
 
 
-def _report(path: Path, owner: dict[str, Any], progress: str, seconds: float) -> None:
+def _report(path: Path, owner: JsonObject, progress: str, seconds: float) -> None:
     report(
         f'waiting for the lock {path} of {_describe(owner)}'
         + (f'; {progress}' if progress else '')

@@ -6,7 +6,6 @@ import math
 import pathlib
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -44,9 +43,9 @@ from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training import sharding
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.training.task import Stage
-from bert_jax.types import Batch, Key, Params
+from bert_jax.types import Batch, JsonObject, Key, Params, Tree
 
-SplitResult = tuple[Sequence[Any], dict[str, float]]  # predictions and metrics of a split
+SplitResult = tuple[Sequence[object], dict[str, float]]  # predictions and metrics of a split
 
 
 class FineTuning:
@@ -152,7 +151,7 @@ class FineTuning:
         )
 
     @property
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> JsonObject:
         """JSON-compatible values that make a checkpoint usable on its own."""
         return {
             'task': self.config.task,
@@ -215,7 +214,7 @@ class FineTuning:
                 )
         return sentences
 
-    def check(self, metadata: dict[str, Any]) -> None:
+    def check(self, metadata: JsonObject) -> None:
         """Raise UserError if a checkpoint has another task, train split, tokenizer or labels."""
         workdir = self.config.workdir
         if metadata.get('task') != self.config.task:
@@ -289,11 +288,11 @@ class FineTuning:
         losses = {f'{name}_loss': means[name] for name in self.weights if name in means}
         return predictions, self.scores[split].metrics | losses
 
-    def _predict(self, params: Params, batch: Batch) -> Any:
+    def _predict(self, params: Params, batch: Batch) -> Tree:
         """Run the prediction step with rows distributed over the mesh."""
         return self._step(params, jax.device_put(batch, sharding.batch_sharding(self._mesh)))
 
-    def report(self, params: Params, results: dict[str, Any]) -> None:
+    def report(self, params: Params, results: JsonObject) -> None:
         """Write predictions and scores of the held-out splits, and the card, to the workdir."""
         workdir = paths.local(self.config.workdir)
         scored: dict[str, finetuning_card.SplitScores] = {}
@@ -361,7 +360,7 @@ class FineTuning:
         self,
         folder: pathlib.Path,
         split: str,
-        records: list[dict[str, Any]],
+        records: list[JsonObject],
         scored: finetuning_card.SplitScores | None,
     ) -> None:
         """Write predictions, scores, and the file for the scorer of GLUE or GAP, if it applies."""
@@ -375,7 +374,7 @@ class FineTuning:
             predicted = {record['id']: record['predicted'] for record in records}
             glue.write_submission(test_set, predicted, folder)
 
-    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[dict[str, Any]]:
+    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
         batch = stage.source.batch(number)
         for row in range(stage.source.batch_size):
             yield show_batch.packed_row(batch, row, self.problem)

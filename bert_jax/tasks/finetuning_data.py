@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import jax
 from ml_collections import ConfigDict
@@ -10,7 +9,7 @@ from ml_collections import ConfigDict
 from bert_jax import problems, tokenizers
 from bert_jax.errors import UserError, join_first, warn
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.labels.examples import texts_of
+from bert_jax.labels.examples import Example, texts_of
 from bert_jax.labels.loader import Splits
 from bert_jax.labels.records import printable
 from bert_jax.problems.base import AnyProblem
@@ -44,7 +43,7 @@ def read_splits(config: ConfigDict) -> Splits:
 
 
 def make_tokenizer(
-    config: ConfigDict, model: Pretrained | None, train: Sequence[Any]
+    config: ConfigDict, model: Pretrained | None, train: Sequence[Example]
 ) -> tokenizers.Tokenizer:
     """Return the tokenizer of the weights, or load or train the one that data.tokenizer names."""
     name = config.data.tokenizer
@@ -92,7 +91,7 @@ def _check_classes(labels: Sequence[str], num_examples: int) -> None:
 
 def choose_labels(
     problem_class: type[AnyProblem],
-    train: Sequence[Any],
+    train: Sequence[Example],
     settings: ConfigDict,
     model: Pretrained | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:

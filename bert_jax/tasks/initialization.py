@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import Config
+from bert_jax.types import Config, JsonObject
 
 if TYPE_CHECKING:  # a run without weights does without these
     from bert_jax.interop.pretrained import Pretrained
@@ -152,7 +152,7 @@ def _freeze(config: Config, initial: InitialModel) -> InitialModel:
 
 
 def _initialize_randomly(
-    config: Config, name: str | None, sizes: dict[str, Any], tokenizer: Tokenizer
+    config: Config, name: str | None, sizes: JsonObject, tokenizer: Tokenizer
 ) -> InitialModel:
     """Build the initial model of a run without `init_from`."""
     if name is None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 
 import jax
 import numpy as np
@@ -35,7 +35,7 @@ from bert_jax.tokenizers import word_starts
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage
-from bert_jax.types import Batch, Config, Key, Params
+from bert_jax.types import Batch, Config, JsonObject, JsonView, Key, Params, Tree
 
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
@@ -92,7 +92,7 @@ class Pretraining:
             )
             for shape in map(_shape, self.stages)
         }
-        self.metadata: dict[str, Any] = {
+        self.metadata: JsonObject = {
             'task': 'pretraining',
             'family': self.start.family,
             'architecture': dataclasses.asdict(self.architecture),
@@ -187,7 +187,7 @@ class Pretraining:
             lines += [f'stage {number}: {stage.steps:,} steps, {first}', *others]
         return [*lines, *(line for evaluator in self._evaluators for line in evaluator.lines)]
 
-    def check(self, metadata: Mapping[str, Any]) -> None:
+    def check(self, metadata: JsonView) -> None:
         """Raise UserError if a checkpoint was made with another tokenizer or corpus."""
         for part in ('tokenizer', 'corpus'):
             key = f'{part}_fingerprint'
@@ -212,7 +212,7 @@ class Pretraining:
         corruption_keys_B, dropout_keys_B = _example_keys(key, clean)
         rows = self.corruption(corruption_keys_B, clean)
         seeds_B = jax.vmap(jax.random.bits)(dropout_keys_B) if train else None
-        terms: Any = self.model.apply({'params': params}, clean, rows, seeds_B)
+        terms: Tree = self.model.apply({'params': params}, clean, rows, seeds_B)
         return terms
 
     def corrupted_batch(self, stage: Stage, number: int, step: int) -> tuple[Rows, Rows]:
@@ -221,7 +221,7 @@ class Pretraining:
         key = step_key(jax.random.key(self.config.seed), step)
         return clean, jax.jit(self.corruption)(_example_keys(key, clean)[0], clean)
 
-    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[dict[str, Any]]:
+    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
         clean, rows = jax.device_get(self.corrupted_batch(stage, number, step))
         tokenizer = self.corpus.tokenizer
         for row in range(stage.source.batch_size):
@@ -282,7 +282,7 @@ class Pretraining:
         def predict(params: Params, clean: Rows) -> tuple[Rows, jax.Array]:
             keys_B = jax.random.split(jax.random.key(HELD_OUT_SEED), len(clean.input_ids_BT))
             masked = mask_all(keys_B, clean)
-            logits_BPV: Any = self.model.apply(
+            logits_BPV: Tree = self.model.apply(
                 {'params': params}, masked, method=PretrainingModel.predictions
             )
             return masked, jax.nn.softmax(logits_BPV)
@@ -290,7 +290,7 @@ class Pretraining:
         filled: tuple[Rows, np.ndarray] = jax.device_get(jax.jit(predict)(params, clean))
         return filled
 
-    def report(self, params: Params, results: dict[str, Any]) -> None:
+    def report(self, params: Params, results: JsonObject) -> None:
         """Write cloze.md and the model card into the workdir; print examples and metrics."""
         params = multihost.fetch(params)
         if jax.process_index():

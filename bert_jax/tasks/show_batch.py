@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.training.task import Stage, Task
-from bert_jax.types import Batch
+from bert_jax.types import Batch, JsonObject
 
 if TYPE_CHECKING:
     from bert_jax.problems.base import AnyProblem
@@ -44,7 +44,7 @@ def find(stages: Sequence[Stage], step: int) -> tuple[Stage, int, int]:
     raise UserError(f'debug.batch is {step}, but the run has steps 1 to {first}')
 
 
-def corrupted_row(clean: Rows, rows: Rows, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
+def corrupted_row(clean: Rows, rows: Rows, row: int, tokenizer: Tokenizer) -> JsonObject:
     """Describe a row of pretraining.
 
     Returns:
@@ -68,7 +68,7 @@ def corrupted_row(clean: Rows, rows: Rows, row: int, tokenizer: Tokenizer) -> di
     return described
 
 
-def packed_row(batch: Batch, row: int, problem: 'AnyProblem') -> dict[str, Any]:
+def packed_row(batch: Batch, row: int, problem: 'AnyProblem') -> JsonObject:
     """Describe a row of fine-tuning: the text, the tokens and the targets of its sequences."""
     tokenizer, sequences = problem.tokenizer, []
     length = batch['input_ids'].shape[1]

@@ -9,7 +9,7 @@ import functools
 import json
 import pathlib
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 
@@ -23,9 +23,8 @@ from bert_jax.storage import paths
 from bert_jax.training import multihost
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config
+from bert_jax.types import Config, JsonObject
 
-Results: TypeAlias = dict[str, Any]  # the contents of a results.json
 # Key of `config.sweep` → type and condition of its values, and how an error describes them.
 _ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
     'seeds': (int, lambda seed: seed >= 0, 'whole numbers of at least 0, such as (0, 1, 2)'),
@@ -100,10 +99,10 @@ def _check_at_once(config: Config) -> None:
 
 def run(
     config: Config,
-    train: Callable[[Config], Results],
+    train: Callable[[Config], JsonObject],
     writes: bool = True,
     user_keys: Collection[str] = (),
-) -> Results:
+) -> JsonObject:
     """Train every learning rate and rank with every seed and compare the results.
 
     Runs are compared by `evaluation.best` or, if that is empty, by the first metric.
@@ -137,8 +136,8 @@ def run(
 
 
 def _train_each(
-    configs: dict[RunKey, Config], train: Callable[[Config], Results]
-) -> dict[RunKey, Results]:
+    configs: dict[RunKey, Config], train: Callable[[Config], JsonObject]
+) -> dict[RunKey, JsonObject]:
     """Train the runs one after the other, unless they are finished."""
     results = {}
     for number, (key, run_config) in enumerate(configs.items(), start=1):
@@ -150,7 +149,7 @@ def _train_each(
 
 def _train_at_once(
     configs: dict[RunKey, Config], user_keys: Collection[str]
-) -> dict[RunKey, Results]:
+) -> dict[RunKey, JsonObject]:
     """Train all unfinished runs in one program (`sweep.vmap`)."""
     from bert_jax.tasks import vmapped_sweep  # imports fine-tuning, which pretraining does not need
 
@@ -209,7 +208,7 @@ def _run_name(config: Config, key: RunKey) -> str:
     return f'{rate}{rank}seed_{key.seed}'
 
 
-def finished(config: Config) -> Results | None:
+def finished(config: Config) -> JsonObject | None:
     """Return the results of a finished run, or None if it has to be trained or resumed."""
     workdir = Workdir.of(config.workdir)
     path = workdir.path / 'results.json'
@@ -218,7 +217,7 @@ def finished(config: Config) -> Results | None:
     return json.loads(path.read_text(encoding='utf-8'))
 
 
-def compare(config: Config, results: dict[RunKey, Results]) -> Results:
+def compare(config: Config, results: dict[RunKey, JsonObject]) -> JsonObject:
     """Summarize the metrics of every learning rate and rank over the seeds.
 
     Returns:
@@ -228,7 +227,7 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
         of the 'rates'.
     """
     metric = _compared_metric(config, results)
-    rates: list[dict[str, Any]] = []
+    rates: list[JsonObject] = []
     for setting in sorted({key.setting for key in results}):
         by_key = {key: run for key, run in results.items() if key.setting == setting}
         by_seed = {key.seed: run['held_out'] for key, run in by_key.items()}
@@ -252,7 +251,7 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
     }
 
 
-def other_splits(config: Config, results: dict[RunKey, Results]) -> dict[str, dict[str, Any]]:
+def other_splits(config: Config, results: dict[RunKey, JsonObject]) -> dict[str, JsonObject]:
     """Summarize the metrics of splits other than dev over the seeds.
 
     Each seed contributes the run whose setting is best on dev (Gao et al. 2021, "Making Pre-trained
@@ -278,15 +277,15 @@ def other_splits(config: Config, results: dict[RunKey, Results]) -> dict[str, di
     }
 
 
-def _compared_metric(config: Config, results: dict[RunKey, Results]) -> str:
+def _compared_metric(config: Config, results: dict[RunKey, JsonObject]) -> str:
     return config.evaluation.best or next(iter(next(iter(results.values()))['held_out']))
 
 
-def _summary(values: list[float]) -> dict[str, Any]:
+def _summary(values: list[float]) -> JsonObject:
     return comparison.summarize(values)._asdict()
 
 
-def write(folder: pathlib.Path, sweep_results: Results) -> None:
+def write(folder: pathlib.Path, sweep_results: JsonObject) -> None:
     """Write results.json, table.md, plot.png and plot.pdf, and print the table."""
     folder.mkdir(parents=True, exist_ok=True)  # missing if all runs were finished in a bucket
     markdown = table(sweep_results)
@@ -300,7 +299,7 @@ def write(folder: pathlib.Path, sweep_results: Results) -> None:
     progress.say(f'sweep in {paths.name_of(folder)}: results.json, table.md, plot.png')
 
 
-def table(sweep_results: Results) -> str:
+def table(sweep_results: JsonObject) -> str:
     """Return a Markdown table with one row per setting and one column per metric.
 
     The compared metric comes first, with its confidence interval; the best setting is marked.
@@ -337,10 +336,10 @@ def table(sweep_results: Results) -> str:
     return '\n\n'.join(tables) + '\n'
 
 
-def _setting_columns(sweep_results: Results) -> tuple[str, ...]:
+def _setting_columns(sweep_results: JsonObject) -> tuple[str, ...]:
     return ('learning rate', 'rank') if 'best_rank' in sweep_results else ('learning rate',)
 
 
-def _setting_cells(rate: dict[str, Any]) -> list[str]:
+def _setting_cells(rate: JsonObject) -> list[str]:
     """Format the learning rate and, if ranks are swept, the rank of an entry of 'rates'."""
     return [f'{rate["learning_rate"]:g}', *([str(rate['rank'])] if 'rank' in rate else [])]

@@ -7,8 +7,8 @@ runs, and trained parameters have a leading axis of runs.
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +22,16 @@ from bert_jax.training import devices, runtime
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.run import Plan
 from bert_jax.training.state import TrainState
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import Metrics, make_train_step
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Batch, Config, Key, Params
+from bert_jax.types import Batch, Config, JsonObject, Key, Params, Tree
 
-Results = dict[str, Any]  # the contents of a results.json
+RunKey = TypeVar('RunKey', bound=Hashable)  # names a run
 
 
-def train(configs: Mapping[Any, Config], user_keys: Collection[str] = ()) -> dict[Any, Results]:
+def train(
+    configs: Mapping[RunKey, Config], user_keys: Collection[str] = ()
+) -> dict[RunKey, JsonObject]:
     """Train and evaluate all runs, and write the folder of each run.
 
     Up to rounding, each run has the same results as when trained alone. After an interruption,
@@ -45,7 +47,7 @@ def train(configs: Mapping[Any, Config], user_keys: Collection[str] = ()) -> dic
     for task in tasks.values():
         task.start = first.start  # the frozen model is in memory once
     use_common_shape(list(tasks.values()))
-    by_rank: dict[Any, dict[Any, FineTuning]] = {}
+    by_rank: dict[object, dict[RunKey, FineTuning]] = {}
     for key, task in tasks.items():
         by_rank.setdefault(task.config.transfer.get('rank'), {})[key] = task
     workdirs = {key: Workdir.of(config.workdir) for key, config in configs.items()}
@@ -76,7 +78,7 @@ class Group:
     """
 
     plan: Plan
-    optimizer: Any
+    optimizer: optax.GradientTransformation
     tasks: list[FineTuning]
 
     @classmethod
@@ -101,7 +103,7 @@ class Group:
 
     def step(
         self, states: TrainState, frozen: Params, batch: Batch, keys: Key
-    ) -> tuple[TrainState, dict[str, Any]]:
+    ) -> tuple[TrainState, Metrics]:
         """Train every run for one step.
 
         Args:
@@ -114,7 +116,7 @@ class Group:
         settings = (self.plan.task, self.optimizer, accumulation, transfer)
         train_step = make_train_step(*settings, self.plan.config.spike_factor)
 
-        def step(state: TrainState, batch: Batch, key: Key) -> tuple[TrainState, dict[str, Any]]:
+        def step(state: TrainState, batch: Batch, key: Key) -> tuple[TrainState, Metrics]:
             state = state._replace(params=transfer.merge(state.params, frozen))
             state, metrics = train_step(state, batch, key)
             return transfer.stored(state), metrics
@@ -137,12 +139,14 @@ class Group:
         return state._replace(params=params, opt_state=state.opt_state[0])
 
 
-def with_rate_factor(optimizer: Any) -> optax.GradientTransformationExtraArgs:
+def with_rate_factor(
+    optimizer: optax.GradientTransformation,
+) -> optax.GradientTransformationExtraArgs:
     """Return an optimizer whose updates are scaled by a factor, the second part of its state."""
 
     def update(
-        gradients: Any, state: tuple[Any, jax.Array], params: Any = None, **extra: Any
-    ) -> tuple[Any, tuple[Any, jax.Array]]:
+        gradients: Tree, state: tuple[Tree, jax.Array], params: Tree = None, **extra: object
+    ) -> tuple[Tree, tuple[Tree, jax.Array]]:
         updates, inner = optimizer.update(gradients, state[0], params, **extra)
         return jax.tree.map(lambda update: update * state[1], updates), (inner, state[1])
 
@@ -159,7 +163,7 @@ def use_common_shape(tasks: list[FineTuning]) -> None:
         source.shape, source.batch_size = shape, shape.rows
 
 
-def make_steps(groups: list[Group]) -> Callable[..., tuple[list[TrainState], list[Any]]]:
+def make_steps(groups: list[Group]) -> Callable[..., tuple[list[TrainState], list[Metrics]]]:
     """Return a jitted function that trains all runs of all groups for one step.
 
     The function takes the states of the groups, all parameters (see `Group.step`), the batches and
@@ -168,7 +172,7 @@ def make_steps(groups: list[Group]) -> Callable[..., tuple[list[TrainState], lis
 
     def steps(
         states: list[TrainState], frozen: Params, batches: list[Batch], keys: list[Key]
-    ) -> tuple[list[TrainState], list[Any]]:
+    ) -> tuple[list[TrainState], list[Metrics]]:
         results = [
             group.step(state, frozen, batch, key)
             for group, state, batch, key in zip(groups, states, batches, keys, strict=True)
@@ -197,7 +201,7 @@ def _run(groups: list[Group], frozen: Params) -> tuple[list[TrainState], float]:
 
 def _finish(
     group: Group, task: FineTuning, workdir: Workdir, state: TrainState, seconds: float
-) -> Results:
+) -> JsonObject:
     """Save, evaluate and report a run; return its results."""
     stage = task.stages[0]
     tokens = stage.tokens_per_step * stage.steps

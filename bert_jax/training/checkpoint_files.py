@@ -14,7 +14,7 @@ import json
 import logging
 import pathlib
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bert_jax.errors import UserError, warn
@@ -22,6 +22,7 @@ from bert_jax.files import read_json
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.training import checksums
+from bert_jax.types import Array, JsonObject, Tree
 
 # Arrays that depend on a key that may change (spike_factor): restored as 0 if missing.
 OPTIONAL = ('usual_norm',)
@@ -142,7 +143,7 @@ def unusable(directory: Path, step: int) -> UserError:
     )
 
 
-def describe(arrays: dict[str, Any]) -> dict[str, str]:
+def describe(arrays: Mapping[str, Array]) -> dict[str, str]:
     """Dtype and shape of every array, such as 'float32[768, 3072]'."""
     return {name: f'{array.dtype}{list(array.shape)}' for name, array in arrays.items()}
 
@@ -152,13 +153,13 @@ def read_description(folder: Path) -> dict[str, str]:
     return read_json(folder / 'arrays.json')
 
 
-def read_metadata(folder: Path) -> dict:
+def read_metadata(folder: Path) -> JsonObject:
     """Read the current metadata of a checkpoint."""
     added = folder / checksums.ADDED
     return read_json((added if added.is_dir() else folder) / 'metadata.json')
 
 
-def add_metadata(folder: Path, metadata: dict[str, Any]) -> None:
+def add_metadata(folder: Path, metadata: JsonObject) -> None:
     """Replace the metadata of a checkpoint; a kill leaves either the old or the new."""
     added = folder / checksums.ADDED
     unfinished = paths.local(added).with_name(f'{checksums.ADDED}.unfinished')
@@ -171,8 +172,8 @@ def add_metadata(folder: Path, metadata: dict[str, Any]) -> None:
 
 
 def read_arrays(
-    folder: Path, wanted: dict[str, Any], restore_args: Callable[[Any], Any]
-) -> dict[str, Any]:
+    folder: Path, wanted: dict[str, Tree], restore_args: Callable[[Tree], object]
+) -> dict[str, Tree]:
     """Read arrays of a checkpoint.
 
     Args:

@@ -24,6 +24,7 @@ from bert_jax import tree_paths
 from bert_jax.errors import UserError, disk_fault, warn, writing
 from bert_jax.storage import paths
 from bert_jax.training import checkpoint_files, checksums, disk_checks, multihost, shards
+from bert_jax.types import JsonObject, Tree
 
 UNFINISHED = '.unfinished'
 _save_numbers = itertools.count()  # the same on all hosts
@@ -39,7 +40,7 @@ class Restored(NamedTuple):
     """
 
     step: int
-    state: Any
+    state: Tree
     metadata: dict
 
 
@@ -75,7 +76,7 @@ class Checkpoints:
         """Steps of all checkpoints, newest first, damaged ones included."""
         return checkpoint_files.steps(self.directory)
 
-    def save(self, step: int, state: Any, metadata: dict[str, Any]) -> None:
+    def save(self, step: int, state: Tree, metadata: JsonObject) -> None:
         """Save a checkpoint in the background; return as soon as the arrays may be donated.
 
         Waits for the previous save first. A checkpoint of the same step is replaced. Checkpoints
@@ -119,7 +120,7 @@ class Checkpoints:
         self._thread = threading.Thread(target=self._finish, args=(save,))
         self._thread.start()
 
-    def replace_metadata(self, step: int, metadata: dict[str, Any]) -> None:
+    def replace_metadata(self, step: int, metadata: JsonObject) -> None:
         """Replace the metadata of a saved checkpoint; a kill leaves either the old or the new.
 
         Waits for the save in progress. Can be called once for each checkpoint.
@@ -147,7 +148,7 @@ class Checkpoints:
         if '_writer' in self.__dict__:
             self._writer.close()
 
-    def restore(self, abstract_state: Any, step: int | None = None) -> Restored | None:
+    def restore(self, abstract_state: Tree, step: int | None = None) -> Restored | None:
         """Restore the newest undamaged checkpoint, or the checkpoint of `step`.
 
         Every file is verified first. Damaged checkpoints are reported on stderr and skipped.

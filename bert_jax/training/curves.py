@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bert_jax import figures
+from bert_jax.types import JsonView
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _TITLES = {
@@ -20,7 +22,7 @@ _TITLES = {
 }
 _COLUMNS = 3  # of panels
 
-Records = Sequence[Mapping[str, Any]]
+Records = Sequence[JsonView]
 
 
 def draw(
@@ -53,7 +55,7 @@ def draw(
     return figure
 
 
-def _draw_panel(axes: Any, records: Records, names: Sequence[str]) -> None:
+def _draw_panel(axes: 'Axes', records: Records, names: Sequence[str]) -> None:
     for name in names:
         for kind, style in (('train', '-'), ('held_out', 'o-')):
             of_kind = [record for record in records if record['kind'] == kind]
@@ -77,7 +79,7 @@ def _draw_panel(axes: Any, records: Records, names: Sequence[str]) -> None:
         axes.legend(loc='best')
 
 
-def _mark_stages(axes: Any, stage_starts: Sequence[int]) -> None:
+def _mark_stages(axes: 'Axes', stage_starts: Sequence[int]) -> None:
     for number, step in enumerate(stage_starts[1:], start=2):
         axes.axvline(step, linestyle=':', color='grey', linewidth=1)
         axes.annotate(
@@ -91,7 +93,7 @@ def _mark_stages(axes: Any, stage_starts: Sequence[int]) -> None:
         )
 
 
-def _draw_references(axes: Any, references: Mapping[str, float]) -> None:
+def _draw_references(axes: 'Axes', references: Mapping[str, float]) -> None:
     for label, value in references.items():
         axes.axhline(value, linestyle='--', color='grey', linewidth=1, label=label)
     if references:

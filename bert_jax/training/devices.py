@@ -14,7 +14,7 @@ import re
 import resource
 import sys
 import timeit
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from bert_jax.training import sharding
 from bert_jax.training.batches import AbstractBatch
 from bert_jax.training.state import TrainState
 from bert_jax.training.task import Stage
-from bert_jax.types import Batch
+from bert_jax.types import Batch, Tree
 
 # Part of a `device_kind` → TFLOP/s of dense bf16 products per device; the first match counts.
 # TPU: cloud.google.com/tpu/docs, system architecture of each version (a device of v2 and v3 is a
@@ -193,7 +193,7 @@ class MemoryEstimate(NamedTuple):
         return f'this will not fit into memory; try {", ".join(changes)}'
 
 
-def local_bytes(tree: Any) -> int:
+def local_bytes(tree: Tree) -> int:
     """Return the bytes of a tree of arrays, abstract or not, that one device holds."""
     return sum(
         leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape))

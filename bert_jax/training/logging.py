@@ -7,7 +7,6 @@ import pathlib
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import jax
 
@@ -16,7 +15,7 @@ from bert_jax.errors import printable, warn
 from bert_jax.training import curves, trackers
 from bert_jax.training.disk_checks import check_free_space
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config
+from bert_jax.types import Config, JsonObject
 
 _FLUSH_SECONDS = 60.0  # between uploads to a bucket
 
@@ -150,7 +149,7 @@ class Log:
         return trackers.open_trackers(self._folder, self._step, self._config)
 
 
-def _read_records(path: pathlib.Path, last: Mapping[str, int]) -> list[dict[str, Any]]:
+def _read_records(path: pathlib.Path, last: Mapping[str, int]) -> list[JsonObject]:
     """Read the records up to `last`[kind]; a line that a kill cut off is dropped."""
     records = []
     lines = path.read_text(encoding='utf-8').split('\n') if path.exists() else []

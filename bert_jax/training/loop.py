@@ -3,7 +3,6 @@
 import itertools
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 
@@ -23,7 +22,7 @@ from bert_jax.training.step import compile_train_step, make_train_step
 from bert_jax.training.task import Stage, Task
 from bert_jax.training.transfer import num_parameters
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config, Params
+from bert_jax.types import Config, JsonObject, Params
 
 
 def train(
@@ -31,7 +30,7 @@ def train(
     config: Config,
     workdir: Workdir,
     after_step: Callable[[int], None] | None = None,
-) -> tuple[Params, dict[str, Any]]:
+) -> tuple[Params, JsonObject]:
     """Train a task as the config says, resuming from the last checkpoint.
 
     Args:
@@ -237,7 +236,7 @@ def _evaluate(run: Run, stage: Stage) -> None:
         run.early_stopping.update(run.step, run.held_out)
 
 
-def _metadata(run: Run) -> dict[str, Any]:
+def _metadata(run: Run) -> JsonObject:
     """Return the metadata that a checkpoint stores beside the arrays."""
     metadata = {
         **run.task.metadata,
@@ -261,7 +260,7 @@ def _exit_if_signaled(run: Run, number: int) -> None:
         raise Interrupted
 
 
-def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
+def _finish(run: Run) -> tuple[Params, JsonObject]:
     """Return the final or best parameters, and the results of the run."""
     run.checkpoints.wait()
     skipped, best = int(run.state.skipped), run.early_stopping.best

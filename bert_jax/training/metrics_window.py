@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 
@@ -12,6 +11,7 @@ from bert_jax.averages import Terms
 from bert_jax.errors import UserError
 from bert_jax.training.logging import Log
 from bert_jax.training.task import Stage
+from bert_jax.types import Tree
 
 _MAX_SKIPPED_SHARE = 0.1  # of the steps so far; more is an error
 
@@ -48,16 +48,16 @@ class MetricsWindow:
         self.stop_signal = 0
         self._log, self._stage, self._weights = log, stage, weights
         self._peak_flops, self._max_skipped_in_row = peak_flops, max_skipped_in_row
-        self._pending: tuple[int, dict[str, Any]] | None = None
+        self._pending: tuple[int, dict[str, Tree]] | None = None
         self.restart()
 
     def restart(self) -> None:
         """Start a new window now."""
         self._start = time.perf_counter()
         self._steps, self._terms = 0, Terms()
-        self._last: dict[str, Any] = {}
+        self._last: dict[str, Tree] = {}
 
-    def add(self, step: int, metrics: dict[str, Any]) -> None:
+    def add(self, step: int, metrics: dict[str, Tree]) -> None:
         """Add step number `step` (from 1), which may still run; wait for the step before it."""
         self._wait()
         self._pending = step, metrics
@@ -114,7 +114,7 @@ class MetricsWindow:
             rates['mfu'] = self._stage.flops_per_step * steps_per_second / self._peak_flops
         return rates
 
-    def _report_skipped(self, step: int, metrics: Mapping[str, Any]) -> None:
+    def _report_skipped(self, step: int, metrics: Mapping[str, Tree]) -> None:
         loss, norm, in_row = metrics['loss'], metrics['gradient_norm'], metrics['skipped_in_row']
         fault = 'is a spike' if math.isfinite(loss) and math.isfinite(norm) else 'is not finite'
         self._log.warn(

@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from bert_jax.errors import UserError, report
 from bert_jax.training import interruption, runtime
 from bert_jax.training.interruption import RESTART
+from bert_jax.types import Tree
+
+Result = TypeVar('Result')  # can be written as JSON
 
 JOIN_TIMEOUT = 240  # seconds until all processes must have joined
 
@@ -85,7 +88,7 @@ def joined(
         _end(1, f'{type(error).__name__}: {" ".join(str(error).split())[:300]}')
 
 
-def run_on_host0(function: Callable[[], Any]) -> Any:
+def run_on_host0(function: Callable[[], Result]) -> Result:
     """Call `function` on host 0 only and return its JSON-serializable result on every host.
 
     The other hosts wait for as long as the call takes, hours if necessary. All hosts must call this
@@ -96,7 +99,8 @@ def run_on_host0(function: Callable[[], Any]) -> Any:
     key = f'bert_jax/result/{next(_call_numbers)}'
     if jax.process_index() == 0:
         _client().key_value_set(key, json.dumps(function()))
-    return json.loads(_wait_for(key))
+    result: Result = json.loads(_wait_for(key))
+    return result
 
 
 def barrier() -> None:
@@ -108,7 +112,7 @@ def barrier() -> None:
     run_on_host0(lambda: [_wait_for(f'{key}/{host}') for host in range(jax.process_count())])
 
 
-def gather_on_host0(name: str, value: Any) -> list[Any]:
+def gather_on_host0(name: str, value: Result) -> list[Result]:
     """Return on host 0 the JSON-serializable values of all hosts, in their order; [] on others.
 
     Host 0 waits until all hosts have called this. Unlike the functions above, any thread may.
@@ -156,7 +160,7 @@ def largest(number: int) -> jax.Array:
     return jax.jit(jnp.max)(numbers)
 
 
-def fetch(tree: Any) -> Any:
+def fetch(tree: Tree) -> Tree:
     """Return a tree of global arrays with all their values on this host.
 
     A collective: all hosts must call it at the same point.

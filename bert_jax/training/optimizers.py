@@ -8,7 +8,7 @@ is known already. Skipped steps count in the schedule, so that the schedule stil
 import functools
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,7 @@ import optax
 
 from bert_jax import errors, tree_paths
 from bert_jax.training.schedules import Schedule
-from bert_jax.types import Array, Config
-
-Tree = Any  # a pytree of arrays
+from bert_jax.types import Array, Config, Tree
 
 # A parameter with this path component is a stack of layers along its first axis (nn.scan).
 STACK = 'layers'
@@ -72,7 +70,7 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
 def decay_mask(params: Tree, exclude: Sequence[str]) -> Tree:
     """Return True for every parameter whose path matches no pattern of `exclude`, as a tree."""
 
-    def is_decayed(path: tuple, _: Any) -> bool:
+    def is_decayed(path: tuple[object, ...], _: Tree) -> bool:
         return not any(re.search(pattern, tree_paths.path_name(path)) for pattern in exclude)
 
     return jax.tree_util.tree_map_with_path(is_decayed, params)
@@ -101,8 +99,8 @@ def clip_by_global_norm(limit: float) -> optax.GradientTransformationExtraArgs:
     """Scale all gradients by limit / max(norm, limit), as tf.clip_by_global_norm."""
 
     def update(
-        grads: Tree, state: Any, params: Tree = None, *, norm: Array | None = None, **_: Any
-    ) -> tuple[Tree, Any]:
+        grads: Tree, state: Tree, params: Tree = None, *, norm: Array | None = None, **_: object
+    ) -> tuple[Tree, Tree]:
         norm = global_norm(grads) if norm is None else norm
         scale = limit / jnp.maximum(norm, limit)
         return jax.tree.map(lambda grad: grad * scale, grads), state
@@ -165,7 +163,12 @@ def scale_by_adam(
         return update, first, second
 
     def update(
-        grads: Tree, state: AdamState, params: Tree = None, *, accept: Array | bool = True, **_: Any
+        grads: Tree,
+        state: AdamState,
+        params: Tree = None,
+        *,
+        accept: Array | bool = True,
+        **_: object,
     ) -> tuple[Tree, AdamState]:
         count = None if state.count is None else state.count + accept
         corrections = _bias_correction(beta1, count), _bias_correction(beta2, count)
@@ -212,7 +215,7 @@ def stable_adamw(
     """
     adamw = optax.chain(scale_by_adam(beta1, beta2, eps, bias_correction=True), decay)
 
-    def update(grads: Tree, state: Any, params: Tree = None, **extra: Any) -> tuple[Tree, Any]:
+    def update(grads: Tree, state: Tree, params: Tree = None, **extra: object) -> tuple[Tree, Tree]:
         updates, state = adamw.update(grads, state, params, **extra)
         adam = state[0]
         correction = _bias_correction(beta2, adam.count)

@@ -1,10 +1,9 @@
 """Checks that a stage has something to predict: without a prediction, every loss is 0 / 0."""
 
-from typing import Any
-
 import jax
 import numpy as np
 
+from bert_jax.averages import Terms
 from bert_jax.errors import UserError
 from bert_jax.training import batches, sharding
 from bert_jax.training.step import step_key
@@ -35,7 +34,7 @@ def check(task: Task, params: Params, stage: Stage, run_key: Key, threads: int) 
 
     def count(params: Params, batch: Batch, key: Key) -> dict[str, jax.Array]:
         # In training, because some losses exist only there: the auxiliary loss of prompts.
-        terms: dict[str, Any] = task.terms(params, batch, key, train=True)
+        terms: Terms = task.terms(params, batch, key, train=True)
         return {name: terms[name].count for name in task.weights}
 
     replicated = sharding.replicated(jax.sharding.get_mesh())

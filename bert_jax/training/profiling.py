@@ -1,12 +1,12 @@
 """A trace of chosen training steps, for the profiler of TensorBoard or Perfetto."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
 from bert_jax.errors import UserError
 from bert_jax.training.workdir import Workdir
+from bert_jax.types import Tree
 
 
 class Profile:
@@ -37,7 +37,7 @@ class Profile:
             jax.profiler.start_trace(self._workdir.local / 'profile')
             self._is_running = True
 
-    def after(self, step: int, state: Any) -> None:
+    def after(self, step: int, state: Tree) -> None:
         """Write the trace after the last step; `state` is the result of the step."""
         if self._is_running and step == self._last:
             jax.block_until_ready(state)

@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -32,7 +31,7 @@ from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.task import Task
 from bert_jax.training.transfer import Transfer
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config, Key
+from bert_jax.types import Config, JsonObject, JsonView, Key
 
 # Keys of `evaluation`: metrics from before and after a change of one of them are not comparable.
 _COMPARED = ('best', 'examples')
@@ -122,7 +121,7 @@ class Run(Plan):
     is_evaluated: bool
     held_out: dict[str, float] = dataclasses.field(default_factory=dict)
 
-    def save(self, metadata: dict[str, Any]) -> None:
+    def save(self, metadata: JsonObject) -> None:
         """Save the log now and the state in the background (`Checkpoints.save`)."""
         self.log.flush()
         self.checkpoints.save(self.step, self.transfer.stored(self.state), metadata)
@@ -219,7 +218,7 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _check_base(stored: Mapping[str, Any], current: Mapping[str, Any], folder: object) -> None:
+def _check_base(stored: JsonView, current: JsonView, folder: object) -> None:
     """Raise UserError if a run of parameter-efficient tuning would resume on another model."""
     before, now = stored.get('base'), current.get('base')
     if before and now and before['sha256'] != now['sha256']:

@@ -6,7 +6,7 @@ maps them to the mesh axes `data`, `fsdp` and `tensor`. The same code runs on on
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import flax.linen as nn
 import jax
@@ -15,13 +15,13 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError, unknown
+from bert_jax.types import Tree
 
 AXES = ('data', 'fsdp', 'tensor')
 BATCH_AXES = ('data', 'fsdp')
 # Logical names of the axes of activations; the boxes of parameters hold the names of their axes.
 ACTIVATION_AXES = ('batch', 'length', 'embed', 'heads', 'head_dim', 'mlp', 'vocab')
 
-Tree = Any  # a pytree
 Rules: TypeAlias = Sequence[tuple[str, str | tuple[str, ...] | None]]
 
 

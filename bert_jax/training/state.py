@@ -14,7 +14,7 @@ from bert_jax import tree_paths
 from bert_jax.training import runtime, sharding
 from bert_jax.training.task import Task
 from bert_jax.training.transfer import TRAIN_ALL, Transfer
-from bert_jax.types import Key, Params
+from bert_jax.types import Key, Params, Tree
 
 
 class TrainState(NamedTuple):
@@ -34,7 +34,7 @@ class TrainState(NamedTuple):
     skipped: jax.Array
     skipped_in_row: jax.Array
     params: Params
-    opt_state: Any
+    opt_state: Tree
     usual_norm: jax.Array | None = None
 
 
@@ -60,8 +60,8 @@ def abstract_state(
     params = sharding.unbox(boxed)
     shardings = sharding.param_shardings(boxed, mesh, rules)
     replicated = sharding.replicated(mesh)
-    counter: Any = jax.ShapeDtypeStruct((), jnp.int32, sharding=replicated)
-    norm: Any = jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)
+    counter: Tree = jax.ShapeDtypeStruct((), jnp.int32, sharding=replicated)
+    norm: Tree = jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)
     trained = transfer.select(params)
     init = functools.partial(jax.eval_shape, optimizer.init)
     opt_state = optax.tree.map_params(
@@ -109,7 +109,9 @@ def initial_state(
     return _compute(init, shardings, jax.random.key(seed), loaded)
 
 
-def _compute(init: Callable[..., TrainState], shardings: TrainState, *arguments: Any) -> TrainState:
+def _compute(
+    init: Callable[..., TrainState], shardings: TrainState, *arguments: Tree
+) -> TrainState:
     make = jax.jit(init, out_shardings=shardings, compiler_options=runtime.compiler_options())
     return make(*arguments)
 

@@ -1,7 +1,6 @@
 """One training step: terms → loss → gradients → update, on any mesh, with micro-batches."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -16,12 +15,12 @@ from bert_jax.training.batches import AbstractBatch
 from bert_jax.training.state import TrainState
 from bert_jax.training.task import Task
 from bert_jax.training.transfer import TRAIN_ALL, Transfer
-from bert_jax.types import Batch, Key, Params
+from bert_jax.types import Batch, Key, Params, Tree
 
 DATA = 'data'  # the mesh axis along which parameters are replicated
 _NORM_RATE = 0.02  # of the running mean of the gradient norm: about the last 50 steps
 
-Metrics = dict[str, Any]
+Metrics = dict[str, Tree]
 TrainStep = Callable[[TrainState, Batch, Key], tuple[TrainState, Metrics]]
 Gradients = tuple[jax.Array, Terms, Params]  # loss, terms, gradients of the trained parameters
 
@@ -197,7 +196,7 @@ def _split(leaf_BX: jax.Array, parts: int) -> jax.Array:
     return jnp.swapaxes(leaf, 0, 1)
 
 
-def sum_over_micro_batches(function: Callable[[Batch], Any], batch: Batch, number: int) -> Any:
+def sum_over_micro_batches(function: Callable[[Batch], Tree], batch: Batch, number: int) -> Tree:
     """Return Σ function(micro-batch) over `number` micro-batches, computed one at a time."""
     if number == 1:
         return function(batch)
@@ -207,7 +206,7 @@ def sum_over_micro_batches(function: Callable[[Batch], Any], batch: Batch, numbe
         jax.eval_shape(function, jax.tree.map(lambda leaf: leaf[0], stacked)),
     )
 
-    def add(total: Any, micro: Any) -> tuple[Any, None]:
+    def add(total: Tree, micro: Tree) -> tuple[Tree, None]:
         return jax.tree.map(jnp.add, total, function(micro)), None
 
     return jax.lax.scan(add, zeros, stacked)[0]

@@ -2,14 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import numpy as np
 
 from bert_jax.averages import Terms
 from bert_jax.examples.example_source import BatchSource
-from bert_jax.types import Batch, Key, Params
+from bert_jax.types import Batch, JsonObject, JsonView, Key, Params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Task(Protocol):
         """The weights that training starts from."""
 
     @property
-    def metadata(self) -> Mapping[str, Any]:
+    def metadata(self) -> JsonView:
         """JSON-compatible values that every checkpoint stores beside the arrays."""
 
     def init(self, key: Key) -> Params:
@@ -106,10 +106,10 @@ class Task(Protocol):
     def describe(self) -> Sequence[str]:
         """Return lines for the start of the log: what is trained, on which data, for how long."""
 
-    def check(self, metadata: dict[str, Any]) -> None:
+    def check(self, metadata: JsonObject) -> None:
         """Raise UserError if a checkpoint with this metadata belongs to another task."""
 
-    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[dict[str, Any]]:
+    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
         """Yield the rows of a training batch as JSON-compatible, decoded text and labels.
 
         Args:
@@ -124,7 +124,7 @@ class Task(Protocol):
     def next_commands(self) -> Sequence[str]:
         """Return command lines for a finished run, to be printed."""
 
-    def report(self, params: Params, results: dict[str, Any]) -> None:
+    def report(self, params: Params, results: JsonObject) -> None:
         """Write further files of a finished run, such as the model card.
 
         Args:

@@ -8,7 +8,6 @@ embeddings L + 1. Layers that share their parameters count as one layer.
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +18,7 @@ from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.training.optimizers import STACK
 from bert_jax.training.schedules import duration
-from bert_jax.types import Config
-
-Tree = Any  # a pytree of arrays; parameters that are never trained may be replaced by None
+from bert_jax.types import Config, Tree
 
 # Parts of an encoder other than its layers: distance from the heads, given the number of layers.
 _DISTANCES: dict[str, Callable[[int], int]] = {
@@ -82,7 +79,7 @@ class Transfer:
         In stacked layers the layers that are not trained keep their values and get no gradients.
         """
 
-        def choose(is_trained: np.ndarray, param: Any, new: Any) -> Any:
+        def choose(is_trained: np.ndarray, param: Tree, new: Tree) -> Tree:
             if new is None:
                 return param
             return new if np.all(is_trained) else jnp.where(is_trained, new, param)
@@ -104,7 +101,7 @@ class Transfer:
         if self.layer_decay == 1:
             return optimizer
 
-        def scale(update: Any, distance: np.ndarray) -> Any:
+        def scale(update: Tree, distance: np.ndarray) -> Tree:
             return update * jnp.asarray(self._rate_factor(distance), update.dtype)
 
         return optax.chain(
@@ -142,7 +139,7 @@ class Transfer:
             )
         return lines
 
-    def stored(self, state: Any) -> Any:
+    def stored(self, state: Tree) -> Tree:
         """The part of a TrainState that checkpoints hold.
 
         With parameter-efficient tuning, checkpoints leave out the frozen parameters; a resumed run
@@ -226,7 +223,7 @@ def _distances(tree: Tree) -> Tree:
     """The distance of every parameter from the heads, int64 arrays that broadcast with it."""
     num_layers = _num_layers(tree)
 
-    def distance(path: tuple, leaf: Any) -> np.ndarray:
+    def distance(path: tuple, leaf: Tree) -> np.ndarray:
         parts = tree_paths.path_name(path).split('/')
         if parts[0] != 'encoder':
             return np.array(0)

@@ -1,8 +1,5 @@
 """Published model families by model_type; a new family is a file here and a line in FAMILIES."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from bert_jax.errors import UserError, unknown
 from bert_jax.interop.families import (
     albert,
@@ -14,6 +11,7 @@ from bert_jax.interop.families import (
     roberta,
 )
 from bert_jax.interop.families.family import Family
+from bert_jax.types import JsonView
 
 FAMILIES: dict[str, Family] = {
     'albert': albert.FAMILY,
@@ -42,7 +40,7 @@ def by_model_type(model_type: str | None) -> Family:
     return FAMILIES[model_type]
 
 
-def of_config(config: Mapping[str, Any]) -> Family:
+def of_config(config: JsonView) -> Family:
     """The family of a config.json, by its model_type or, without one, by its published class.
 
     Raises:
@@ -60,12 +58,12 @@ def of_config(config: Mapping[str, Any]) -> Family:
     )
 
 
-def _as_configured(family: Family, config: Mapping[str, Any]) -> Family:
+def _as_configured(family: Family, config: JsonView) -> Family:
     """The family; its left-to-right variant if the config sets is_decoder and one exists."""
     return family.as_decoder() if config.get('is_decoder') and family.causal_class else family
 
 
-def published_class(config: Mapping[str, Any]) -> str | None:
+def published_class(config: JsonView) -> str | None:
     """The class that a config.json names under `architectures`; None if it names none."""
     named = config.get('architectures')
     return named[0] if isinstance(named, list) and named and isinstance(named[0], str) else None

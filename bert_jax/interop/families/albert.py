@@ -1,8 +1,6 @@
 """ALBERT as transformers writes it (modeling_albert.py)."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from bert_jax.interop.families.family import (
     BERT_FIXED,
@@ -14,12 +12,13 @@ from bert_jax.interop.families.family import (
     with_defaults,
 )
 from bert_jax.models.architecture import Architecture
+from bert_jax.types import JsonView
 
 _LAYER = 'albert.encoder.albert_layer_groups.#group.albert_layers.#member'
 _KEYS = {name: key for name, key in BERT_KEYS.items() if name != 'classifier_dropout'}
 
 
-def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
+def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     """Count all layers: num_hidden_layers counts a group of inner_group_num layers as one."""
     inner = config.get('inner_group_num', 1)
     layers = architecture.num_layers * inner

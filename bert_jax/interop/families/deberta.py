@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import (
@@ -22,6 +21,7 @@ from bert_jax.models.architecture_parts import (
     PositionTerm,
     Standard,
 )
+from bert_jax.types import JsonObject, JsonView
 
 _TERMS: dict[str, PositionTerm] = {
     'c2p': 'content_to_position',
@@ -46,7 +46,7 @@ _READ_V2 = _READ | {
 }
 
 
-def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
+def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     """Add the fields of absolute and relative positions."""
     widths = {
         'attention_head_size': architecture.head_size,
@@ -76,7 +76,7 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
     return dataclasses.replace(architecture, positions=positions, attention=attention)
 
 
-def _complete_v2(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
+def _complete_v2(architecture: Architecture, config: JsonView) -> Architecture:
     """Add the buckets and projections of relative positions, and the convolution."""
     norm = config.get('norm_rel_ebd', 'none')
     if norm not in ('none', 'layer_norm'):
@@ -104,15 +104,15 @@ def _complete_v2(architecture: Architecture, config: Mapping[str, Any]) -> Archi
     )
 
 
-def _positive(config: Mapping[str, Any], name: str) -> int | None:
+def _positive(config: JsonView, name: str) -> int | None:
     """A positive value; None if the key is absent, 0 or negative, which all mean "none"."""
     value = config.get(name, -1)
     return value if value > 0 else None
 
 
-def _more_keys(architecture: Architecture) -> dict[str, Any]:
+def _more_keys(architecture: Architecture) -> JsonObject:
     attention = architecture.attention
-    keys: dict[str, Any] = {'relative_attention': False, 'pos_att_type': []}
+    keys: JsonObject = {'relative_attention': False, 'pos_att_type': []}
     if attention.kind == 'disentangled':
         keys = {
             'relative_attention': True,
@@ -125,7 +125,7 @@ def _more_keys(architecture: Architecture) -> dict[str, Any]:
     }
 
 
-def _more_keys_v2(architecture: Architecture) -> dict[str, Any]:
+def _more_keys_v2(architecture: Architecture) -> JsonObject:
     activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     attention, keys = architecture.attention, _more_keys(architecture)
     if attention.kind == 'disentangled':

@@ -14,6 +14,7 @@ from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architecture_parts import Activation
+from bert_jax.types import JsonObject, JsonView
 
 ACTIVATIONS: dict[str, Activation] = {
     'gelu': 'gelu',
@@ -48,7 +49,7 @@ _FIXED: dict[str, object] = {
 # For families that supported other values in transformers 4.
 BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
 # Types of the keys that every family reads; None is allowed.
-_TYPES: dict[str, Any] = {'architectures': list, 'id2label': dict, 'label2id': dict}
+_TYPES: dict[str, type] = {'architectures': list, 'id2label': dict, 'label2id': dict}
 _TYPES |= {'model_type': str, 'num_labels': int, 'problem_type': str}
 
 
@@ -127,9 +128,9 @@ class Family:
     without_pooler: tuple[str, ...] = ()
     causal_class: str = ''
     fixed: Mapping[str, object] = FrozenDict()
-    complete: Callable[[Architecture, Mapping[str, Any]], Architecture] = lambda partial, _: partial
-    read_by_complete: Mapping[str, Any] = FrozenDict()
-    more_keys: Callable[[Architecture], dict[str, Any]] = lambda architecture: {}
+    complete: Callable[[Architecture, JsonView], Architecture] = lambda partial, _: partial
+    read_by_complete: JsonView = FrozenDict()
+    more_keys: Callable[[Architecture], JsonObject] = lambda architecture: {}
     token_keys: Mapping[str, str] = FrozenDict(pad_token_id='pad_id')
     old_names: Mapping[str, str] = FrozenDict()
     training_only: tuple[str, ...] = ()
@@ -212,26 +213,26 @@ class Family:
             f'{", ".join(heads) or "none"}'
         )
 
-    def read_config(self, config: Mapping[str, Any]) -> Architecture:
+    def read_config(self, config: JsonView) -> Architecture:
         """The architecture of a config.
 
         Raises:
             UserError: a value has another type or is not supported.
         """
         self._check(config)
-        fields: dict[str, Any] = {
+        fields: JsonObject = {
             key.field: _read(config, name, key) for name, key in {**_KEYS, **self.keys}.items()
         }
         architecture = architectures.build(self.architecture, **fields)
         set_keys = {name: value for name, value in config.items() if value is not None}
         return self.complete(architecture, set_keys)
 
-    def ignored_keys(self, config: Mapping[str, Any]) -> list[str]:
+    def ignored_keys(self, config: JsonView) -> list[str]:
         """Keys that neither change what the model computes nor belong to every config."""
         read = {*_METADATA.split(), *_TYPES, *_FIXED, *_KEYS, *self.keys, *self.fixed}
         return sorted(config.keys() - read - {*self.read_by_complete, *self.token_keys})
 
-    def write_config(self, architecture: Architecture) -> dict[str, Any]:
+    def write_config(self, architecture: Architecture) -> JsonObject:
         """The config that `read_config` reads as this architecture. Raises UserError."""
         # The published class and the weights say whether there are a pooler and a mask decoder.
         written = _normalize(architecture.without_mask_decoder())
@@ -243,7 +244,7 @@ class Family:
             raise UserError(f'a {self.model_type} config cannot express {architecture}')
         return config
 
-    def _check(self, config: Mapping[str, Any]) -> None:
+    def _check(self, config: JsonView) -> None:
         for name, expected in {**_TYPES, **self.read_by_complete}.items():
             _check_type(name, config.get(name), expected)
         for name, value in {**_FIXED, **self.fixed}.items():
@@ -273,7 +274,7 @@ def renamed(
         ours: re.sub(f'^{re.escape(family.prefix)}', prefix or family.prefix, theirs)
         for ours, theirs in family.table.items()
     }
-    fields: dict[str, Any] = {
+    fields: JsonObject = {
         'model_type': model_type,
         'table': table,
         'prefix': prefix or family.prefix,
@@ -291,7 +292,7 @@ def _check_type(name: str, value: Any, expected: Any) -> None:
         raise UserError(f'{name} is {value!r}, expected {getattr(expected, "__name__", expected)}')
 
 
-def _read(config: Mapping[str, Any], name: str, key: Key) -> Any:
+def _read(config: JsonView, name: str, key: Key) -> Any:
     """Our value of a key."""
     value = config.get(name, key.default)
     if key.values:

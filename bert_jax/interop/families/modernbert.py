@@ -1,13 +1,12 @@
 """ModernBERT as transformers writes it (modeling_modernbert.py)."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, common_classes
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architecture_parts import Rotary
+from bert_jax.types import JsonObject, JsonView
 
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
@@ -19,7 +18,7 @@ _BIASES = {
 _WINDOW, _GLOBAL_EVERY = 128, 3  # defaults
 
 
-def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
+def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     """Add the attention windows and RoPE frequencies of the layers.
 
     Current configs list the layers; older ones give a rule (global_attn_every_n_layers).
@@ -39,7 +38,7 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
     thetas = {layer_type: _theta(config, layer_type) for layer_type in _THETAS}
     if config.get('mlp_dropout', 0.0) != architecture.hidden_dropout:
         raise UserError('mlp_dropout and embedding_dropout differ; only equal rates are supported')
-    biases: dict[str, Any] = {ours: config.get(key) or None for key, ours in _BIASES.items()}
+    biases: JsonObject = {ours: config.get(key) or None for key, ours in _BIASES.items()}
     return dataclasses.replace(
         architecture,
         windows=tuple(None if name == _GLOBAL else window for name in layer_types),
@@ -49,7 +48,7 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
     )
 
 
-def _theta(config: Mapping[str, Any], layer_type: str) -> float:
+def _theta(config: JsonView, layer_type: str) -> float:
     """The RoPE base of a type of layers, under its current or its old key."""
     old_key, default = _THETAS[layer_type]
     rope = config.get('rope_parameters', {}).get(layer_type) or {}
@@ -64,7 +63,7 @@ def _theta(config: Mapping[str, Any], layer_type: str) -> float:
     return float(theta)
 
 
-def _more_keys(architecture: Architecture) -> dict[str, Any]:
+def _more_keys(architecture: Architecture) -> JsonObject:
     windows, attention = architecture.layer_windows, architecture.attention
     if attention.kind != 'rotary':
         return {}

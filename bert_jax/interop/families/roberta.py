@@ -1,8 +1,5 @@
 """RoBERTa as transformers writes it (modeling_roberta.py), and models that differ only in names."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from bert_jax.interop.families.family import (
     BERT_FIXED,
     BERT_KEYS,
@@ -13,11 +10,12 @@ from bert_jax.interop.families.family import (
     with_defaults,
 )
 from bert_jax.models.architecture import Architecture
+from bert_jax.types import JsonView
 
 _CLASSES = common_classes('Roberta')
 
 
-def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
+def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     return architecture.changed({'positions.first': config.get('pad_token_id', 1) + 1})
 
 

@@ -1,12 +1,11 @@
 """One compiled loop over stacked layers whose attention windows repeat periodically."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-Tree: TypeAlias = Any
+from bert_jax.types import Tree
 
 
 def scan_layers(
