@@ -27,7 +27,7 @@ from bert_jax.storage import paths, trust, wrong_paths
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.training import checkpoint_files, checkpoints, workdir
-from bert_jax.types import JsonObject, JsonView, Params, Tree
+from bert_jax.types import JsonView, Params, Tree
 
 
 def load_any(
