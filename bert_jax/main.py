@@ -133,10 +133,11 @@ def main(argv: list[str] | None = None) -> None:
         from bert_jax.tasks import pretraining_data
 
         pretraining_data.follow_corpus(config.data, data_keys)
-    if line.print_config:
+    if line.flags.print_config:
         progress.say('\n'.join(command_line.describe_keys(config)))
         return
-    run(config, line.processes, line.dry_run, line.user_keys, line.overwrite)
+    flags = line.flags
+    run(config, flags.processes, flags.dry_run, line.user_keys, flags.overwrite)
 
 
 if __name__ == '__main__':

@@ -2,7 +2,9 @@
 
 import copy
 import functools
+import pathlib
 import re
+import runpy
 
 import pytest
 
@@ -14,6 +16,7 @@ from bert_jax.training.workdir import Workdir
 from configs import albert, base, deberta, electra, finetune, modernbert, roberta, spanbert, xlmr
 from configs.finetune_tasks import TASKS
 
+ROOT = pathlib.Path(__file__).parents[1]
 PRETRAINING = {
     'workdir': '',
     'data.corpus': '',
@@ -151,6 +154,17 @@ def test_one_declaration_documents_a_key_of_a_recipe(declared, capsys):
     assert re.search(
         r'^noise.scale = 0.1 +# standard deviation; in \(0, 1\)$', capsys.readouterr().out, re.M
     )
+
+
+def test_one_declaration_is_a_row_of_the_page_of_keys(declared):
+    generate = runpy.run_path(str(ROOT / 'docs/generate.py'))
+    sections = dict(generate['by_section'](config_keys.entries(declared().config)))
+    assert sections['noise'] == [
+        ('noise', '', 'Noise on the embeddings.'),
+        ('noise.scale', '`0.1`', 'standard deviation; in (0, 1)'),
+        ('noise.kind', "`'gauss'`", "'gauss' or 'uniform'"),
+        ('noise.seeds', '`()`', 'one for each stage'),
+    ]
 
 
 def test_one_declaration_refuses_a_key_of_a_recipe_without_effect(declared):

@@ -25,7 +25,6 @@ from bert_jax.types import JsonObject
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LEAST = 100  # occurrences of a relation
 _GROUPS = 200  # groups of documents that are resampled for the intervals
 _IGNORED = ('root', 'punct')  # relations
 _ALL = 'all'

@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bert_jax import flag_parser, recipes
 from bert_jax.config_keys import declarations, entries, parse_value
@@ -41,26 +41,25 @@ class Request:
         'Number of this process, from 0 (default: from the environment).', None
     )
 
+    @property
+    def processes(self) -> tuple[str | None, int | None, int | None] | None:
+        """The arguments of `multihost.joined` if this is one of several processes, else None."""
+        given = self.coordinator, self.num_processes, self.process_id
+        return given if self.distributed or given != (None, None, None) else None
+
 
 class CommandLine(NamedTuple):
     """A parsed command line.
 
     Attributes:
+        flags: its flags.
         config: the config file with the values of the command line.
         user_keys: keys that the user set, on the command line or in a config file outside configs/.
-        processes: the arguments of `multihost.joined` if this is one of several processes, else
-            None.
-        print_config: only print the config.
-        dry_run: stop before the first step.
-        overwrite: delete the run in workdir first.
     """
 
+    flags: Request
     config: Config
     user_keys: frozenset[str]
-    processes: tuple[Any, ...] | None
-    print_config: bool
-    dry_run: bool
-    overwrite: bool
 
 
 def parse(argv: list[str], usage: str) -> CommandLine:
@@ -99,15 +98,7 @@ def parse(argv: list[str], usage: str) -> CommandLine:
             keys[key].check(key, None)  # whether it may be unset
         config.update_from_flattened_dict({key: value})
         user_keys.add(key)
-    processes = request.coordinator, request.num_processes, request.process_id
-    return CommandLine(
-        config,
-        frozenset(user_keys),
-        processes if request.distributed or processes != (None, None, None) else None,
-        request.print_config,
-        request.dry_run,
-        request.overwrite,
-    )
+    return CommandLine(request, config, frozenset(user_keys))
 
 
 def describe_keys(config: Config) -> list[str]:

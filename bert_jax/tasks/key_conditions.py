@@ -32,9 +32,10 @@ def unused_cloze(config: Config, key: str) -> str:
 
 
 def unused_transfer(config: Config, key: str) -> str:
-    """Return why a key of `config.transfer` has no effect: it is for tuning methods only."""
-    name = key.removeprefix('transfer.')
-    of_methods = {setting for method in tuning.METHODS for setting in tuning.settings(method)}
-    if name in {*of_methods, 'train_pooler'} and config.transfer.method == 'full':
-        return "transfer.method is 'full'"
+    """Return why a key of `config.transfer` has no effect: it is for other tuning methods."""
+    name, method = key.removeprefix('transfer.'), config.transfer.method
+    used = {other: {*tuning.settings(other), 'train_pooler'} for other in tuning.METHODS}
+    used |= {'full': set()}
+    if name in set().union(*used.values()) - used.get(method, {name}):
+        return f'transfer.method is {method!r}'
     return f'sweep.ranks is {config.sweep.ranks}' if name == 'rank' and config.sweep.ranks else ''

@@ -286,7 +286,6 @@ def test_a_new_method_is_one_class_and_one_line(monkeypatch):
     ('method', 'values', 'message'),
     [
         ('lor', {}, 'transfer.method'),
-        ('lora', {'length': 3}, 'transfer.length is 3, but transfer.method=lora has no such'),
         ('lora', {'targets': ('queries',)}, 'choose from query, key'),
         ('bitfit', {'biases': 'some'}, "transfer.biases is 'some'"),
     ],

@@ -156,7 +156,7 @@ def test_a_run_is_deleted_on_request(tmp_path):
     assert not list(run.iterdir())
     Workdir.of(run).delete_run()  # nothing is left to delete
     line = main.command_line.parse(['main', '--config=configs/tiny.py', '--overwrite'], '')
-    assert line.overwrite
+    assert line.flags.overwrite
 
 
 @pytest.mark.parametrize(

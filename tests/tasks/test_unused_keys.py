@@ -38,6 +38,9 @@ UNUSED = [
     ('base.py', ['--config.init_from=weights'], 'model.architecture=bert_large'),
     ('base.py', ['--config.init_from=weights'], 'model.architecture=bert_base'),
     ('base.py', ['--config.optimizer.weight_decay=0'], 'optimizer.decay_exclude=bias'),
+    ('finetune.py:sample_pos', [], 'transfer.rank=4'),
+    ('finetune.py:sample_pos', ['--config.transfer.method=bitfit'], 'transfer.rank=4'),
+    ('finetune.py:sample_pos', [], 'transfer.train_pooler=True'),
     ('base.py', ['--config.sweep.seeds=(1, 2)'], 'seed=5'),
     (
         'finetune.py:sample_pos',
@@ -82,6 +85,8 @@ USED = [
     ('base.py', ['schedule.learning_rate=0.1', 'sweep.seeds=(1, 2)']),
     ('electra.py:small', ['evaluation.cloze_examples=0']),
     ('finetune.py:sample_pos', ['data.scheme=none']),
+    ('finetune.py:sample_pos', ['transfer.method=lora', 'transfer.rank=4']),
+    ('finetune.py:sample_pos', ['transfer.method=ia3', 'transfer.train_pooler=True']),
     ('finetune.py:sample_entities', ['problem.crf=True', 'problem.crf_rate=5.0']),
     ('finetune.py:sample_entities', ['data.tags_as=bioes', 'data.comment=#', 'data.group=']),
     ('finetune.py:sample_sentiment', ['data.split_seed=3', 'data.rename_labels=positive=good']),

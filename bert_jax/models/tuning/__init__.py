@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import unknown
 from bert_jax.models.tuning.bitfit import BitFit
 from bert_jax.models.tuning.houlsby import Houlsby
 from bert_jax.models.tuning.ia3 import IA3
@@ -45,20 +45,13 @@ def settings(method: str) -> tuple[str, ...]:
 
 
 def build(method: str, values: Mapping[str, Any]) -> Tuning:
-    """Build a method; settings that are missing or None take their defaults.
+    """Build a method with its settings among `values`; None: the default.
 
     Raises:
-        UserError: an unknown method or setting, or an invalid value.
+        UserError: an unknown method, or an invalid value.
     """
-    known = settings(method)
-    values = {name: value for name, value in values.items() if value is not None}
-    for name, value in values.items():
-        if name not in known:
-            raise UserError(
-                f'transfer.{name} is {value!r}, but transfer.method={method} has no such setting; '
-                f'it has {", ".join(known)}'
-            )
-    return METHODS[method](**values)
+    known = {name: values.get(name) for name in settings(method)}
+    return METHODS[method](**{name: value for name, value in known.items() if value is not None})
 
 
 def from_json(fields: Mapping[str, Any]) -> Tuning:
