@@ -56,7 +56,7 @@ def build(
     )
     units = _units(sources)
     tokenizer = _tokenizer(unfinished, sources, made_from, engine, work, units)
-    records = stages.run(engine, work, parts.encode, units, 'encoding')
+    records = stages.run(engine, work, parts.ENCODE, units)
     records_by_source = _merge_reports(sources, units, records)
     rule = _held_out_rule(sources, records_by_source, made_from)
     parts_and_rules = [
@@ -66,12 +66,11 @@ def build(
         )
         for source, source_records in zip(sources, records_by_source, strict=True)
     ]
-    folder = unfinished.parts / parts.encode.__name__
-    shards = shard_plan.plan(folder, parts_and_rules, shard_tokens)
+    shards = shard_plan.plan(parts.ENCODE.folder(work), parts_and_rules, shard_tokens)
     for split in SPLITS:
         corpus_builder.check_split(split, any(shard.split == split for shard in shards))
         (unfinished.folder / split).mkdir(exist_ok=True)
-    shard_records = stages.run(engine, work, shard_plan.assemble, shards, 'writing shards')
+    shard_records = stages.run(engine, work, shard_plan.ASSEMBLE, shards)
     entries: dict[str, list[JsonObject]] = {split: [] for split in SPLITS}
     unigram = {split: np.zeros(tokenizer.vocab_size, np.int64) for split in SPLITS}
     files: dict[str, JsonObject] = {}
@@ -148,7 +147,7 @@ def _training_text(
     units: Sequence[Unit],
 ) -> Iterator[str]:
     """Yield the text on which to train the tokenizer, the same as in `corpus_builder`."""
-    counts = stages.run(engine, work, count, units, 'counting characters')
+    counts = stages.run(engine, work, COUNT, units)
     characters: dict[str, np.ndarray] = {}
     languages = [sources[unit.source].language for unit in units]
     for language, record in zip(languages, counts, strict=True):
@@ -156,7 +155,7 @@ def _training_text(
     alpha, limit = made_from['language_alpha'], made_from['tokenizer_characters']
     shares = training_text.choose_shares(dict(sorted(characters.items())), alpha, limit)
     draws = [Draw(unit, shares[language]) for unit, language in zip(units, languages, strict=True)]
-    records = stages.run(engine, work, draw, draws, 'drawing lines')
+    records = stages.run(engine, work, DRAW, draws)
     if alpha == 1 or len(shares) == 1:
         return (text for record in records for text in record['texts'])
     return _by_language(shares, languages, records)
@@ -178,7 +177,7 @@ def _by_language(
 
 
 def count(work: Work, unit: Unit, path: Path) -> JsonObject:
-    """Count the characters of a unit by level of their lines; a function of `stages.run`."""
+    """Count the characters of a unit by level of their lines; the function of COUNT."""
     record = stages.read_record(path)
     if record and 'characters' in record:
         return record
@@ -186,13 +185,17 @@ def count(work: Work, unit: Unit, path: Path) -> JsonObject:
 
 
 def draw(work: Work, item: Draw, path: Path) -> JsonObject:
-    """Draw lines of a unit; a function of `stages.run`. The record has the texts."""
+    """Draw lines of a unit; the function of DRAW. The record has the texts."""
     record = stages.read_record(path)
     if record and record.get('share') == list(item.share):
         return record
     texts = list(training_text.draw_lines(_texts(work, item.unit), item.share.below))
     whole = list(_texts(work, item.unit)) if item.share.repeats else []
     return {'share': list(item.share), 'texts': texts, 'whole': whole}
+
+
+COUNT = stages.Stage('count', 'counting characters', count)
+DRAW = stages.Stage('draw', 'drawing lines', draw)
 
 
 def _texts(work: Work, unit: Unit) -> Iterator[str]:

@@ -45,7 +45,7 @@ class Part:
 
 
 def encode(work: stages.Work, unit: stages.Unit, path: Path) -> JsonObject:
-    """Read a unit, tokenize it and write its parts; a function of `stages.run`.
+    """Read a unit, tokenize it and write its parts; the function of ENCODE.
 
     Returns:
         The record: the `state` of the source after the unit; `counts` as in `DocumentBlock`;
@@ -83,6 +83,9 @@ def encode(work: stages.Work, unit: stages.Unit, path: Path) -> JsonObject:
         'parts': [dataclasses.asdict(part) for part in parts],
         'max_bad_share': work.max_bad_share,
     }
+
+
+ENCODE = stages.Stage('encode', 'encoding', encode)
 
 
 def read(

@@ -124,7 +124,7 @@ def _totals(folder: Path, part: Part, rule: HeldOutRule | None, split: str) -> t
 
 
 def assemble(work: stages.Work, shard: PlannedShard, path: Path) -> JsonObject:
-    """Write the files of a shard; a function of `stages.run`.
+    """Write the files of a shard; the function of ASSEMBLE.
 
     Returns:
         The record: `plan`, a hash of the shard; `entry` and `files` as in the manifest of a corpus.
@@ -145,8 +145,9 @@ def assemble(work: stages.Work, shard: PlannedShard, path: Path) -> JsonObject:
             scratch, f'{shard.number:05d}', shard.source, token_dtype(tokenizer.vocab_size)
         )
         for part, first, end in shard.slices:
-            encoded = paths.path(work.folder) / parts.encode.__name__
-            documents = parts.read(encoded, part, rule, shard.split).slice(first, end)
+            documents = parts.read(parts.ENCODE.folder(work), part, rule, shard.split).slice(
+                first, end
+            )
             writer.append(documents)
             unigram += np.bincount(documents.tokens, minlength=len(unigram))
         entry = writer.close()
@@ -159,10 +160,13 @@ def assemble(work: stages.Work, shard: PlannedShard, path: Path) -> JsonObject:
     return {'plan': digest, 'entry': entry, 'files': files}
 
 
+ASSEMBLE = stages.Stage('assemble', 'writing shards', assemble)
+
+
 def read_unigram(work: stages.Work, shard: PlannedShard) -> np.ndarray:
     """Return how often each token occurs in an assembled shard, int64 [V]."""
-    folder = paths.path(work.folder) / assemble.__name__
-    return stages.read_array((folder / f'{shard.name}.unigram.npy').read_bytes())
+    path = ASSEMBLE.folder(work) / f'{shard.name}.unigram.npy'
+    return stages.read_array(path.read_bytes())
 
 
 def _has_files(folder: Path, files: Mapping[str, object]) -> bool:

@@ -6,6 +6,7 @@ an engine or the main process fails, and processing an item twice does no harm.
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import io
@@ -16,7 +17,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -93,29 +94,40 @@ class Item(Protocol):
 
 
 _Item = TypeVar('_Item', bound=Item)
-Function = Callable[[Work, _Item, Path], JsonObject]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage(Generic[_Item]):
+    """A function of each item.
+
+    Attributes:
+        name: Name of the folder of its records.
+        text: Describes it in the progress bar.
+        function: Called with `Work`, an item and the path of its record, which exists if the item
+            was processed before. Returns the record, as JSON values. Can be pickled.
+    """
+
+    name: str
+    text: str
+    function: Callable[[Work, _Item, Path], JsonObject]
+
+    def folder(self, work: Work) -> Path:
+        """The folder of the records, and of other files that the function writes."""
+        return paths.path(work.folder) / self.name
 
 
 def run(
-    engine: Engine, work: Work, function: Function[_Item], items: Sequence[_Item], text: str
+    engine: Engine, work: Work, stage: Stage[_Item], items: Sequence[_Item]
 ) -> list[JsonObject]:
-    """Call a function on each item on the workers and return the records, in order of the items.
-
-    Args:
-        engine: The engine.
-        work: First argument of the function.
-        function: Called with `work`, an item and the path of its record, which exists if the item
-            was processed before. Returns the record, as JSON values.
-        items: The items.
-        text: Describes the stage in the progress bar.
+    """Perform a stage on the workers and return the records, in order of the items.
 
     Raises:
         UserError: The function raised an OSError or UserError, or the engine failed.
     """
-    folder = paths.path(work.folder) / function.__name__
+    folder = stage.folder(work)
     folder.mkdir(parents=True, exist_ok=True)
-    with _shown_progress(folder, {item.name: item.size for item in items}, text):
-        engine.run(functools.partial(perform, work, function), items)
+    with _shown_progress(folder, {item.name: item.size for item in items}, stage.text):
+        engine.run(functools.partial(perform, work, stage), items)
     with concurrent.futures.ThreadPoolExecutor(_READERS) as pool:
         records = list(pool.map(read_record, (folder / f'{item.name}.json' for item in items)))
     for item, record in zip(items, records, strict=True):
@@ -129,10 +141,10 @@ def run(
     return [record for record in records if record is not None]
 
 
-def perform(work: Work, function: Function[_Item], item: _Item) -> None:
-    """Call the function on an item and write its record; runs on a worker."""
+def perform(work: Work, stage: Stage[_Item], item: _Item) -> None:
+    """Perform a stage on an item and write its record; runs on a worker."""
     os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
-    path = paths.path(work.folder) / function.__name__ / f'{item.name}.json'
+    path = stage.folder(work) / f'{item.name}.json'
     if not paths.parent_exists(path):
         raise errors.UserError(
             f'{socket.gethostname()} does not see {path.parent}: all machines must see the folder '
@@ -140,7 +152,7 @@ def perform(work: Work, function: Function[_Item], item: _Item) -> None:
         )
     try:
         _check_versions(work)
-        record = function(work, item, path)
+        record = stage.function(work, item, path)
     except (OSError, errors.UserError) as error:
         # `run` raises this error in the main process; raised here, it would make the engine retry.
         record = {'error': str(error)}

@@ -47,7 +47,7 @@ class Threads:
 
     def perform(self, pickled):
         function, item = pickle.loads(pickled)
-        self.calls.append((function.args[1].__name__, item.name))
+        self.calls.append((function.args[1].name, item.name))
         function(item)
 
 
@@ -173,7 +173,7 @@ def test_damaged_parts_and_shards_are_made_again(many_units, tmp_path):
     class Interrupted(Threads):
         def run(self, function, items):
             super().run(function, items)
-            if function.args[1] is shard_plan.assemble:
+            if function.args[1] == shard_plan.ASSEMBLE:
                 raise UserError('Beam failed: no reason')
 
     with pytest.raises(UserError, match='no reason'):

@@ -73,7 +73,7 @@ def test_an_interrupted_run_resumes_from_the_bucket(text, root, tmp_path, monkey
 
     class Watched(DaskEngine):
         def run(self, function, items):
-            if function.args[1].__name__ == 'assemble':
+            if function.args[1].name == 'assemble':
                 kept.update({path: path.stat() for path in encoded.rglob('*.tokens.npy')})
             super().run(function, items)
 
