@@ -15,14 +15,12 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
 from bert_jax.problems.base import AnyProblem, HostOutputs
-from bert_jax.types import Array, JsonObject, Params
+from bert_jax.types import Array, Params
 
 Arrays: TypeAlias = Mapping[str, jax.Array]
 # Fields of packed rows, which are not inputs: an exported row has one sequence.
 _PACKING_FIELDS = {'segment_ids', 'first_positions'}
 _COMPUTE = Compute(attention_kernel='xla')  # the other kernels run on one platform only
-# Fields of an architecture that name activations.
-_ACTIVATIONS = ('hidden_act', 'prediction_act', 'classifier_act', 'convolution_act')
 
 # Head → output of the classes of transformers that have several heads.
 _PRETRAINING_LOGITS = {
@@ -207,9 +205,8 @@ def _input_names(architecture: Architecture) -> list[str]:
 def _architecture(architecture: Architecture, has_erf: bool) -> Architecture:
     if has_erf:
         return architecture
-    names = [name for name in _ACTIVATIONS if getattr(architecture, name) == 'gelu']
-    changes: JsonObject = dict.fromkeys(names, 'gelu_rational')
-    return dataclasses.replace(architecture, **changes)
+    names = [name for name, value in architecture.values().items() if value == 'gelu']
+    return architecture.changed(dict.fromkeys(names, 'gelu_rational'))
 
 
 def _without_pooler(model: Pretrained) -> Params:

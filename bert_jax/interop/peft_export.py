@@ -69,7 +69,7 @@ def write(
         if not is_added:
             continue
         place = places[f'{ours}/kernel']
-        if place.parts > 1 or (frozen.shared_layers and method.per_layer):
+        if place.parts > 1 or (frozen.sharing and method.per_layer):
             raise UserError(f'{ours} shares its projection in a peft folder; it cannot be written')
         projections[ours] = module = place.name.removesuffix('.weight')
         state |= _to_theirs(module, part, leaf, place, ours.endswith(_SCALED_INPUT))

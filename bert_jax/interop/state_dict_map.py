@@ -12,6 +12,7 @@ from flax.core.meta import Partitioned
 from bert_jax.errors import UserError
 from bert_jax.interop import pretrained
 from bert_jax.models.architecture import Architecture
+from bert_jax.models.architecture_parts import SharedLayers
 
 _LEAVES = {'kernel': 'weight', 'bias': 'bias', 'scale': 'weight'}
 
@@ -116,7 +117,7 @@ def _place(
         shape = (math.prod(published),)
     else:
         shape = published
-    name, _, fraction = _their_name(table, ours, architecture.group_layers).partition('|')
+    name, _, fraction = _their_name(table, ours, architecture.sharing).partition('|')
     fraction, _, by_head = fraction.partition(' by ')
     part, parts = map(int, fraction.split('/')) if fraction else (0, 1)
     groups = architecture.num_heads if by_head else 1
@@ -125,7 +126,7 @@ def _place(
     return Place(name, shape, published, padding, is_kernel, part, parts, groups)
 
 
-def _their_name(table: Mapping[str, str], ours: str, group_layers: int) -> str:
+def _their_name(table: Mapping[str, str], ours: str, sharing: SharedLayers | None) -> str:
     match = re.search(r'layers_(\d+)', ours)
     number = int(match[1]) if match else 0
     pattern = re.sub(r'layers_\d+', 'layers_#', ours)
@@ -137,6 +138,6 @@ def _their_name(table: Mapping[str, str], ours: str, group_layers: int) -> str:
         name = f'{name}.{_LEAVES[leaf]}{bar}{fraction}'
     else:
         raise UserError(f'{ours} has no counterpart in the published weights of this family')
-    group, member = divmod(number, group_layers)
+    group, member = divmod(number, sharing.layers_per_group if sharing else 1)
     name = name.replace('#group', str(group)).replace('#member', str(member))
     return name.replace('#', str(number))

@@ -14,7 +14,7 @@ from bert_jax.tokenizers import Tokenizer, old_subwords
 
 # Architecture fields that may differ between the weights and the new model.
 _INDEPENDENT = {'hidden_dropout', 'attention_dropout', 'initializer_range'}
-_INDEPENDENT |= {'attention/theta', 'attention/local_theta'}
+_INDEPENDENT |= {'attention.theta', 'attention.local_theta'}
 _FITTED = {'vocab_size', 'max_position_embeddings'}
 _POSITIONS = 'encoder/embeddings/position'
 
@@ -77,7 +77,7 @@ def fit(
 def _check_same(old: Architecture, new: Architecture) -> None:
     there, here = _fields(old), _fields(new)
     differences = [
-        f'{name.replace("/", ".")} is {there.get(name)} there and {here.get(name)} here'
+        f'{name} is {there.get(name)} there and {here.get(name)} here'
         for name in {**there, **here}
         if there.get(name) != here.get(name)
     ]
@@ -86,12 +86,11 @@ def _check_same(old: Architecture, new: Architecture) -> None:
 
 
 def _fields(architecture: Architecture) -> dict[str, object]:
-    """The values that must agree, by '/'-joined name."""
+    """The values that must agree."""
     if architecture.attention.kind == 'disentangled':
         largest = architecture.attention.largest_distance(architecture.max_position_embeddings)
         architecture = architecture.changed({'attention.max_distance': largest})
-    tree = dataclasses.asdict(architecture) | {'windows': architecture.layer_windows}
-    fields = tree_paths.flatten(tree, lambda value: not isinstance(value, dict))
+    fields = architecture.values() | {'windows': architecture.layer_windows}
     return {name: fields[name] for name in fields.keys() - _INDEPENDENT - _FITTED}
 
 

@@ -51,7 +51,7 @@ def merge(model: Pretrained) -> Pretrained:
             f'transfer.method={method.method} cannot be merged: the architecture has no place for '
             'the parameters that it adds; use the folder of the run'
         )
-    if added and model.architecture.shared_layers and method.per_layer:
+    if added and model.architecture.sharing and method.per_layer:
         raise UserError(
             'parameters added to each layer cannot be merged into layers that share their '
             'parameters; tune with transfer.per_layer=False'

@@ -7,15 +7,20 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError, unknown
 from bert_jax.models.architecture_parts import (
     KINDS,
     Activation,
-    Attention,
+    AnyAttention,
+    AnyPositions,
+    Biases,
     Checked,
+    ConvolutionOptions,
     LearnedPositions,
     NoPositions,
-    Positions,
+    Norms,
+    SharedLayers,
     Standard,
     from_json,
 )
@@ -58,45 +63,25 @@ class Architecture(Checked):
     encoder: str = 'transformer'
     # Size of the embeddings if they are projected to hidden_size.
     embedding_size: int | None = None
-    # Whether the embeddings are normalized.
-    embedding_norm: bool = True
     # Whether the embeddings of padding are set to zero.
     embedding_mask: bool = False
     # Position vectors added to the embeddings.
-    positions: Positions = LearnedPositions()
+    positions: AnyPositions = LearnedPositions()
     # How attention scores depend on positions.
-    attention: Attention = Standard()
+    attention: AnyAttention = Standard()
     # Largest attended distance of each layer, repeated over the layers; None: unlimited.
     windows: tuple[int | None, ...] = (None,)
     # A key of feedforward.FEEDFORWARDS.
     feedforward: Literal['dense', 'gated'] = 'dense'
-    # A key of normalization.NORMS.
-    norm: Literal['layer_norm', 'rms_norm'] = 'layer_norm'
-    # 'post' normalizes the residual sum; 'pre' the input of attention and feed-forward, and the
-    # final states.
-    residual: Literal['post', 'pre'] = 'post'
-    # With residual 'pre': whether the first attention normalizes its input, the embeddings.
-    first_norm: bool = True
-    # Whether projections and layer norms have biases; a gated feed-forward has one at its output.
-    biases: bool = True
-    # Override `biases` where not None. With True a gated feed-forward has biases at its input, too.
-    attention_biases: bool | None = None
-    feedforward_biases: bool | None = None
-    norm_biases: bool | None = None
+    norms: Norms = Norms()
+    biases: Biases = Biases()
     # Whether predicted tokens have a bias.
     decoder_bias: bool = True
-    # Whether key projections have biases if the other projections of attention do.
-    key_bias: bool = True
     # Kernels that write to the residual stream are initialized smaller, by 1/√(2 num_layers).
     scaled_output_init: bool = False
-    # Layers share parameters: each of layer_groups consecutive groups repeats its own group_layers
-    # layers (`layer_numbers`).
-    shared_layers: bool = False
-    layer_groups: int = 1
-    group_layers: int = 1
-    # Width of a convolution over the embeddings, whose output is added to the first layer's output.
-    convolution_width: int | None = None
-    convolution_act: Activation = 'gelu'
+    # How layers share parameters; None: they do not.
+    sharing: SharedLayers | None = None
+    convolution: ConvolutionOptions | None = None
     # Whether the encoder has a pooler (EncoderOutput.pooled_BD).
     pooler: bool = True
     # Whether tokens are predicted with the token embeddings instead of a separate matrix.
@@ -146,6 +131,12 @@ class Architecture(Checked):
             fields[part] = value
         return dataclasses.replace(self, **fields)
 
+    def values(self) -> dict[str, Any]:
+        """The values by name as in `changed`, with the fields of parts."""
+        tree = dataclasses.asdict(self)
+        fields = tree_paths.flatten(tree, lambda value: not isinstance(value, dict))
+        return {name.replace('/', '.'): value for name, value in fields.items()}
+
     def problems(self) -> Iterator[str]:
         if self.hidden_size % self.num_heads:
             yield f'hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}'
@@ -156,8 +147,8 @@ class Architecture(Checked):
             )
         if not self.windows or not all(window is None or window > 0 for window in self.windows):
             yield f'windows are {self.windows}; each must be above 0, or None for no limit'
-        if self.positions.kind == 'mask_decoder' and self.residual != 'post':
-            yield 'positions mask_decoder needs residual post'
+        if self.positions.kind == 'mask_decoder' and self.norms.placement != 'post':
+            yield f'positions mask_decoder needs norms.placement post, not {self.norms.placement}'
         if self.attention.kind == 'rotary' and self.head_size % 2:
             size = self.head_size
             yield f'rotary attention needs an even head size, not {size} (hidden_size / num_heads)'
@@ -170,22 +161,17 @@ class Architecture(Checked):
                     f'attention.buckets is {buckets}; half of it must be at least 1 and less than '
                     f'attention.max_distance - 1 = {largest - 1}'
                 )
-        if self.convolution_width is not None and self.convolution_width % 2 == 0:
-            yield f'convolution_width is {self.convolution_width}, must be odd'
-        if self.convolution_width is not None and not self.embedding_mask:
-            yield (
-                'convolution_width needs embedding_mask, which keeps padding out of the convolution'
-            )
-        if max(self.layer_groups, self.group_layers) > 1 and not self.shared_layers:
-            yield 'layer_groups and group_layers need shared_layers'
-        if self.shared_layers and not self.first_norm:
-            yield 'shared_layers needs first_norm: a shared layer is not only the first'
-        rounds, rest = divmod(self.num_layers, self.group_layers)
-        if rest or rounds < self.layer_groups:
-            yield (
-                f'num_layers is {self.num_layers}, must be a multiple of group_layers '
-                f'{self.group_layers}, and at least layer_groups {self.layer_groups} times as large'
-            )
+        if self.convolution is not None and not self.embedding_mask:
+            yield 'convolution needs embedding_mask, which keeps padding out of the convolution'
+        if self.sharing is not None:
+            if self.norms.placement == 'pre_except_first':
+                yield 'sharing needs all norms: a shared layer is not only the first'
+            groups, layers = self.sharing.groups, self.sharing.layers_per_group
+            if self.num_layers % layers or self.num_layers < groups * layers:
+                yield (
+                    f'num_layers is {self.num_layers}, must be a multiple of '
+                    f'sharing.layers_per_group {layers}, for each of {groups} sharing.groups'
+                )
 
     @property
     def head_size(self) -> int:
@@ -225,16 +211,18 @@ class Architecture(Checked):
     @property
     def layer_numbers(self) -> tuple[int, ...]:
         """The index of the parameters that each layer uses."""
-        if not self.shared_layers:
+        if self.sharing is None:
             return tuple(range(self.num_layers))
-        rounds = self.num_layers // self.group_layers
-        firsts = [int(i / (rounds / self.layer_groups)) * self.group_layers for i in range(rounds)]
-        return tuple(first + member for first in firsts for member in range(self.group_layers))
+        groups, layers = self.sharing.groups, self.sharing.layers_per_group
+        rounds = self.num_layers // layers
+        firsts = [int(number / (rounds / groups)) * layers for number in range(rounds)]
+        return tuple(first + member for first in firsts for member in range(layers))
 
     @property
     def equal_layers(self) -> bool:
         """Whether layers can be stacked: no shared parameters, equal names and shapes."""
-        return not self.shared_layers and self.first_norm and self.convolution_width is None
+        has_first_norm = self.norms.placement != 'pre_except_first'
+        return self.sharing is None and has_first_norm and self.convolution is None
 
 
 @dataclasses.dataclass(frozen=True)

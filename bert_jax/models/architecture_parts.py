@@ -1,6 +1,7 @@
 """Parts of an `Architecture`: frozen values that are checked when they are created."""
 
 import dataclasses
+import itertools
 import math
 import types
 import typing
@@ -47,11 +48,12 @@ class Checked:
     """Base of `Architecture` and its parts, dataclasses whose values are checked when created."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]  # of subclasses
-            for problem in _problems_of_field(field, getattr(self, field.name)):
-                raise UserError(f'architecture: {problem}')
-        for problem in self.problems():
-            raise UserError(f'architecture: {problem}')
+        of_fields = (
+            _problems_of_field(field, getattr(self, field.name))
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]  # of subclasses
+        )
+        for problem in itertools.chain(*of_fields, self.problems()):
+            raise UserError(f'{type(self).__name__}: {problem}')
 
     def problems(self) -> Iterator[str]:
         """Describe values that do not fit together."""
@@ -152,13 +154,67 @@ class Disentangled(Checked):
         return self.buckets or self.largest_distance(max_positions)
 
 
-Positions: TypeAlias = LearnedPositions | OffsetPositions | MaskDecoderPositions | NoPositions
-Attention: TypeAlias = Standard | Rotary | Alibi | Disentangled
+@dataclasses.dataclass(frozen=True)
+class Norms(Checked):
+    """Normalization of states.
+
+    Attributes:
+        function: a key of module.NORMS.
+        placement: 'post' normalizes the residual sum; 'pre' the input of attention and
+            feed-forward, and the final states; 'pre_except_first' not the first attention's input.
+        embeddings: whether the embeddings are normalized.
+    """
+
+    function: Literal['layer_norm', 'unbiased_layer_norm', 'rms_norm'] = 'layer_norm'
+    placement: Literal['post', 'pre', 'pre_except_first'] = 'post'
+    embeddings: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Biases(Checked):
+    """Which projections have biases.
+
+    Attributes:
+        attention: all projections, all but those to keys, or none.
+        feed_forward: both projections, the output, or none.
+        others: of the embeddings, the convolution and hidden layers of heads.
+    """
+
+    attention: Literal['all', 'without_key', 'none'] = 'all'
+    feed_forward: Literal['all', 'output', 'none'] = 'all'
+    others: bool = True
+
+
+NO_BIASES = Biases(attention='none', feed_forward='none', others=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedLayers(Checked):
+    """Layers share parameters: each of `groups` consecutive groups repeats its own layers."""
+
+    groups: int = 1
+    layers_per_group: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvolutionOptions(Checked):
+    """A convolution over the embeddings, whose output is added to the first layer's output."""
+
+    width: int
+    activation: Activation = 'gelu'
+
+    def problems(self) -> Iterator[str]:
+        if self.width % 2 == 0:
+            yield f'convolution.width is {self.width}, must be odd'
+
+
+AnyPositions: TypeAlias = LearnedPositions | OffsetPositions | MaskDecoderPositions | NoPositions
+AnyAttention: TypeAlias = Standard | Rotary | Alibi | Disentangled
 
 # Part of an architecture → its kinds by name.
 KINDS: dict[str, dict[str, type[Checked]]] = {
     part: {choice.kind: choice for choice in typing.get_args(union)}
-    for part, union in {'positions': Positions, 'attention': Attention}.items()
+    for part, union in {'positions': AnyPositions, 'attention': AnyAttention}.items()
 }
 
 

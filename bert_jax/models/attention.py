@@ -81,22 +81,27 @@ class Attention(Module):
     def setup(self) -> None:
         architecture = self.architecture
         self.query, self.value = self.projection(), self.projection()
-        self.key = self.projection(None if architecture.key_bias else False)
+        self.key = self.key_projection()
         self.output = self.make_dense(
             'BTHK,HKD->BTD',
             (architecture.num_heads, architecture.head_size, architecture.hidden_size),
             ('heads', 'head_dim', 'embed'),
-            use_bias=architecture.attention_biases,
+            use_bias=architecture.biases.attention != 'none',
             init_range=output_init_range(architecture),
         )
         self.tuning = self.make_tuning('attention')
+
+    def key_projection(self) -> Dense:
+        """A learned projection from states to keys."""
+        return self.projection(self.architecture.biases.attention == 'all')
 
     def projection(self, use_bias: bool | None = None) -> Dense:
         """A learned projection from states to heads."""
         architecture = self.architecture
         shape = (architecture.hidden_size, architecture.num_heads, architecture.head_size)
         names = ('embed', 'heads', 'head_dim')
-        use_bias = architecture.attention_biases if use_bias is None else use_bias
+        if use_bias is None:
+            use_bias = architecture.biases.attention != 'none'
         return self.make_dense('BTD,DHK->BTHK', shape, names, use_bias=use_bias)
 
     def __call__(

@@ -33,7 +33,7 @@ class Block(Module):
     """Attention and feed-forward, each with dropout, a residual connection and a norm.
 
     Attributes:
-        skip_norm: omit the norm before attention (with residual 'pre').
+        skip_norm: omit the norm before attention.
     """
 
     skip_norm: bool = False
@@ -81,7 +81,7 @@ class Block(Module):
         seeds_B: jax.Array | None,
     ) -> jax.Array:
         """The residual connection around attention or feed-forward."""
-        is_pre = self.architecture.residual == 'pre'
+        is_pre = self.architecture.norms.placement != 'post'
         # Cast here, so that the gradients of several products are summed in the compute dtype.
         input_BTD = (norm(x_BTD) if is_pre else x_BTD).astype(self.compute.activation_dtype)
         output_BTD = dropout(function(input_BTD), self.architecture.hidden_dropout, seeds_B)
@@ -107,8 +107,8 @@ class Convolution(Module):
         segment_ids_BT: jax.Array | None = None,
     ) -> jax.Array:
         architecture = self.architecture
-        size, width = architecture.hidden_size, architecture.convolution_width
-        assert width is not None
+        assert architecture.convolution is not None
+        size, width = architecture.hidden_size, architecture.convolution.width
         embedded_BTWD = _neighbors(embedded_BTD, width)
         if segment_ids_BT is not None:
             same_BTW = _neighbors(segment_ids_BT, width) == segment_ids_BT[:, :, None]
@@ -116,7 +116,7 @@ class Convolution(Module):
         shape, names = (width, size, size), (None, 'embed', 'features')
         dense = self.make_dense('BTWD,WDE->BTE', shape, names, name='dense')
         update_BTD = dropout(dense(embedded_BTWD), architecture.hidden_dropout, seeds_B)
-        update_BTD = ACTIVATIONS[architecture.convolution_act](update_BTD)
+        update_BTD = ACTIVATIONS[architecture.convolution.activation](update_BTD)
         return self.make_norm('norm')(x_BTD + update_BTD)
 
 

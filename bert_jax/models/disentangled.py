@@ -69,7 +69,7 @@ class DisentangledAttention(Attention):
         options = _options(self.architecture)
         if not options.shared_projections:
             if 'content_to_position' in options.terms:
-                self.position_key = self.projection(None if self.architecture.key_bias else False)
+                self.position_key = self.key_projection()
             if 'position_to_content' in options.terms:
                 self.position_query = self.projection()
 

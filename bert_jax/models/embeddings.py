@@ -33,7 +33,7 @@ class Embeddings(Module):
         if architecture.type_vocab_size:
             shape = (architecture.type_vocab_size, width)
             self.type_YE = param(self, 'type', init, shape, ('types', 'embed'))
-        if architecture.embedding_norm:
+        if architecture.norms.embeddings:
             self.norm = self.make_norm()
         if architecture.embedding_size is not None:
             shape = (width, architecture.hidden_size)
@@ -77,7 +77,7 @@ class Embeddings(Module):
             x_BTE = prompts.insert(x_BTE, jnp.broadcast_to(vectors_LE, shape))
             is_token_BT = prompts.insert_first_values(is_token_BT, absent=False)
         x_BTE = x_BTE.astype(self.compute.activation_dtype)
-        if architecture.embedding_norm:
+        if architecture.norms.embeddings:
             x_BTE = self.norm(x_BTE)
         if architecture.embedding_mask:
             x_BTE = x_BTE * is_token_BT[..., None]

@@ -100,7 +100,7 @@ class FeedForward(Module):
             'BTF,FD->BTD',
             (architecture.intermediate_size, architecture.hidden_size),
             ('mlp', 'embed'),
-            use_bias=architecture.feedforward_biases,
+            use_bias=architecture.biases.feed_forward != 'none',
             init_range=output_init_range(architecture),
             name='output',
         )
@@ -110,7 +110,7 @@ class FeedForward(Module):
         """Return the input of the second projection, [B, T, F]."""
         architecture = self.architecture
         shape = (architecture.hidden_size, architecture.intermediate_size)
-        options = dict(use_bias=architecture.feedforward_biases, name='input')
+        options = dict(use_bias=architecture.biases.feed_forward == 'all', name='input')
         dense = self.make_dense('BTD,DF->BTF', shape, ('embed', 'mlp'), **options)
         return ACTIVATIONS[architecture.hidden_act](dense(x_BTD))
 
@@ -124,7 +124,7 @@ class GatedFeedForward(FeedForward):
     def inner(self, x_BTD: jax.Array) -> jax.Array:
         architecture = self.architecture
         shape = (architecture.hidden_size, 2, architecture.intermediate_size)
-        options = dict(use_bias=bool(architecture.feedforward_biases), name='input')
+        options = dict(use_bias=architecture.biases.feed_forward == 'all', name='input')
         x_BTGF = self.make_dense('BTD,DGF->BTGF', shape, ('embed', None, 'mlp'), **options)(x_BTD)
         return ACTIVATIONS[architecture.hidden_act](x_BTGF[:, :, 0]) * x_BTGF[:, :, 1]
 

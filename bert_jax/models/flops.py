@@ -46,7 +46,8 @@ def training_flops_per_token(
         layer += 2 * len(attention.terms) * distances * size
     prediction = 2 * size * width + 2 * width * architecture.vocab_size
     projection = 2 * width * size if architecture.embedding_size is not None else 0
-    convolution = 2 * (architecture.convolution_width or 0) * size**2
+    width_of_convolution = architecture.convolution.width if architecture.convolution else 0
+    convolution = 2 * width_of_convolution * size**2
     share = vocabulary_products / sequence_length
     layers = architecture.num_layers * layer + 4 * visible * size
     if architecture.positions.kind == 'mask_decoder':

@@ -89,7 +89,7 @@ class Dense(nn.Module):
         spec: einsum of input and kernel.
         shape: of the kernel.
         names: logical axes of the kernel, for sharding (partitioning.py).
-        use_bias: None: as the architecture's `biases`.
+        use_bias: None: as the architecture's `biases.others`.
         init_range: standard deviation of the initial kernel before truncation; None: the
             architecture's initializer_range.
     """
@@ -112,7 +112,7 @@ class Dense(nn.Module):
         is_to_heads = out.endswith('HK')
         # Merge heads and features: as separate axes, TPUs pad each head to a register and copy.
         spec = self.spec.replace('HK', 'F')
-        use_bias = self.architecture.biases if self.use_bias is None else self.use_bias
+        use_bias = self.architecture.biases.others if self.use_bias is None else self.use_bias
         bias = self._bias(kernel_letters, out) if use_bias else None
 
         def project(x: jax.Array) -> jax.Array:

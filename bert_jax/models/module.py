@@ -1,5 +1,7 @@
 """`Module`, the base class of encoders, their parts, and heads; norms over the features."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -31,13 +33,13 @@ class LayerNorm(nn.Module):
 
     architecture: Architecture
     compute: Compute
+    use_bias: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         scale = _scale(self, x)
         bias: jax.Array | int = 0
-        norm_biases = self.architecture.norm_biases
-        if self.architecture.biases if norm_biases is None else norm_biases:
+        if self.use_bias:
             bias = param(self, 'bias', nn.initializers.zeros, (x.shape[-1],), ('norm',))
         return layer_norm(x, scale, bias, self.architecture.layer_norm_eps)
 
@@ -57,7 +59,11 @@ def _scale(module: nn.Module, x: jax.Array) -> jax.Array:
     return param(module, 'scale', nn.initializers.ones, (x.shape[-1],), ('norm',))
 
 
-NORMS: dict[str, type[nn.Module]] = {'layer_norm': LayerNorm, 'rms_norm': RMSNorm}
+NORMS: dict[str, Callable[..., nn.Module]] = {
+    'layer_norm': LayerNorm,
+    'unbiased_layer_norm': functools.partial(LayerNorm, use_bias=False),
+    'rms_norm': RMSNorm,
+}
 
 
 class Module(nn.Module):
@@ -76,7 +82,7 @@ class Module(nn.Module):
     @nn.nowrap
     def make_norm(self, name: str | None = None) -> nn.Module:
         """Make the architecture's kind of norm."""
-        return NORMS[self.architecture.norm](self.architecture, self.compute, name=name)
+        return NORMS[self.architecture.norms.function](self.architecture, self.compute, name=name)
 
     @nn.nowrap
     def make_tuning(self, part: str) -> Any:

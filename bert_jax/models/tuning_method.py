@@ -26,8 +26,8 @@ class Sublayer(NamedTuple):
     Attributes:
         name: 'attention' or 'feedforward'.
         residual_BTD: states to which the output is added.
-        input_BTD: the input: the residual states, normalized if the architecture's residual is
-            'pre'.
+        input_BTD: the input: the residual states, normalized unless the architecture's norms
+            are 'post'.
         output_BTD: the output, after dropout.
         norm: the norm of this part of the block.
     """

@@ -119,7 +119,7 @@ def _unsupported(model: Pretrained) -> Iterator[str]:
         yield f'its encoder is {architecture.encoder}; known: transformer'
     if architecture.attention.kind not in _ATTENTIONS:
         yield f'its attention is {architecture.attention.kind}; known: {", ".join(_ATTENTIONS)}'
-    if architecture.convolution_width is not None or architecture.positions.kind == 'mask_decoder':
+    if architecture.convolution is not None or architecture.positions.kind == 'mask_decoder':
         yield 'it has a convolution or a mask decoder'
     if architecture.tuning is not None and not architecture.tuning.can_merge:
         yield f'transfer.method={architecture.tuning.method} cannot be merged with its encoder'

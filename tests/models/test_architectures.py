@@ -147,12 +147,12 @@ def test_every_architecture_file_is_in_the_table():
         ('attention', ATTENTIONS),
         ('hidden_act', ACTIVATIONS),
         ('feedforward', FEEDFORWARDS),
-        ('norm', NORMS),
+        ('norms.function', NORMS),
         ('classifier', CLASSIFIERS),
     ],
 )
 def test_the_names_of_a_component_are_those_of_its_table(name, table):
-    with pytest.raises(UserError, match=f"unknown {name} 'new'; known: ") as error:
+    with pytest.raises(UserError, match=f"unknown {name.split('.')[-1]} 'new'; known: ") as error:
         architectures.build('bert', **{name: 'new'})
     assert set(str(error.value).partition('known: ')[2].split(', ')) == set(table)
 
@@ -182,7 +182,7 @@ def test_model_code_does_not_mention_architectures_by_name():
 
 
 TOY = """
-from bert_jax.models.architecture_parts import Alibi, NoPositions
+from bert_jax.models.architecture_parts import NO_BIASES, Alibi, NoPositions, Norms
 from bert_jax.models.architectures.builder import Builder
 
 BUILDERS = {
@@ -192,13 +192,11 @@ BUILDERS = {
             windows=(1, 2),
             type_vocab_size=0,
             hidden_act='silu',
-            embedding_norm=False,
             positions=NoPositions(),
             attention=Alibi(),
             feedforward='gated',
-            norm='rms_norm',
-            residual='pre',
-            biases=False,
+            norms=Norms('rms_norm', 'pre', embeddings=False),
+            biases=NO_BIASES,
             pooler=False,
             pooling='mean',
             classifier='dense',
@@ -237,8 +235,8 @@ def test_a_new_architecture_is_one_file_and_one_line(monkeypatch, tmp_path):
     logits, variables = head.init_with_output(jax.random.key(1), output, Rows(ids, mask))
     assert logits.shape == (1, 3)
     assert set(variables['params']) == {'transform', 'output'}
-    with pytest.raises(UserError, match="size of architecture toy 'norm'; .*known: .*vocab_size"):
-        architectures.build('toy', norm='layer_norm')
+    with pytest.raises(UserError, match="size of architecture toy 'norms'; .*known: .*vocab_size"):
+        architectures.build('toy', norms=None)
 
 
 def test_initial_values_are_truncated_and_padding_rows_are_zero():
@@ -287,15 +285,15 @@ def test_invalid_values_are_errors(name, sizes, message):
 @pytest.mark.parametrize(
     ('changes', 'message'),
     [
-        ({'first_norm': False}, 'shared_layers needs first_norm'),
-        ({'shared_layers': False, 'layer_groups': 2}, 'layer_groups and .* need shared_layers'),
-        ({'group_layers': 5}, 'num_layers is 12, must be a multiple of group_layers 5'),
+        ({'norms.placement': 'pre_except_first'}, 'sharing needs all norms'),
+        ({'sharing.layers_per_group': 5}, 'num_layers is 12, must be a multiple of .* 5'),
+        ({'sharing.groups': 13}, 'num_layers is 12, must be .* for each of 13 sharing.groups'),
     ],
 )
 def test_values_of_shared_layers_that_do_not_fit_together_are_errors(changes, message):
     albert = architectures.build('albert', num_layers=12)
     with pytest.raises(UserError, match=message):
-        dataclasses.replace(albert, **changes)
+        albert.changed(changes)
 
 
 def test_an_unknown_dtype_is_an_error():

@@ -12,6 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from bert_jax.errors import UserError
 from bert_jax.models import architectures, disentangled
 from bert_jax.models.architecture import Compute
+from bert_jax.models.architecture_parts import ConvolutionOptions
 from bert_jax.models.attention import Context, LayerConstants
 from bert_jax.models.disentangled import (
     DisentangledAttention,
@@ -39,7 +40,7 @@ def make(**sizes):
         max_position_embeddings=24,
         buckets=6,
         initializer_range=0.2,
-        convolution_width=3,
+        convolution=ConvolutionOptions(3),
         positions='mask_decoder',
     )
     parts = {name: f'attention.{name}' for name in ('buckets', 'max_distance', 'terms')}
@@ -143,7 +144,7 @@ def test_distance_vectors_are_dropped_out():
 
 def test_no_array_has_a_vector_for_each_pair_of_positions():
     """The largest array, forward and backward, has one number for each query and distance."""
-    architecture = make(max_position_embeddings=512, buckets=256, convolution_width=None)
+    architecture = make(max_position_embeddings=512, buckets=256, convolution=None)
     encoder = build_encoder(architecture, Compute())
     rows, length = 2, 400
     ids = jnp.ones((rows, length), jnp.int32)
@@ -224,9 +225,9 @@ def test_a_mesh_and_one_device_agree():
         (dict(buckets=10, max_distance=6), 'attention.buckets is 10; .* less than .* - 1 = 5'),
         (dict(buckets=1), 'attention.buckets is 1; half of it must be at least 1'),
         ({'attention.theta': 1.0}, 'attention.theta is 1.0, but Disentangled.* has no theta'),
-        (dict(convolution_width=4), 'convolution_width is 4, must be odd'),
-        (dict(residual='pre'), 'positions mask_decoder needs residual post'),
-        (dict(convolution_act='relu6'), "unknown convolution_act 'relu6'"),
+        ({'norms.placement': 'pre'}, 'positions mask_decoder needs norms.placement post'),
+        ({'convolution.width': 4}, 'convolution.width is 4, must be odd'),
+        ({'convolution.activation': 'relu6'}, "unknown activation 'relu6'"),
     ],
 )
 def test_invalid_values_are_errors(sizes, message):
@@ -235,5 +236,5 @@ def test_invalid_values_are_errors(sizes, message):
 
 
 def test_a_convolution_needs_masked_embeddings():
-    with pytest.raises(UserError, match='convolution_width needs embedding_mask'):
-        architectures.build('bert', convolution_width=3)
+    with pytest.raises(UserError, match='convolution needs embedding_mask'):
+        architectures.build('bert', convolution=ConvolutionOptions(3))

@@ -85,7 +85,7 @@ def modernbert():
         windows=(None, WINDOW, WINDOW),
         attention_dropout=0.1,
     )
-    architecture = dataclasses.replace(architecture, first_norm=True)  # layers can be stacked
+    architecture = architecture.changed({'norms.placement': 'pre'})  # layers can be stacked
     encoder = build_encoder(architecture, Compute())
     ids = np.random.default_rng(0).integers(0, 50, (ROWS, LENGTH)).astype(np.int32)
     return (

@@ -12,6 +12,7 @@ from bert_jax.averages import mean
 from bert_jax.examples.packing import pack
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
+from bert_jax.models.architecture_parts import ConvolutionOptions
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.rows import Rows, Targets, segment_starts
 from bert_jax.objectives import OBJECTIVES
@@ -36,7 +37,7 @@ ARCHITECTURES = {
     'modernbert': {'windows': (None, 2, 2), 'num_layers': 3},
     'mosaicbert': {},
     'deberta': {'attention.buckets': None},
-    'deberta_v2': {'attention.buckets': 6, 'convolution_width': 3},
+    'deberta_v2': {'attention.buckets': 6, 'convolution': ConvolutionOptions(3)},
 }
 
 

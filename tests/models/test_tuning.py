@@ -13,6 +13,7 @@ from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Compute
+from bert_jax.models.architecture_parts import ConvolutionOptions
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.parameters import stack_layers
 from bert_jax.models.rows import Rows
@@ -36,7 +37,7 @@ ARCHITECTURES = {
     'electra': {'embedding_size': 8},
     'distilbert': {},
     'deberta': {'attention.buckets': None},
-    'deberta_v2': {'attention.buckets': 6, 'convolution_width': 3},
+    'deberta_v2': {'attention.buckets': 6, 'convolution': ConvolutionOptions(3)},
     'modernbert': {'windows': (None, 4, 4), 'num_layers': 3},
     'mosaicbert': {},
 }

@@ -10,6 +10,7 @@ from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
+from bert_jax.models.architecture_parts import ConvolutionOptions
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.rows import Rows
@@ -67,7 +68,7 @@ def test_the_targets_are_the_next_tokens_that_are_not_special():
 
 
 def test_architectures_with_a_convolution_cannot_be_causal():
-    architecture = architectures.build('deberta_v2', **SIZES, convolution_width=3)
+    architecture = architectures.build('deberta_v2', **SIZES, convolution=ConvolutionOptions(3))
     ids = np.ones((1, 4), np.int32)
     with pytest.raises(UserError, match='convolution'):
         build_encoder(architecture, Compute()).init(jax.random.key(0), Rows(ids, ids), causal=True)

@@ -1,7 +1,5 @@
 """ALBERT as transformers writes it (modeling_albert.py)."""
 
-import dataclasses
-
 from bert_jax.interop.families.family import (
     BERT_FIXED,
     BERT_KEYS,
@@ -12,7 +10,7 @@ from bert_jax.interop.families.family import (
     with_defaults,
 )
 from bert_jax.models.architecture import Architecture
-from bert_jax.types import JsonView
+from bert_jax.types import JsonObject, JsonView
 
 _LAYER = 'albert.encoder.albert_layer_groups.#group.albert_layers.#member'
 _KEYS = {name: key for name, key in BERT_KEYS.items() if name != 'classifier_dropout'}
@@ -22,7 +20,12 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     """Count all layers: num_hidden_layers counts a group of inner_group_num layers as one."""
     inner = config.get('inner_group_num', 1)
     layers = architecture.num_layers * inner
-    return dataclasses.replace(architecture, num_layers=layers, group_layers=inner)
+    return architecture.changed({'num_layers': layers, 'sharing.layers_per_group': inner})
+
+
+def _more_keys(architecture: Architecture) -> JsonObject:
+    inner = architecture.sharing.layers_per_group if architecture.sharing else 1
+    return {'inner_group_num': inner, 'num_hidden_layers': architecture.num_layers // inner}
 
 
 FAMILY = Family(
@@ -40,15 +43,12 @@ FAMILY = Family(
     )
     | {
         'embedding_size': Key('embedding_size', 128),
-        'num_hidden_groups': Key('layer_groups', 1),
+        'num_hidden_groups': Key('sharing.groups', 1),
         'classifier_dropout_prob': Key('classifier_dropout', 0.1),
     },
     complete=_complete,
     read_by_complete={'inner_group_num': int},
-    more_keys=lambda architecture: {
-        'inner_group_num': architecture.group_layers,
-        'num_hidden_layers': architecture.num_layers // architecture.group_layers,
-    },
+    more_keys=_more_keys,
     fixed=BERT_FIXED
     | {
         # Keys of the original code.

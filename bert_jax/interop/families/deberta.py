@@ -15,6 +15,7 @@ from bert_jax.interop.families.family import (
 )
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architecture_parts import (
+    ConvolutionOptions,
     Disentangled,
     LearnedPositions,
     NoPositions,
@@ -99,8 +100,7 @@ def _complete_v2(architecture: Architecture, config: JsonView) -> Architecture:
     return dataclasses.replace(
         architecture,
         attention=attention,
-        convolution_width=width,
-        convolution_act=ACTIVATIONS[activation] if width else architecture.convolution_act,
+        convolution=ConvolutionOptions(width, ACTIVATIONS[activation]) if width else None,
     )
 
 
@@ -134,9 +134,10 @@ def _more_keys_v2(architecture: Architecture) -> JsonObject:
             'share_att_key': attention.shared_projections,
             'norm_rel_ebd': 'layer_norm' if attention.norm else 'none',
         }
+    convolution = architecture.convolution or ConvolutionOptions(1)
     return keys | {
-        'conv_kernel_size': architecture.convolution_width or 0,
-        'conv_act': activations[architecture.convolution_act],
+        'conv_kernel_size': convolution.width if architecture.convolution else 0,
+        'conv_act': activations[convolution.activation],
     }
 
 

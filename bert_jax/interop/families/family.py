@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,7 @@ class Key:
     """A key of a config.json.
 
     Attributes:
-        field: field of Architecture.
+        field: field of Architecture or, after a dot, of one of its parts.
         default: value of an absent key.
         values: value in the config → our value; empty if values need no translation. If several
             values have the same translation, the first is written.
@@ -239,7 +240,7 @@ class Family:
         config = self.more_keys(written)
         for name, key in {**_KEYS, **self.keys}.items():
             if name not in config:
-                config[name] = _write(getattr(written, key.field), key)
+                config[name] = _write(operator.attrgetter(key.field)(written), key)
         if _normalize(self.read_config(config)) != written:
             raise UserError(f'a {self.model_type} config cannot express {architecture}')
         return config

@@ -1,7 +1,5 @@
 """ModernBERT as transformers writes it (modeling_modernbert.py)."""
 
-import dataclasses
-
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, common_classes
 from bert_jax.models.architecture import Architecture
@@ -10,10 +8,11 @@ from bert_jax.types import JsonObject, JsonView
 
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
+# Config key → field of Architecture, its values without and with biases.
 _BIASES = {
-    'attention_bias': 'attention_biases',
-    'mlp_bias': 'feedforward_biases',
-    'norm_bias': 'norm_biases',
+    'attention_bias': ('biases.attention', ('none', 'all')),
+    'mlp_bias': ('biases.feed_forward', ('none', 'all')),
+    'norm_bias': ('norms.function', ('unbiased_layer_norm', 'layer_norm')),
 }
 _WINDOW, _GLOBAL_EVERY = 128, 3  # defaults
 
@@ -38,14 +37,14 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     thetas = {layer_type: _theta(config, layer_type) for layer_type in _THETAS}
     if config.get('mlp_dropout', 0.0) != architecture.hidden_dropout:
         raise UserError('mlp_dropout and embedding_dropout differ; only equal rates are supported')
-    biases: JsonObject = {ours: config.get(key) or None for key, ours in _BIASES.items()}
-    return dataclasses.replace(
-        architecture,
-        windows=tuple(None if name == _GLOBAL else window for name in layer_types),
-        attention=Rotary(thetas[_GLOBAL], thetas[_LOCAL]),
-        prediction_act=architecture.classifier_act,
-        **biases,
-    )
+    changes: JsonObject = {
+        'windows': tuple(None if name == _GLOBAL else window for name in layer_types),
+        'attention': Rotary(thetas[_GLOBAL], thetas[_LOCAL]),
+        'prediction_act': architecture.classifier_act,
+    }
+    for key, (field, values) in _BIASES.items():
+        changes[field] = values[bool(config.get(key))]
+    return architecture.changed(changes)
 
 
 def _theta(config: JsonView, layer_type: str) -> float:
@@ -75,7 +74,7 @@ def _more_keys(architecture: Architecture) -> JsonObject:
             name: {'rope_type': 'default', 'rope_theta': theta} for name, theta in thetas.items()
         },
         'mlp_dropout': architecture.hidden_dropout,
-        **{key: bool(getattr(architecture, ours)) for key, ours in _BIASES.items()},
+        **{key: architecture.values()[field] == on for key, (field, (_, on)) in _BIASES.items()},
     }
 
 

@@ -1,6 +1,6 @@
 """BERT, and models that differ from it in sizes, embeddings, heads and training."""
 
-from bert_jax.models.architecture_parts import OffsetPositions
+from bert_jax.models.architecture_parts import OffsetPositions, SharedLayers
 from bert_jax.models.architectures.builder import Builder
 
 # BERT (Devlin et al. 2019, 1810.04805) and its small sizes (Turc et al. 2019, 1908.08962).
@@ -84,7 +84,7 @@ ALBERT = Builder(
         attention_dropout=0.0,
         classifier_dropout=0.1,
     ),
-    fixed=dict(shared_layers=True),
+    fixed=dict(sharing=SharedLayers()),
     always_projects=True,
 )
 

@@ -5,7 +5,7 @@ which adds a table of absolute positions; parameter counts in the papers and in 
 it.
 """
 
-from bert_jax.models.architecture_parts import Disentangled, NoPositions
+from bert_jax.models.architecture_parts import Biases, ConvolutionOptions, Disentangled, NoPositions
 from bert_jax.models.architectures.builder import Builder
 
 _SIZES = dict(
@@ -25,14 +25,14 @@ _FIXED = dict(
 DEBERTA = Builder(
     family='deberta',
     sizes=_SIZES | dict(vocab_size=50265),
-    fixed=_FIXED | dict(key_bias=False),
+    fixed=_FIXED | dict(biases=Biases(attention='without_key')),
 )
 DEBERTA_V2 = Builder(
     family='deberta-v2',
     sizes=_SIZES | dict(vocab_size=128100),
     fixed=_FIXED | dict(attention=Disentangled(buckets=256, shared_projections=True, norm=True)),
 )
-_XLARGE = dict(hidden_size=1536, convolution_width=3)
+_XLARGE = dict(hidden_size=1536, convolution=ConvolutionOptions(3))
 
 BUILDERS = {
     'deberta': DEBERTA,

@@ -1,6 +1,6 @@
 """ModernBERT and other encoders without learned positions."""
 
-from bert_jax.models.architecture_parts import Alibi, NoPositions, Rotary
+from bert_jax.models.architecture_parts import NO_BIASES, Alibi, Biases, NoPositions, Norms, Rotary
 from bert_jax.models.architectures.builder import Builder
 
 # ModernBERT (Warner et al. 2024, arXiv 2412.13663; AnswerDotAI/ModernBERT).
@@ -28,9 +28,8 @@ MODERNBERT = Builder(
         positions=NoPositions(),
         attention=Rotary(theta=160_000.0, local_theta=10_000.0),
         feedforward='gated',
-        residual='pre',
-        first_norm=False,
-        biases=False,
+        norms=Norms('unbiased_layer_norm', 'pre_except_first'),
+        biases=NO_BIASES,
         scaled_output_init=True,
         pooler=False,
         classifier='dense_norm',
@@ -43,7 +42,12 @@ MODERNBERT = Builder(
 # BERT with ALiBi and a gated feed-forward. No parameter depends on max_position_embeddings.
 MOSAICBERT = Builder(
     sizes=dict(vocab_size=30528, attention_dropout=0.0),
-    fixed=dict(positions=NoPositions(), attention=Alibi(), feedforward='gated'),
+    fixed=dict(
+        positions=NoPositions(),
+        attention=Alibi(),
+        feedforward='gated',
+        biases=Biases(feed_forward='output'),
+    ),
 )
 
 
@@ -63,13 +67,11 @@ NEOBERT = Builder(
     ),
     fixed=dict(
         type_vocab_size=0,
-        embedding_norm=False,
         positions=NoPositions(),
         attention=Rotary(),
         feedforward='gated',
-        norm='rms_norm',
-        residual='pre',
-        biases=False,
+        norms=Norms('rms_norm', 'pre', embeddings=False),
+        biases=NO_BIASES,
         pooler=False,
         pooling='first',
         classifier='dropout_dense',

@@ -12,7 +12,7 @@ class EncoderOutput(NamedTuple):
     """The states of an encoder, in the compute dtype (float32 with compute.float32_residual).
 
     Attributes:
-        hidden_BTD: states of the last layer (normalized, with residual 'pre').
+        hidden_BTD: states of the last layer (normalized, with norms before the layers).
         pooled_BD: pooled state of each row, or [B, S, D] of each sequence if the encoder was given
             first positions; None without a pooler.
         all_hidden_LBTD: if requested, the embeddings and the states of every layer: num_layers + 1

@@ -33,8 +33,9 @@ class Transformer(Encoder):
     """A bidirectional Transformer encoder (Devlin et al. 2019, section 3).
 
     Parameters, all fp32: embeddings; layers_0 … layers_{L−1}, or one stacked `layers` with
-    compute.scan_layers (`stack_layers`), or fewer if layers share parameters; final_norm with
-    residual 'pre'; pooler, relative_positions and convolution if the architecture has them.
+    compute.scan_layers (`stack_layers`), or fewer if layers share parameters; final_norm unless
+    norms follow the layers; pooler, relative_positions and convolution if the architecture has
+    them.
 
     Raises:
         UserError: scan_layers for layers that cannot be stacked, causal attention with a
@@ -45,11 +46,11 @@ class Transformer(Encoder):
         settings = (self.architecture, self.compute)
         self.embeddings = Embeddings(*settings)
         self.layers = self._make_layers()
-        if self.architecture.residual == 'pre':
+        if self.architecture.norms.placement != 'post':
             self.final_norm = self.make_norm()
         if self.architecture.attention.kind == 'disentangled':
             self.relative_positions = RelativePositions(*settings)
-        if self.architecture.convolution_width is not None:
+        if self.architecture.convolution is not None:
             self.convolution = Convolution(*settings)
         if self.architecture.pooler:
             size, names = self.architecture.hidden_size, ('embed', 'features')
@@ -79,14 +80,14 @@ class Transformer(Encoder):
         indices = range(max(architecture.layer_numbers) + 1)
         if self._is_tuned_per_use:
             return [layer(self._tuned(index), self.compute) for index in indices]
-        skips_norm = [index == 0 and not architecture.first_norm for index in indices]
-        return [layer(*settings, skip_norm=skip_norm) for skip_norm in skips_norm]
+        skip_first = architecture.norms.placement == 'pre_except_first'
+        return [layer(*settings, skip_norm=skip_first and index == 0) for index in indices]
 
     @property
     def _is_tuned_per_use(self) -> bool:
         """Whether layers that share parameters have separate added parameters."""
         method = self.architecture.tuning
-        return self.architecture.shared_layers and method is not None and method.per_layer
+        return self.architecture.sharing is not None and method is not None and method.per_layer
 
     def _tuned(self, index: int, use: int = 0) -> Architecture:
         """Return the architecture of a layer with separate added parameters for each use."""
@@ -119,7 +120,7 @@ class Transformer(Encoder):
         causal: bool = False,
     ) -> EncoderOutput:
         architecture = self.architecture
-        if causal and architecture.convolution_width is not None:
+        if causal and architecture.convolution is not None:
             raise UserError(
                 'causal attention: this architecture has a convolution, which sees later tokens'
             )
@@ -146,7 +147,7 @@ class Transformer(Encoder):
         if architecture.positions.kind == 'mask_decoder':
             before_BTD = hidden_LBTD[-2] if architecture.num_layers > 1 else embedded_BTD
             decoded_BTD = self._decode(before_BTD, positions_BT, context, dropout_seeds_B)
-        if architecture.residual == 'pre':
+        if architecture.norms.placement != 'post':
             x_BTD = decoded_BTD = self.final_norm(x_BTD)
             hidden_LBTD = hidden_LBTD.at[-1].set(x_BTD)
         if prompts is not None:
@@ -173,7 +174,7 @@ class Transformer(Encoder):
         for number in range(self.architecture.num_layers):
             layer, seeds = self._layer(number), fold_in(seeds_B, 1 + number)
             after_BTD, _ = layer(x_BTD, constants_L[number], context, seeds)
-            if number == 0 and self.architecture.convolution_width is not None:
+            if number == 0 and self.architecture.convolution is not None:
                 convolution_seeds_B = fold_in(seeds_B, _CONVOLUTION)
                 segment_ids_BT = context.visibility.segment_ids_BT
                 after_BTD = self.convolution(x_BTD, after_BTD, convolution_seeds_B, segment_ids_BT)

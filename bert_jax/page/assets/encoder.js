@@ -18,7 +18,7 @@ class Encoder {
    *     the embeddings and of each layer [T, D], attention of each layer [H, T, T].
    */
   *run(ids, types) {
-    const { layer_numbers: layers, residual } = this.architecture;
+    const { layer_numbers: layers, norms } = this.architecture;
     let x = this.embed(ids, types);
     const states = [x];
     const attention = [];
@@ -29,7 +29,7 @@ class Encoder {
       states.push(x);
       attention.push(weights[0]);
     }
-    if (residual === 'pre') {
+    if (norms.placement !== 'post') {
       x = this.norm(x, 'encoder/final_norm');
       states[states.length - 1] = x;
     }
@@ -46,9 +46,9 @@ class Encoder {
   }
 
   norm(x, name) {
-    const { norm, layer_norm_eps: epsilon } = this.architecture;
+    const { norms, layer_norm_eps: epsilon } = this.architecture;
     const scale = this.tensors.get(`${name}/scale`);
-    if (norm === 'rms_norm') return rmsNorm(x, scale, epsilon);
+    if (norms.function === 'rms_norm') return rmsNorm(x, scale, epsilon);
     return layerNorm(x, scale, this.tensors.get(`${name}/bias`), epsilon);
   }
 
@@ -68,14 +68,14 @@ class Encoder {
       if (positions === 'offset') addRow('position', position, position + first);
       if (numTypes) addRow('type', position, numTypes > 1 ? types[position] : 0);
     });
-    const normed = this.architecture.embedding_norm ? this.norm(x, 'encoder/embeddings/norm') : x;
+    const normed = this.architecture.norms.embeddings ? this.norm(x, 'encoder/embeddings/norm') : x;
     const isProjected = this.architecture.embedding_size !== null;
     return isProjected ? this.linear(normed, 'encoder/embeddings/projection') : normed;
   }
 
   /** One block; appends its attention [H, T, T] to `weights`. */
   layer(x, layer, name, weights) {
-    const skipsNorm = layer === 0 && !this.architecture.first_norm;
+    const skipsNorm = layer === 0 && this.architecture.norms.placement === 'pre_except_first';
     const attend = (states) => this.attend(states, layer, `${name}/attention`, weights);
     const between = this.update(x, attend, skipsNorm ? null : `${name}/attention_norm`);
     const feed = (states) => this.feedForward(states, `${name}/feedforward`);
@@ -85,7 +85,7 @@ class Encoder {
   /** The residual connection around attention or feed-forward. */
   update(x, compute, norm) {
     const normalize = (states) => (norm ? this.norm(states, norm) : states);
-    if (this.architecture.residual === 'pre') return add(x, compute(normalize(x)));
+    if (this.architecture.norms.placement !== 'post') return add(x, compute(normalize(x)));
     return normalize(add(x, compute(x)));
   }
 
