@@ -70,7 +70,7 @@ function add(x, y) {
   return x.map((value, i) => value + y[i]);
 }
 
-/** Zero mean and unit variance of each row, with learned scale and bias (models/normalization.py). */
+/** Zero mean and unit variance of each row, with learned scale and bias (models/module.py). */
 function layerNorm(x, scale, bias, epsilon) {
   const size = scale.values.length;
   const y = new Float32Array(x.length);
