@@ -261,6 +261,16 @@ def needs(*others: str) -> Unused:
     return why
 
 
+def unless(selector: str, *values: str) -> Unused:
+    """Return the condition that a key has no effect if another key has one of these values."""
+
+    def why(config: ConfigDict, name: str) -> str:
+        selected = find(config, selector)
+        return f'{selector} is {selected!r}' if selected in values else ''
+
+    return why
+
+
 def overridden_by(*others: str) -> Unused:
     """Return the condition that a key has no effect if one of the other keys is set."""
 

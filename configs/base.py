@@ -16,7 +16,7 @@ other configs contain only what they change.
 
 from ml_collections import ConfigDict
 
-from bert_jax.config_keys import key, needs, option_of, overridden_by, section
+from bert_jax.config_keys import key, needs, option_of, overridden_by, section, unless
 from bert_jax.corpus.preparation_keys import KEYS
 
 # Tables and functions that a key refers to; they are imported when they are needed.
@@ -298,6 +298,7 @@ def get_config() -> ConfigDict:
             'bert_adam',
             "Adam without bias correction; or 'adamw', 'stable_adamw', 'lamb' as in its paper, "
             "'albert_lamb' as in ALBERT's code.",
+            choices='bert_jax.training.optimizers:DIRECTIONS',
         ),
         beta1=key(0.9, 'decay per step of the mean of gradients', '[0, 1)'),
         beta2=key(0.999, 'decay per step of the mean of squared gradients', '[0, 1)'),
@@ -314,9 +315,15 @@ def get_config() -> ConfigDict:
     )
     config.schedule = section(
         on_resume='logged',
-        name=key('bert_linear', "or 'linear', 'cosine', 'sqrt', 'constant'"),
+        name=key(
+            'bert_linear',
+            "or 'linear', 'cosine', 'sqrt', 'constant'",
+            choices='bert_jax.training.schedules:DECAYS',
+        ),
         learning_rate=key(1e-4, 'peak', '(0, inf)', unused=overridden_by('sweep.learning_rates')),
-        end_learning_rate=key(0.0, 'after the last step'),
+        end_learning_rate=key(
+            0.0, 'after the last step', unused=unless('schedule.name', 'constant')
+        ),
         warmup_steps=key(None, 'default: warmup_fraction of the run; 0 = no warmup', kind=int),
         warmup_fraction=key(
             10_000 / 1_000_000,
@@ -324,7 +331,11 @@ def get_config() -> ConfigDict:
             '[0, 1)',
             unused=overridden_by('schedule.warmup_steps'),
         ),
-        decay_steps=key(0, 'decay over the last steps only, constant before; 0 = after the warmup'),
+        decay_steps=key(
+            0,
+            'decay over the last steps only, constant before; 0 = after the warmup',
+            unused=unless('schedule.name', 'bert_linear', 'constant'),
+        ),
     )
     config.transfer = section(
         'Which layers are trained, and at which learning rate; mostly used with init_from.',

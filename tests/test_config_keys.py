@@ -192,6 +192,19 @@ def test_a_copy_of_a_config_keeps_the_declarations_and_no_value():
     assert config_keys.declarations(copied) == config_keys.declarations(config)
 
 
+def test_every_choice_is_checked():
+    chosen = set()
+    for make in (base.get_config, finetune.get_config):
+        for name, _, declaration in config_keys.entries(make()):
+            if declaration.choices:
+                config = make()
+                config.update_from_flattened_dict({name: 'none of them'})
+                with pytest.raises(UserError, match=f"^unknown {name} 'none of them'; .*known: "):
+                    config_keys.check(config)
+                chosen.add(name)
+    assert chosen > {'optimizer.name', 'schedule.name', 'data.segments', 'masking.scheme'}
+
+
 def test_every_literal_choice_is_in_the_meaning():
     for config in recipes.all_configs():
         for name, _, declaration in config_keys.entries(config):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bert_jax import config_keys, markdown, objectives, tree_paths
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
 from bert_jax.storage import paths
@@ -97,8 +97,6 @@ def initialize(
     from bert_jax.interop import surgery, tuned
     from bert_jax.models.parameters import stack_layers
 
-    if config.init_positions not in surgery.MORE_POSITIONS:
-        raise unknown('init_positions', config.init_positions, surgery.MORE_POSITIONS)
     architecture = model.architecture.changed(sizes)
     fitted, lines = surgery.fit(
         model, architecture, tokenizer, heads, config.init_positions, reasons

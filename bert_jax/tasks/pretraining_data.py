@@ -10,7 +10,7 @@ from bert_jax import lazy_table, progress
 from bert_jax.corpus import source_files
 from bert_jax.corpus.corpus import Corpus, read_manifest
 from bert_jax.corpus.corpus import settings as corpus_settings
-from bert_jax.errors import UserError, nearest, unknown
+from bert_jax.errors import UserError, nearest
 from bert_jax.examples.example_source import ExampleSource
 from bert_jax.examples.text_example_source import RowSettings, TextExampleSource
 from bert_jax.storage import paths
@@ -249,10 +249,8 @@ def source(
     For the other arguments see `train_source`.
 
     Raises:
-        UserError: If `data.segments` is unknown, or its rows cannot be packed.
+        UserError: If the rows of `data.segments` cannot be packed.
     """
-    if data.segments not in SEGMENTS:
-        raise unknown('data.segments', data.segments, SEGMENTS)
     batch_size, sequence_length = shape
     text = corpus.split(split, language)
     settings = RowSettings(

@@ -46,10 +46,8 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
         schedule: learning rate by number of previous steps.
 
     Raises:
-        UserError: the name is unknown, or a pattern is not a regular expression.
+        UserError: a pattern is not a regular expression.
     """
-    if config.name not in _DIRECTIONS:
-        raise errors.unknown('optimizer', config.name, _DIRECTIONS)
     patterns = tuple(config.decay_exclude)
     for pattern in patterns:
         try:
@@ -62,7 +60,7 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
     decay = optax.add_decayed_weights(config.weight_decay, is_decayed)
     return optax.chain(
         clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
-        *_DIRECTIONS[config.name](decay, is_decayed, config.beta1, config.beta2, config.eps),
+        *DIRECTIONS[config.name](decay, is_decayed, config.beta1, config.beta2, config.eps),
         optax.scale_by_learning_rate(schedule),
     )
 
@@ -237,7 +235,7 @@ def _axes_of_one_layer(path: tuple, array: Array) -> tuple[int, ...]:
 
 
 # Name → the transformations from gradients to the direction of the update.
-_DIRECTIONS: dict[str, Callable[..., list[optax.GradientTransformation]]] = {
+DIRECTIONS: dict[str, Callable[..., list[optax.GradientTransformation]]] = {
     'bert_adam': lambda decay, _, b1, b2, eps: [scale_by_adam(b1, b2, eps, False), decay],
     'adamw': lambda decay, _, b1, b2, eps: [scale_by_adam(b1, b2, eps, True), decay],
     'lamb': lambda decay, _, b1, b2, eps: [

@@ -143,7 +143,6 @@ def check(config: Config, overwrite: bool = False) -> None:
     trackers.check(config.logging)
     sharding.make_mesh(config.mesh)
     sharding.check_rules(config.sharding_rules)
-    schedules.check(config.schedule)
     optimizers.build(config.optimizer, optax.constant_schedule(0.0))
     # Other hosts may come here after host 0 has claimed the folder.
     if jax.process_index() == 0 and not overwrite:

@@ -38,6 +38,8 @@ UNUSED = [
     ('base.py', ['--config.init_from=weights'], 'model.architecture=bert_large'),
     ('base.py', ['--config.init_from=weights'], 'model.architecture=bert_base'),
     ('base.py', ['--config.optimizer.weight_decay=0'], 'optimizer.decay_exclude=bias'),
+    ('base.py', [], 'schedule.decay_steps=5'),
+    ('base.py', ['--config.schedule.name=constant'], 'schedule.end_learning_rate=0.1'),
     ('finetune.py:sample_pos', [], 'transfer.rank=4'),
     ('finetune.py:sample_pos', ['--config.transfer.method=bitfit'], 'transfer.rank=4'),
     ('finetune.py:sample_pos', [], 'transfer.train_pooler=True'),

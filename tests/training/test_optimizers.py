@@ -88,11 +88,6 @@ def test_without_patterns_everything_is_decayed():
     assert all(jax.tree.leaves(optimizers.decay_mask(parameters(), ())))
 
 
-def test_an_unknown_name_is_an_error_that_lists_the_known_ones():
-    with pytest.raises(errors.UserError, match='adamw, albert_lamb, bert_adam'):
-        build('adma')
-
-
 @pytest.mark.parametrize(('scale', 'expected'), [(0.1, 0.1), (1.0, 1.0), (40.0, 1.0)])
 def test_clipping_limits_the_global_norm(scale, expected):
     params = parameters()
