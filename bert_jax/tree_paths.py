@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 
-def path_name(path: tuple[Any, ...]) -> str:
+def path_name(path: tuple[object, ...]) -> str:
     """Return the name of a key path, as `jax.tree_util.tree_map_with_path` passes it."""
     return jax.tree_util.keystr(path, simple=True, separator='/')
 

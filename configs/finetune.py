@@ -25,6 +25,7 @@ from bert_jax.errors import unknown
 from bert_jax.labels import loader
 from bert_jax.problems import PROBLEMS
 from bert_jax.reports import glue
+from bert_jax.types import JsonObject
 from configs import base
 from configs.finetune_tasks import TASKS
 
@@ -127,7 +128,7 @@ def pretraining_only(config: ConfigDict) -> list[str]:
     return ['data', 'training', 'objectives', 'masking', 'editing', *options]
 
 
-def _find(task: str) -> dict:
+def _find(task: str) -> JsonObject:
     """Return the kind, data and recipe of a task. Raises UserError for an unknown one."""
     if task in TASKS:
         return TASKS[task]

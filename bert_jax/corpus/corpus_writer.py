@@ -40,7 +40,7 @@ class TokenizedDocuments:
 
     def token_ends(self) -> np.ndarray:
         """Return the index after the last token of each document, int64 [documents]."""
-        return np.cumsum(self.sentence_lengths)[np.cumsum(self.document_lengths) - 1]
+        return np.asarray(np.cumsum(self.sentence_lengths)[np.cumsum(self.document_lengths) - 1])
 
     def token_counts(self) -> np.ndarray:
         """Return the number of tokens of each document, int64 [documents]."""

@@ -112,7 +112,7 @@ def read_lengths(
     """Return the tokens of each document of a part that belongs to a split, int64 [documents]."""
     sentences, documents, hashes = (_read_array(folder, part, name) for name in _ARRAYS[1:])
     lengths = TokenizedDocuments(np.empty(0), sentences, documents).token_counts()
-    return lengths[_is_in_split(hashes, rule, split)]
+    return np.asarray(lengths[_is_in_split(hashes, rule, split)])
 
 
 def _is_in_split(hashes: np.ndarray, rule: held_out.HeldOutRule | None, split: str) -> np.ndarray:

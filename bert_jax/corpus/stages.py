@@ -187,7 +187,7 @@ def write_array(path: Path, array: np.ndarray) -> str:
 def read_array(content: bytes) -> np.ndarray:
     """Read the content of an .npy file, also in several threads at once."""
     with block_cache.npy_header_lock:
-        return np.load(io.BytesIO(content))
+        return np.asarray(np.load(io.BytesIO(content)))
 
 
 @contextlib.contextmanager

@@ -96,4 +96,4 @@ def blank_rows(batch: dict[str, np.ndarray], is_blank_R: np.ndarray) -> dict[str
 
 def ranges(count_N: np.ndarray) -> np.ndarray:
     """Return 0, …, count − 1 for each count, concatenated."""
-    return np.arange(count_N.sum()) - np.repeat(np.cumsum(count_N) - count_N, count_N)
+    return np.asarray(np.arange(count_N.sum()) - np.repeat(np.cumsum(count_N) - count_N, count_N))

@@ -48,7 +48,7 @@ class FullSentences(TextExampleSource):
 
     def lengths(self, chunk_N: np.ndarray) -> np.ndarray:
         first_N, stop_N = self._edge_N1[chunk_N], self._edge_N1[chunk_N + 1]
-        return stop_N - first_N + self._documents_started(first_N, stop_N)[1] + 2
+        return np.asarray(stop_N - first_N + self._documents_started(first_N, stop_N)[1] + 2)
 
     def _documents_started(
         self, first_N: np.ndarray, stop_N: np.ndarray

@@ -138,7 +138,7 @@ class PairSource(TextExampleSource):
         """Limit target lengths to the number of tokens of the documents."""
         first_token = self.text.first_token
         tokens_B = first_token[document_B + 1] - first_token[document_B]
-        return np.minimum(target_B, np.maximum(tokens_B, 2))
+        return np.asarray(np.minimum(target_B, np.maximum(tokens_B, 2)))
 
     def _fill(
         self, document_B: np.ndarray, first_B: np.ndarray, start_B: np.ndarray, target_B: np.ndarray
@@ -146,7 +146,7 @@ class PairSource(TextExampleSource):
         """End (exclusive) of the sentences, starting with first_B, that reach the target length."""
         text = self.text
         stop_B = np.minimum(start_B + target_B, text.first_token[document_B + 1])
-        return np.maximum(text.sentence_from(stop_B), first_B + 1)
+        return np.asarray(np.maximum(text.sentence_from(stop_B), first_B + 1))
 
     def _excerpt(
         self, document_R: np.ndarray, bits_R: np.ndarray, wanted_R: np.ndarray

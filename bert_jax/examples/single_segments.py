@@ -34,7 +34,7 @@ class SingleSegments(TextExampleSource):
         document_N, first_token = self.find_documents(chunk_N), self.text.first_token
         num_special = self.num_segments + 1
         tokens_N = first_token[document_N + 1] - first_token[document_N]
-        return np.minimum(tokens_N, self.budget) + num_special
+        return np.asarray(np.minimum(tokens_N, self.budget) + num_special)
 
 
 class SplitSegments(SingleSegments):
@@ -79,4 +79,4 @@ class SplitSegments(SingleSegments):
         after_B = self.text.sentence_start(sentence_B)
         takes_middle_B = sampling.uniform(sampling.fold(self.keys[DRAW], number_B)) < 0.5
         end_B = np.where((before_B > start_B) & ~takes_middle_B, before_B, after_B)
-        return end_B - start_B
+        return np.asarray(end_B - start_B)

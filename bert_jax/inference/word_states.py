@@ -122,14 +122,14 @@ def _disjoint(text: str, spans: WordOffsets) -> WordOffsets:
 def pool(states_NX: np.ndarray, ranges_W2: np.ndarray, pooling: str) -> np.ndarray:
     """The mean, sum or first of the states [N, …] of each range of subwords: float32 [W, …]."""
     if pooling == 'first' or not len(ranges_W2):
-        return states_NX[ranges_W2[:, 0]]
+        return np.asarray(states_NX[ranges_W2[:, 0]])
     # Even sums are the sums of ranges; odd sums are of the subwords between two ranges.
     with_end_NX = np.concatenate([states_NX, np.zeros_like(states_NX[:1])])
     sums_WX = np.add.reduceat(with_end_NX, ranges_W2.reshape(-1))[::2]
     if pooling == 'sum':
         return sums_WX
     counts_W = (ranges_W2[:, 1] - ranges_W2[:, 0]).astype(np.float32)
-    return sums_WX / np.expand_dims(counts_W, tuple(range(1, sums_WX.ndim)))
+    return np.asarray(sums_WX / np.expand_dims(counts_W, tuple(range(1, sums_WX.ndim))))
 
 
 def pool_attention(weights_LHTT: np.ndarray, aligned: Aligned) -> np.ndarray:

@@ -141,7 +141,7 @@ def _update(
             f'the arrays of {module} have the shapes {list(down_RI.shape)} and '
             f'{list(up_OR.shape)}, which do not fit its weight, {list(shape)}'
         )
-    return np.float32(config.scale(module, rank)) * (up_OR @ down_RI)
+    return np.asarray(np.float32(config.scale(module, rank)) * (up_OR @ down_RI))
 
 
 def _scaled(

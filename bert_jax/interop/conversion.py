@@ -12,6 +12,7 @@ from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import PUBLISHED_HEADS
 from bert_jax.interop.state_dict_map import Place
 from bert_jax.models.architecture import Architecture
+from bert_jax.types import Tree
 
 _POOLER = 'encoder/pooler/'
 
@@ -26,7 +27,7 @@ def from_state_dict(
     num_labels: int = 2,
     declared: Iterable[str] = (),
     likely: Iterable[str] = (),
-) -> tuple[dict, tuple[str, ...]]:
+) -> tuple[dict[str, Tree], tuple[str, ...]]:
     """Convert a state dict of a family.
 
     Args:

@@ -20,7 +20,7 @@ from bert_jax.models.heads import HEADS
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import Key, Params, Tree
+from bert_jax.types import JsonObject, Key, Params, Tree
 
 # Heads that published checkpoints may hold; a model may have others, see HEADS of models/heads.
 PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'rtd')
@@ -64,12 +64,12 @@ class Pretrained:
 
     family: str | None
     architecture: Architecture
-    params: dict
+    params: dict[str, Tree]
     tokenizer: Tokenizer | None = None
     labels: tuple[str, ...] = ()
     newly_initialized: tuple[str, ...] = ()
-    other_parts: dict = dataclasses.field(default_factory=dict)
-    metadata: dict = dataclasses.field(default_factory=dict)
+    other_parts: dict[str, Tree] = dataclasses.field(default_factory=dict)
+    metadata: JsonObject = dataclasses.field(default_factory=dict)
     problem_type: str | None = None
     activation_fn: str | None = None
     is_causal: bool = False
@@ -133,14 +133,16 @@ def init(
 
 
 @functools.cache
-def abstract(architecture: Architecture, heads: tuple[str, ...], num_labels: int = 2) -> dict:
+def abstract(
+    architecture: Architecture, heads: tuple[str, ...], num_labels: int = 2
+) -> dict[str, Tree]:
     """Shapes and axis names of `init`, without computing anything."""
     return jax.eval_shape(lambda: init(architecture, heads, jax.random.key(0), num_labels))
 
 
 def abstract_leaves(
     architecture: Architecture, heads: tuple[str, ...], num_labels: int = 2
-) -> dict[str, nn.Partitioned]:
+) -> dict[str, nn.Partitioned[jax.Array]]:
     """The leaves of `abstract`, boxed with their axis names, by '/'-joined name."""
     boxed = abstract(architecture, heads, num_labels)
     return tree_paths.flatten(boxed, lambda leaf: isinstance(leaf, nn.meta.AxisMetadata))

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
+import jax
 import numpy as np
 from flax.core.meta import Partitioned
 
@@ -100,7 +101,7 @@ def to_theirs(
 
 
 def _place(
-    table: Mapping[str, str], ours: str, box: Partitioned, architecture: Architecture
+    table: Mapping[str, str], ours: str, box: Partitioned[jax.Array], architecture: Architecture
 ) -> Place:
     names, full = box.names, box.value.shape
     published = tuple(

@@ -158,7 +158,7 @@ def _interpolate(old_TD: np.ndarray, length: int) -> np.ndarray:
     positions = np.linspace(0, len(old_TD) - 1, length)
     below = np.minimum(positions.astype(int), len(old_TD) - 2)
     share = (positions - below)[:, None]
-    return ((1 - share) * old_TD[below] + share * old_TD[below + 1]).astype(np.float32)
+    return np.asarray(((1 - share) * old_TD[below] + share * old_TD[below + 1]).astype(np.float32))
 
 
 # Config key init_positions → function that makes more positions.

@@ -134,7 +134,7 @@ class _Unpickler(pickle._Unpickler):
         self._load = load
 
     def find_class(self, module: str, name: str) -> Any:
-        allowed: dict[tuple[str, str], Callable] = {
+        allowed: dict[tuple[str, str], Callable[..., object]] = {
             ('collections', 'OrderedDict'): lambda: collections.OrderedDict(),
             ('torch._utils', '_rebuild_tensor'): _rebuild_tensor,
             ('torch._utils', '_rebuild_tensor_v2'): _rebuild_tensor,

@@ -17,7 +17,7 @@ _MOST = {'vocab_size': limits.VOCABULARY, 'num_layers': limits.LAYERS}
 _MAY_BE_ZERO = ('type_vocab_size', 'first')
 
 
-def _problems_of_field(field: dataclasses.Field, value: Any) -> Iterator[str]:
+def _problems_of_field(field: dataclasses.Field[Any], value: Any) -> Iterator[str]:
     is_union = typing.get_origin(field.type) in (typing.Union, types.UnionType)
     options = typing.get_args(field.type) if is_union else (field.type,)
     if value is None and types.NoneType in options:

@@ -182,7 +182,7 @@ class Attention(Module):
     @property
     def score_scale(self) -> float:
         """The factor of dot products of queries and keys."""
-        return self.architecture.head_size**-0.5
+        return float(self.architecture.head_size**-0.5)
 
     def encode_positions(
         self, query_BTHK: jax.Array, key_BUHK: jax.Array, constants: LayerConstants

@@ -66,7 +66,7 @@ class Block(Module):
         def attend(x_BTD: jax.Array) -> jax.Array:
             return self.attention(x_BTD, constants, context, fold_in(seeds_B, _ATTENTION_WEIGHTS))
 
-        norm: Callable = (lambda x: x) if self.skip_norm else self.attention_norm
+        norm: Callable[..., jax.Array] = (lambda x: x) if self.skip_norm else self.attention_norm
         x_BTD = self._update('attention', x_BTD, attend, norm, fold_in(seeds_B, _ATTENTION_OUTPUT))
         norm, output_seeds_B = self.feedforward_norm, fold_in(seeds_B, _FEEDFORWARD_OUTPUT)
         x_BTD = self._update('feedforward', x_BTD, self.feedforward, norm, output_seeds_B)
@@ -76,8 +76,8 @@ class Block(Module):
         self,
         name: str,
         x_BTD: jax.Array,
-        function: Callable,
-        norm: Callable,
+        function: Callable[..., jax.Array],
+        norm: Callable[..., jax.Array],
         seeds_B: jax.Array | None,
     ) -> jax.Array:
         """The residual connection around attention or feed-forward."""

@@ -132,7 +132,7 @@ class DisentangledAttention(Attention):
     @property
     def score_scale(self) -> float:
         terms = _options(self.architecture).terms
-        return ((1 + len(terms)) * self.architecture.head_size) ** -0.5
+        return float(((1 + len(terms)) * self.architecture.head_size) ** -0.5)
 
 
 def _select_rows(x_XRHK: jax.Array, rows: np.ndarray) -> jax.Array:
@@ -222,7 +222,7 @@ def distance_rows(architecture: Architecture, distances: np.ndarray) -> np.ndarr
         largest = options.largest_distance(architecture.max_position_embeddings)
         distances = log_buckets(distances, options.buckets, largest)
     span = options.span(architecture.max_position_embeddings)
-    return np.clip(distances + span, 0, 2 * span - 1).astype(np.int32)
+    return np.asarray(np.clip(distances + span, 0, 2 * span - 1).astype(np.int32))
 
 
 def _options(architecture: Architecture) -> Disentangled:

@@ -110,7 +110,7 @@ class Embeddings(Module):
         return jnp.einsum('BTY,YE->BTE', one_hot_BTY, self.type_YE, precision='highest')
 
 
-def _zero_from_row(row: int, init: Callable) -> Callable:
+def _zero_from_row(row: int, init: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Wrap `init` to return zeros from this row on."""
 
     def padded_init(key: jax.Array, shape: tuple[int, ...], *dtype: jnp.dtype) -> jax.Array:

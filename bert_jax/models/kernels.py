@@ -201,7 +201,9 @@ def rotate(x_BTHK: jax.Array, angles_TJ: jax.Array) -> jax.Array:
     return jnp.concatenate(rotated, axis=-1).astype(x_BTHK.dtype)
 
 
-def _over_mesh(function: Callable[..., jax.Array], axes: tuple) -> Callable[..., jax.Array]:
+def _over_mesh(
+    function: Callable[..., jax.Array], axes: tuple[object, ...]
+) -> Callable[..., jax.Array]:
     """Run `function` on each device's part of the arrays: XLA cannot partition a kernel.
 
     The result is laid out like the first argument. `axes` holds the logical axes of each array, in

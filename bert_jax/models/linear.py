@@ -152,7 +152,9 @@ def _merge_heads(letters: str, x: jax.Array) -> jax.Array:
     return x if axis < 0 else x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
 
 
-def weight_init(architecture: Architecture, stddev: float | None = None) -> Callable:
+def weight_init(
+    architecture: Architecture, stddev: float | None = None
+) -> Callable[..., jax.Array]:
     """Truncated normal initializer; `stddev` defaults to the architecture's initializer_range.
 
     Truncated at two standard deviations and not rescaled afterwards, as in the original code
@@ -165,4 +167,4 @@ def output_init_range(architecture: Architecture) -> float:
     """Return the init_range of kernels that write to the residual stream."""
     if not architecture.scaled_output_init:
         return architecture.initializer_range
-    return architecture.initializer_range / (2 * architecture.num_layers) ** 0.5
+    return float(architecture.initializer_range / (2 * architecture.num_layers) ** 0.5)

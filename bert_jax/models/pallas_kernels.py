@@ -75,7 +75,7 @@ class KernelPlan:
     def num_inner(self, is_backward: bool) -> np.ndarray:
         """Return the number of inner blocks of each outer block."""
         first, last = self.inner_range(np.arange(self.length // self.block), is_backward)
-        return last - first + 1
+        return np.asarray(last - first + 1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ from flax import linen as nn
 def param(
     module: nn.Module,
     name: str,
-    init: Callable,
+    init: Callable[..., jax.Array],
     shape: tuple[int, ...],
     axes: tuple[str | None, ...],
 ) -> jax.Array:

@@ -105,7 +105,7 @@ class Corruption(abc.ABC):
             shapes depend on the shapes of `rows` alone.
         """
 
-    def describe(self, rows: Rows, row: int, vocab: Sequence[str]) -> dict[str, list]:
+    def describe(self, rows: Rows, row: int, vocab: Sequence[str]) -> dict[str, list[object]]:
         """Return the prediction targets of a corrupted row in readable form, for `debug.batch`."""
         assert rows.targets is not None
         positions_P, ids_P, weights_P = (array_BP[row] for array_BP in rows.targets)

@@ -78,7 +78,7 @@ class EditedText(Corruption):
                 edited = edit(jax.random.fold_in(key, number), edited, rate, self)
         return edited
 
-    def describe(self, rows: Rows, row: int, vocab: Sequence[str]) -> dict[str, list]:
+    def describe(self, rows: Rows, row: int, vocab: Sequence[str]) -> dict[str, list[object]]:
         """Return the labels of each edit at the tokens that are not padding, None if unlabeled.
 
         The label of a deletion is the first token deleted after a token, or 0 if none was.

@@ -82,7 +82,7 @@ class Ngrams(WholeWords):
     def probabilities(self) -> np.ndarray:
         """Return p(n) for n = 1 … longest_ngram."""
         p = 1 / np.arange(1, self.longest_ngram + 1)
-        return p / p.sum()
+        return np.asarray(p / p.sum())
 
 
 def ngram_tokens(lengths_W: jax.Array, words: RowWords, row: TokenRow, longest: int) -> jax.Array:

@@ -69,7 +69,7 @@ class SpanBoundaryObjective(Objective):
     ) -> int:
         """The first layer reads two states and the place of the token."""
         size = architecture.hidden_size
-        return 2 * num_predictions * (2 * size + options.position_size) * size
+        return int(2 * num_predictions * (2 * size + options.position_size) * size)
 
 
 def span_boundaries(rows: Rows, max_targets: int) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -67,7 +67,7 @@ class Spans(Scheme):
     def probabilities(self) -> np.ndarray:
         """Return p(1 … longest_span) of the geometric distribution p(ℓ) ∝ (1 − p)^(ℓ−1) p."""
         p = (1 - self.span_p) ** np.arange(self.longest_span)
-        return p / p.sum()
+        return np.asarray(p / p.sum())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ from bert_jax.labels.loader import Splits
 from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
-    from bert_jax.problems.base import Problem
+    from bert_jax.problems.base import AnyProblem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ProblemKind:
         """The defaults of the keys."""
         return {name: entry.declaration.default for name, entry in self.keys.items()}
 
-    def load(self) -> 'type[Problem]':
+    def load(self) -> 'type[AnyProblem]':
         """Import the implementation."""
         module, _, name = self.implementation.partition(':')
         return getattr(importlib.import_module(module), name)

@@ -91,7 +91,7 @@ def best_window(start_X: np.ndarray, end_X: np.ndarray, windows: Sequence[Window
     _check_is_max_context, but for whole answers instead of single tokens).
     """
     context_WX = [np.minimum(start_X - w.start, w.stop - 1 - end_X) for w in windows]
-    return np.argmax(context_WX, axis=0)
+    return np.asarray(np.argmax(context_WX, axis=0))
 
 
 def token_characters(text: str, offsets: np.ndarray) -> np.ndarray:

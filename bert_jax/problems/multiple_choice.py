@@ -134,6 +134,8 @@ def _log_probabilities(logits_RS: jax.Array, batch: Batch) -> tuple[jax.Array, j
     return jnp.where(is_present_RS, logits_RS - total_RS, 0), jnp.asarray(is_present_RS)
 
 
-def _reduce(function: Callable, values_RS: jax.Array, same_RSS: jax.Array) -> jax.Array:
+def _reduce(
+    function: Callable[..., jax.Array], values_RS: jax.Array, same_RSS: jax.Array
+) -> jax.Array:
     """Apply max or logsumexp to the slots of the same example, [R, S]."""
     return function(jnp.where(same_RSS, values_RS[:, None, :], _ABSENT), axis=-1)

@@ -134,7 +134,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     def _num_masks(self, rows: Rows) -> int:
         """Return the maximum number of masks in a row."""
         sequences = 1 if rows.first_positions_BS is None else rows.first_positions_BS.shape[1]
-        return min(sequences * self.answers.lengths[-1], rows.input_ids_BT.shape[1])
+        return int(min(sequences * self.answers.lengths[-1], rows.input_ids_BT.shape[1]))
 
     def blind_guess(self, train: Sequence[PromptExample]) -> PromptPrediction:
         """Return the share of every class in the train split."""
@@ -172,7 +172,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     @property
     def _num_draws(self) -> int:
         """Number of sets of demonstrations whose scores are averaged; 1 without demonstrations."""
-        return max(1, self.settings.demonstrations)
+        return int(max(1, self.settings.demonstrations))
 
     def _prompts(self, example: PromptExample, draw: int) -> list[templates.FilledTemplate]:
         """Fill the template with each number of masks in `answers.lengths`."""
@@ -234,7 +234,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     def _log_p(self, parts: base.ExampleOutputs) -> np.ndarray:
         """Return the mean log p of each answer over the sets of demonstrations, float64 [A]."""
         log_p_XA = [[score.log_p for score in scores] for scores in self._partial_scores(parts)]
-        return np.mean(log_p_XA, axis=0)
+        return np.asarray(np.mean(log_p_XA, axis=0))
 
     def references(self) -> Sequence[PromptExample]:
         names = self.template.fields

@@ -85,7 +85,7 @@ class PromptRegression(Prompt):
 
     def _value(self, prediction: PromptPrediction) -> float:
         lowest, highest = self.settings.lowest, self.settings.highest
-        return lowest + prediction.classes['high'] * (highest - lowest)
+        return float(lowest + prediction.classes['high'] * (highest - lowest))
 
     def score(
         self, examples: Sequence[PromptExample], predictions: Sequence[PromptPrediction]

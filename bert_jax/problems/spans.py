@@ -16,6 +16,7 @@ from bert_jax.labels import word_spans
 from bert_jax.labels.examples import SpansExample
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics import scores
+from bert_jax.metrics.entities import Span
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES
@@ -272,9 +273,9 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
 
 def _compared(
     examples: Sequence[SpansExample], predictions: Sequence[Prediction]
-) -> tuple[list[list[tuple]], list[list[tuple]]]:
+) -> tuple[list[list[Span]], list[list[Span]]]:
     """Return the gold and the predicted spans (start, end, label) of each example."""
-    gold = [[tuple(span) for span in example.spans or ()] for example in examples]
+    gold = [[(s.start, s.end, s.label) for s in example.spans or ()] for example in examples]
     keys = ('start', 'end', 'label')
     return gold, [[tuple(span[key] for key in keys) for span in spans] for spans in predictions]
 
@@ -303,7 +304,7 @@ def _span_sizes(aligned: Alignment, max_words: int) -> np.ndarray:
     stop_W = aligned.first + aligned.count
     last_WL = np.arange(len(stop_W))[:, None] + np.arange(max_words)
     size_WL = np.append(stop_W, 0)[np.minimum(last_WL, len(stop_W))] - aligned.first[:, None]
-    return np.maximum(size_WL, 0)
+    return np.asarray(np.maximum(size_WL, 0))
 
 
 def _assigned_window(aligned: Alignment, windows: list[Window], size_WL: np.ndarray) -> np.ndarray:

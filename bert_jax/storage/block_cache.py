@@ -182,7 +182,7 @@ class BlockArray:
             return np.empty(0, self.dtype)
         first, last = index_N[0] // self._per_block, index_N[-1] // self._per_block
         if first == last:
-            return self._blocks([first])[0].take(index_N - first * self._per_block)
+            return np.asarray(self._blocks([first])[0].take(index_N - first * self._per_block))
         edges = index_N.searchsorted(np.arange(first, last + 2) * self._per_block)
         ranks = np.flatnonzero(np.diff(edges))
         values_N = np.empty(len(index_N), self.dtype)

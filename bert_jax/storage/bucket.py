@@ -67,13 +67,13 @@ class BucketPath(PosixGPath):
     """
 
     def is_file(self) -> bool:
-        return self._call('isfile', str(self))
+        return bool(self._call('isfile', str(self)))
 
     def is_dir(self) -> bool:
-        return self._call('isdir', str(self))
+        return bool(self._call('isdir', str(self)))
 
     def exists(self) -> bool:
-        return self._call('exists', str(self))
+        return bool(self._call('exists', str(self)))
 
     def stat(self) -> Status:
         return _status(self._call('info', str(self)))

@@ -201,7 +201,7 @@ def _is_dead(owner: JsonObject) -> bool:
         return True
     except OSError:
         return False
-    return _started(owner['pid']) != owner['started']
+    return bool(_started(owner['pid']) != owner['started'])
 
 
 def _describe(owner: JsonObject) -> str:

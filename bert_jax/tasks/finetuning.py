@@ -121,7 +121,7 @@ class FineTuning:
                 f'training.sequence_length is {length}, but the model has {max_length} positions; '
                 f'set it to at most {max_length}'
             )
-        return min(length, max_length)
+        return int(min(length, max_length))
 
     def _make_stage(self) -> Stage:
         training = self.config.training

@@ -278,7 +278,7 @@ def other_splits(config: Config, results: dict[RunKey, JsonObject]) -> dict[str,
 
 
 def _compared_metric(config: Config, results: dict[RunKey, JsonObject]) -> str:
-    return config.evaluation.best or next(iter(next(iter(results.values()))['held_out']))
+    return str(config.evaluation.best or next(iter(next(iter(results.values()))['held_out'])))
 
 
 def _summary(values: list[float]) -> JsonObject:

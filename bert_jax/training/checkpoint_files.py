@@ -120,7 +120,7 @@ def _best_or_newest(directory: Path) -> int:
     return best
 
 
-def best_step(metadata: dict) -> int | None:
+def best_step(metadata: JsonObject) -> int | None:
     """Step of the best checkpoint so far, according to the metadata of a later checkpoint."""
     return metadata.get('best', {}).get('step')
 

@@ -41,7 +41,7 @@ class Restored(NamedTuple):
 
     step: int
     state: Tree
-    metadata: dict
+    metadata: JsonObject
 
 
 class Checkpoints:
@@ -50,7 +50,7 @@ class Checkpoints:
     In a multi-host run every process makes one and calls the same methods in the same order.
     """
 
-    def __init__(self, directory: str | os.PathLike, keep: int):
+    def __init__(self, directory: str | os.PathLike[str], keep: int):
         """Open the folder of checkpoints and remove the unfinished ones of a killed run.
 
         Raises:
@@ -191,7 +191,7 @@ class Checkpoints:
         paths.drop(self.directory / str(step))
         return Restored(step, state, metadata)
 
-    def metadata(self) -> dict | None:
+    def metadata(self) -> JsonObject | None:
         """Read the metadata of the newest checkpoint whose metadata is undamaged."""
         step = self._choose(files=['metadata.json'])
         if step is None:
@@ -276,7 +276,7 @@ class _Save(NamedTuple):
     best_step: int | None
 
 
-def load(path: str | os.PathLike, prefix: str = '') -> Restored:
+def load(path: str | os.PathLike[str], prefix: str = '') -> Restored:
     """Load one checkpoint as nested dicts of NumPy arrays, for use outside of training.
 
     Args:

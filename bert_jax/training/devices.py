@@ -222,7 +222,7 @@ def peak_bytes() -> int:
     """Return the peak memory so far in bytes: of the first device, or else of the process."""
     statistics = jax.local_devices()[0].memory_stats() or {}
     if 'peak_bytes_in_use' in statistics:
-        return statistics['peak_bytes_in_use']
+        return int(statistics['peak_bytes_in_use'])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == 'darwin' else peak * 1024
 

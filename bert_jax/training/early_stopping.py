@@ -77,4 +77,4 @@ class EarlyStopping:
     @property
     def is_over(self) -> bool:
         """Whether `patience` evaluations have passed without improvement."""
-        return 0 < self.patience <= self.best.waited
+        return bool(0 < self.patience <= self.best.waited)

@@ -226,7 +226,7 @@ def _wait_for(key: str) -> str:
     """Wait for a key of the service, without a time limit."""
     while True:
         try:
-            return _client().blocking_key_value_get(key, _WAIT_SLICE)
+            return str(_client().blocking_key_value_get(key, _WAIT_SLICE))
         except jax.errors.JaxRuntimeError as error:
             if 'DEADLINE_EXCEEDED' not in str(error):
                 raise

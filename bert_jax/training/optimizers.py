@@ -153,7 +153,11 @@ def scale_by_adam(
     # BERT-base. Under jit, arrays of the same shape are traced and lowered only once.
     @jax.jit
     def direction(
-        grad: Array, first: Array, second: Array, corrections: tuple, accept: Array | bool
+        grad: Array,
+        first: Array,
+        second: Array,
+        corrections: tuple[Array, ...],
+        accept: Array | bool,
     ) -> tuple[Array, Array, Array]:
         first = jnp.where(accept, (1 - beta1) * grad + beta1 * first, first)
         second = jnp.where(accept, (1 - beta2) * jnp.square(grad) + beta2 * second, second)
@@ -190,7 +194,7 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
     ratio, so that scanning over layers does not change the update.
     """
 
-    def scale(path: tuple, update: Array, param: Array) -> Array:
+    def scale(path: tuple[object, ...], update: Array, param: Array) -> Array:
         axes = _axes_of_one_layer(path, param)
         param_norm, update_norm = (
             jnp.sqrt(jnp.sum(jnp.square(array), axes, keepdims=True)) for array in (param, update)
@@ -218,7 +222,7 @@ def stable_adamw(
         adam = state[0]
         correction = _bias_correction(beta2, adam.count)
 
-        def clip(path: tuple, update: Array, grad: Array, second: Array) -> Array:
+        def clip(path: tuple[object, ...], update: Array, grad: Array, second: Array) -> Array:
             ratio = jnp.square(grad) / jnp.maximum(second / correction, eps**2)
             rms = jnp.sqrt(jnp.mean(ratio, _axes_of_one_layer(path, grad), keepdims=True))
             return update / jnp.maximum(1, rms)
@@ -228,7 +232,7 @@ def stable_adamw(
     return optax.GradientTransformationExtraArgs(adamw.init, update)
 
 
-def _axes_of_one_layer(path: tuple, array: Array) -> tuple[int, ...]:
+def _axes_of_one_layer(path: tuple[object, ...], array: Array) -> tuple[int, ...]:
     """All axes of an array except the layer axis of stacked layers."""
     is_stack = STACK in tree_paths.path_name(path).split('/')
     return tuple(range(1 if is_stack else 0, array.ndim))

@@ -70,8 +70,8 @@ def build(config: Config, total_steps: int, peak: float | None = None) -> Schedu
 def warmup_length(config: Config, total_steps: int) -> int:
     """Return the steps of the warmup: `warmup_steps`, or `warmup_fraction` of the run if unset."""
     if config.warmup_steps is not None:
-        return config.warmup_steps
-    return round(config.warmup_fraction * total_steps)
+        return int(config.warmup_steps)
+    return int(round(config.warmup_fraction * total_steps))
 
 
 def duration(config: Config, key: str, total_steps: int) -> int:
@@ -91,7 +91,7 @@ def duration(config: Config, key: str, total_steps: int) -> int:
         raise errors.UserError(
             f'{key}_steps is {steps} and {key}_fraction is {fraction}; set one of them to 0'
         )
-    return steps or round(fraction * total_steps)
+    return int(steps or round(fraction * total_steps))
 
 
 def _decay_start(config: Config, warmup: int, total_steps: int) -> int:
@@ -105,4 +105,4 @@ def _decay_start(config: Config, warmup: int, total_steps: int) -> int:
             f'schedule.decay_steps is {config.decay_steps}; it must fit into the '
             f'{total_steps - warmup} steps after the warmup'
         )
-    return total_steps - config.decay_steps
+    return int(total_steps - config.decay_steps)

@@ -123,7 +123,9 @@ def unbox(boxed_params: Tree) -> Tree:
     )
 
 
-def _check_divides(path: tuple, param: jax.ShapeDtypeStruct, sharding: NamedSharding) -> None:
+def _check_divides(
+    path: tuple[object, ...], param: jax.ShapeDtypeStruct, sharding: NamedSharding
+) -> None:
     for size, axes in zip(param.shape, sharding.spec, strict=False):
         names = (axes,) if isinstance(axes, str) else axes or ()
         shards = math.prod(sharding.mesh.shape[name] for name in names)

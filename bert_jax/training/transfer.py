@@ -223,7 +223,7 @@ def _distances(tree: Tree) -> Tree:
     """The distance of every parameter from the heads, int64 arrays that broadcast with it."""
     num_layers = _num_layers(tree)
 
-    def distance(path: tuple, leaf: Tree) -> np.ndarray:
+    def distance(path: tuple[object, ...], leaf: Tree) -> np.ndarray:
         parts = tree_paths.path_name(path).split('/')
         if parts[0] != 'encoder':
             return np.array(0)

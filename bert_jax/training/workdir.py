@@ -15,7 +15,7 @@ from bert_jax.files import write_json
 from bert_jax.storage import paths
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
-from bert_jax.types import Config
+from bert_jax.types import Config, JsonObject
 
 _SEPARATE = ('checkpoints',)  # folders that other modules upload and download
 # Files and folders of every run, and one that only a sweep has.
@@ -227,7 +227,7 @@ def compare(stored: dict[str, Any], config: Config) -> tuple[list[str], list[str
     return accepted, refused
 
 
-def _only_last_stage(key: str, old: dict, new: dict) -> bool:
+def _only_last_stage(key: str, old: JsonObject, new: JsonObject) -> bool:
     """Whether the lengths of all stages but the last are the same."""
     before, after = old.get(key), new.get(key)
     if not isinstance(before, list) or not isinstance(after, list):

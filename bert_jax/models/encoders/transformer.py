@@ -23,7 +23,7 @@ from bert_jax.models.encoders.layer_scan import scan_layers
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.rows import PromptRows, Rows, gather_positions, prompt_rows
 from bert_jax.models.visibility import Visibility
-from bert_jax.types import Array
+from bert_jax.types import Array, Tree
 
 _CONVOLUTION, _DECODER = 2**29, 2**30  # dropout sites, beyond the numbers of layers
 _class_lock = threading.Lock()
@@ -96,7 +96,7 @@ class Transformer(Encoder):
         method = dataclasses.replace(method, uses=uses, use=use)
         return dataclasses.replace(self.architecture, tuning=method)
 
-    def _layer(self, number: int) -> Callable:
+    def _layer(self, number: int) -> Callable[..., Tree]:
         """Return the layer at depth `number`."""
         *earlier, index = self.architecture.layer_numbers[: number + 1]
         layer = self.layers[index]
@@ -233,7 +233,7 @@ class Transformer(Encoder):
             x_BTD, _ = self._last_layer()(x_BTD, constants, context, layer_seeds_B)
         return x_BTD
 
-    def _last_layer(self) -> Callable:
+    def _last_layer(self) -> Callable[..., Tree]:
         if not self.compute.scan_layers:
             return self._layer(self.architecture.num_layers - 1)
         stacked = nn.unbox(self.layers.variables)
@@ -248,7 +248,9 @@ class Transformer(Encoder):
         return jnp.tanh(self.pooler(x_XD)).reshape(x_BSD.shape)
 
 
-def attention_probabilities(architecture: Architecture, intermediates: Mapping) -> jax.Array:
+def attention_probabilities(
+    architecture: Architecture, intermediates: Mapping[str, Tree]
+) -> jax.Array:
     """Return the attention probabilities of all layers, fp32 [L, B, H, T, U].
 
     Args:

@@ -97,7 +97,7 @@ def _init_range(inputs: int) -> float:
     With the encoder's initializer_range, three layers of this width would pass on almost no signal,
     and the head would at first learn only the frequencies of classes.
     """
-    return inputs**-0.5 / TRUNCATED_STDDEV
+    return float(inputs**-0.5 / TRUNCATED_STDDEV)
 
 
 def _running_sum(x_BTF: jax.Array, segment_ids_BT: Array | None) -> jax.Array:

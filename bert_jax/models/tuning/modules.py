@@ -25,7 +25,11 @@ class AddedModule(Module):
 
     @nn.nowrap
     def added(
-        self, name: str, init: Callable, shape: tuple[int, ...], axes: tuple[str | None, ...]
+        self,
+        name: str,
+        init: Callable[..., jax.Array],
+        shape: tuple[int, ...],
+        axes: tuple[str | None, ...],
     ) -> jax.Array:
         """Declare an added fp32 parameter.
 
@@ -58,7 +62,7 @@ class DenseModule(AddedModule):
         raise NotImplementedError
 
 
-def kaiming_uniform(fan_in: int) -> Callable:
+def kaiming_uniform(fan_in: int) -> Callable[..., jax.Array]:
     """U(−1/√fan_in, 1/√fan_in), as torch.nn.init.kaiming_uniform_ with a = √5."""
     bound = 1 / math.sqrt(fan_in)
 
@@ -77,8 +81,8 @@ class Bottleneck(AddedModule):
     """
 
     activation: str
-    down_init: Callable
-    up_init: Callable
+    down_init: Callable[..., jax.Array]
+    up_init: Callable[..., jax.Array]
 
     @nn.compact
     def __call__(self, x_BTD: jax.Array) -> jax.Array:

@@ -22,11 +22,11 @@ class Calibration(NamedTuple):
 
 def _log_softmax(score_C: np.ndarray) -> np.ndarray:
     shifted_C = score_C - score_C.max(0)
-    return shifted_C - np.log(np.exp(shifted_C).sum(0))
+    return np.asarray(shifted_C - np.log(np.exp(shifted_C).sum(0)))
 
 
 def _none(log_p_A: np.ndarray, log_p_AE: np.ndarray | None, share_CA: np.ndarray) -> np.ndarray:
-    return np.exp(_log_softmax(share_CA @ log_p_A))
+    return np.asarray(np.exp(_log_softmax(share_CA @ log_p_A)))
 
 
 def _contextual(
@@ -35,13 +35,15 @@ def _contextual(
     """Return p / p(content-free text), renormalized."""
     assert log_p_AE is not None
     content_free_C = np.exp(_log_softmax(share_CA @ log_p_AE)).mean(1)
-    return np.exp(_log_softmax(_log_softmax(share_CA @ log_p_A) - np.log(content_free_C)))
+    return np.asarray(
+        np.exp(_log_softmax(_log_softmax(share_CA @ log_p_A) - np.log(content_free_C)))
+    )
 
 
 def _pmi(log_p_A: np.ndarray, log_p_AE: np.ndarray | None, share_CA: np.ndarray) -> np.ndarray:
     """Return the softmax of log p(answer | text, template) − log p(answer | template)."""
     assert log_p_AE is not None
-    return np.exp(_log_softmax(share_CA @ (log_p_A - log_p_AE[:, 0])))
+    return np.asarray(np.exp(_log_softmax(share_CA @ (log_p_A - log_p_AE[:, 0]))))
 
 
 CALIBRATIONS = {
