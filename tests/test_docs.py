@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax import config_keys, flag_parser, predict
 from bert_jax.cli import command_line
-from bert_jax.objectives.base import EncodedBatch
+from bert_jax.models.model import ModelOutput
 from bert_jax.problems import PROBLEMS
 from bert_jax.training import schedules
 from configs import base, finetune
@@ -27,9 +27,9 @@ def test_the_page_of_config_keys_is_up_to_date():
 
 
 def test_the_fields_that_an_objective_reads_are_documented():
-    table = (ROOT / 'docs/extending.md').read_text().partition('`encoded`, an')[2]
+    table = (ROOT / 'docs/extending.md').read_text().partition('`ModelOutput` of')[2]
     rows = re.findall(r'^\| `(\w+)` \|', table.partition('An objective returns')[0], re.MULTILINE)
-    assert tuple(rows) == EncodedBatch._fields
+    assert tuple(rows) == ModelOutput._fields
 
 
 def test_the_page_of_config_keys_has_every_key():

@@ -12,13 +12,13 @@ from bert_jax.analyze.linguistic_measures import (
     Metrics,
     Pairs,
     Probe,
-    check_predictor,
+    find_predictor,
     read_tagged,
 )
 from bert_jax.analyze.measures import linguistic_curves
 from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.errors import UserError
-from bert_jax.objectives.model import PretrainingModel
+from bert_jax.models.model import Model
 from bert_jax.tasks.evaluators import EvaluatorInputs, Section
 from bert_jax.types import Config, Params
 
@@ -40,10 +40,10 @@ class LinguisticEvaluation:
     unigram: Metrics
 
     @classmethod
-    def check(cls, settings: Config, model: PretrainingModel) -> None:
+    def check(cls, settings: Config, model: Model) -> None:
         """Raise UserError if the files of the settings or the objectives cannot be used."""
         if settings.pairs:
-            check_predictor(model)
+            find_predictor(model)
             minimal_pairs.read(settings.pairs)
         if settings.treebank:
             read_tagged(settings.treebank)

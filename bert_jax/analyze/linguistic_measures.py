@@ -18,11 +18,12 @@ from bert_jax.analyze.measures import isotropy, preferences, ridge_probe
 from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import blank_rows
+from bert_jax.inference.computation import log_probabilities
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.labels.loader import make_config
 from bert_jax.metrics.scored_rows import RowMaker, add_special, encode_rows
-from bert_jax.models.rows import gather_positions
-from bert_jax.objectives.model import PretrainingModel
+from bert_jax.models.model import Model
+from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.tasks.evaluators import EvaluatorInputs
 from bert_jax.training import batches
 from bert_jax.types import Batch, Params, Tree
@@ -31,13 +32,15 @@ Metrics = dict[str, float]
 _TEST_EVERY = 3  # every third sentence of the treebank tests the probe
 
 
-def check_predictor(model: PretrainingModel) -> None:
-    """Raise UserError if the encoder of a model does not predict tokens."""
-    if model.token_predictor() is None:
-        raise UserError(
-            'evaluation.linguistic.pairs needs an objective with which the encoder predicts '
-            'tokens: mlm without rtd, or clm'
-        )
+def find_predictor(model: Model) -> Model:
+    """Return the encoder with the head that predicts tokens. Raises UserError without one."""
+    for name in ('mlm', 'clm'):
+        if name in model.heads:
+            return model.with_heads(name)
+    raise UserError(
+        'evaluation.linguistic.pairs needs an objective with which the encoder predicts '
+        'tokens: mlm without rtd, or clm'
+    )
 
 
 class RowBatches:
@@ -108,8 +111,8 @@ class Pairs:
     def __init__(self, inputs: EvaluatorInputs, budget: float) -> None:
         """Make the rows of as many pairs of each paradigm as `budget` operations allow."""
         settings, tokenizer = inputs.settings, inputs.corpus.tokenizer
-        check_predictor(inputs.model)
-        maker = RowMaker.of(tokenizer, is_causal=inputs.model.is_causal())
+        predictor = find_predictor(inputs.model)
+        maker = RowMaker.of(tokenizer, is_causal=predictor.is_causal)
         every = minimal_pairs.read(settings.pairs)
         for number in range(settings.pairs_per_paradigm, 0, -1):
             self._pairs = minimal_pairs.sample(every, number)
@@ -126,7 +129,7 @@ class Pairs:
         for name in ('positions', 'targets'):
             arrays[name] = _pad([getattr(row, name) for row in rows], self._counts.max())
         self._threads, self._source = inputs.threads, _batches(inputs, arrays)
-        self._program = _replicated(functools.partial(_log_probabilities, inputs.model))
+        self._program = _replicated(functools.partial(log_probabilities, predictor))
         counts_V = inputs.corpus.unigram_counts('train')
         unigram = preferences.unigram_scores([ids[1:-1] for ids in texts], counts_V)
         self.unigram = self._accuracies(unigram)
@@ -240,24 +243,26 @@ def _replicated(program: Callable[..., Tree]) -> Callable[..., Tree]:
     return jax.jit(program, out_shardings=PartitionSpec())
 
 
-def _log_probabilities(model: PretrainingModel, params: Params, batch: Batch) -> Tree:
-    return model.apply({'params': params}, batch, method=PretrainingModel.log_probabilities)
+def _states(model: Model, params: Params, batch: Batch) -> jax.Array:
+    """Return the embeddings and the states of every layer, [L + 1, B, T, D]."""
+    output: Tree = model.with_heads().apply({'params': params}, Rows.of(batch), all_hidden=True)
+    states_LBTD: jax.Array = output.states.all_hidden_LBTD
+    return states_LBTD
 
 
-def _word_states(model: PretrainingModel, params: Params, batch: Batch) -> jax.Array:
-    states_LBTD: Tree = model.apply({'params': params}, batch, method=PretrainingModel.states)
-    return gather_positions(states_LBTD[-1], batch['positions']).astype(jnp.float32)
+def _word_states(model: Model, params: Params, batch: Batch) -> jax.Array:
+    states_BTD = _states(model, params, batch)[-1]
+    return gather_positions(states_BTD, batch['positions']).astype(jnp.float32)
 
 
 def _unit_sums(
-    model: PretrainingModel,
+    model: Model,
     is_special: Callable[[jax.Array], jax.Array],
     params: Params,
     batch: Batch,
 ) -> tuple[jax.Array, ...]:
     """Sum the unit vectors, and their squares, of all tokens that are not special; count them."""
-    states_LBTD: Tree = model.apply({'params': params}, batch, method=PretrainingModel.states)
-    states_LBTD = states_LBTD.astype(jnp.float32)
+    states_LBTD = _states(model, params, batch).astype(jnp.float32)
     is_token_BT = (batch['attention_mask'] > 0) & ~is_special(batch['input_ids'])
     norms_LBT1 = jnp.linalg.norm(states_LBTD, axis=-1, keepdims=True)
     unit_LBTD = jnp.where(is_token_BT[:, :, None], states_LBTD / norms_LBT1, 0)

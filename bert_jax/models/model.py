@@ -9,6 +9,7 @@ from flax.core import FrozenDict, freeze
 
 from bert_jax.errors import unknown
 from bert_jax.models.encoders import EncoderOutput, build_encoder
+from bert_jax.models.flops import training_flops_per_token
 from bert_jax.models.heads import HEADS, Head
 from bert_jax.models.module import Module
 from bert_jax.models.rows import Rows
@@ -91,6 +92,22 @@ class Model(Module):
         """Return the encoder with only these of its heads; it reads the same parameters."""
         heads = {name: self.heads[name] for name in names}
         return Model(self.architecture, self.compute, heads, self.is_causal)
+
+    @nn.nowrap
+    def flops_per_token(self, sequence_length: int, num_predictions: int) -> float:
+        """Count the operations of a training step per position of the batch (models/flops.py).
+
+        Args:
+            sequence_length: tokens per sequence.
+            num_predictions: maximum number of masked tokens per sequence.
+        """
+        heads, sizes = [*map(self.make_head, self.heads)], (sequence_length, num_predictions)
+        architecture = self.architecture
+        if not any(head.reads_decoded for head in heads):
+            architecture = architecture.without_mask_decoder()
+        products = sum(head.vocabulary_products(*sizes) for head in heads)
+        flops = sum(head.flops(*sizes) for head in heads)
+        return training_flops_per_token(architecture, sequence_length, products, flops)
 
 
 class _Part(nn.Module):

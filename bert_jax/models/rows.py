@@ -210,3 +210,21 @@ def prompt_rows(rows: Rows, length: int) -> PromptRows:
     prompt_BSL = jnp.take_along_axis(end_BT, first_BS, axis=1)[:, :, None] + 1 + jnp.arange(length)
     keys_BX = jnp.concatenate([place_BT, prompt_BSL.reshape(place_BT.shape[0], -1)], axis=1)
     return PromptRows(jnp.argsort(keys_BX, axis=1), place_BT, first_BS, length)
+
+
+def chosen_tokens(positions_P: Array, weights_P: Array, length: int) -> jax.Array:
+    """Which tokens are predicted, bool [T]."""
+    return jnp.zeros(length, bool).at[positions_P].max(weights_P > 0)
+
+
+def outer_neighbors(chosen_T: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The nearest positions before and after each position that are not chosen, int32 [T] each.
+
+    Inside a run of chosen tokens these are the two boundaries of the run. −1 and T where there is
+    no such position.
+    """
+    length = len(chosen_T)
+    t_T = jnp.arange(length)
+    left_T = jax.lax.cummax(jnp.where(chosen_T, -1, t_T))
+    right_T = jax.lax.cummin(jnp.where(chosen_T, length, t_T), reverse=True)
+    return left_T, right_T

@@ -5,9 +5,13 @@ OBJECTIVES is the only place that knows objectives by name. An objective is a su
 `config.objectives.<name>`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from bert_jax.averages import Terms
 from bert_jax.errors import UserError, unknown
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.model import HeadOptions, Model, ModelOutput
+from bert_jax.models.rows import Rows
 from bert_jax.objectives.base import Objective
 from bert_jax.objectives.clm import CausalLanguageModel
 from bert_jax.objectives.corruption import Corruption
@@ -17,6 +21,7 @@ from bert_jax.objectives.edit_detection import (
     PermutationDetection,
     SubstitutionDetection,
 )
+from bert_jax.objectives.generator import ModelWithGenerator
 from bert_jax.objectives.mlm import MaskedLanguageModel
 from bert_jax.objectives.nsp import NextSentencePrediction, SentenceOrderPrediction
 from bert_jax.objectives.rtd import ReplacedTokenDetection
@@ -58,6 +63,34 @@ def loss_weights(weights: Mapping[str, float]) -> dict[str, float]:
         for name in enabled(weights)
         for term in OBJECTIVES[name].loss_terms or (f'{name}_loss',)
     }
+
+
+def fills_masks(names: Collection[str]) -> bool:
+    """Whether these objectives teach the encoder, not a generator, to predict masked tokens."""
+    return 'mlm' in names and 'rtd' not in names
+
+
+def build_model(
+    architecture: Architecture, compute: Compute, chosen: Collection[Objective]
+) -> Model:
+    """Build the model that some objectives train."""
+    heads: dict[str, HeadOptions] = {}
+    for objective in chosen:
+        heads |= objective.heads()
+    for objective in chosen:
+        if isinstance(objective, ReplacedTokenDetection):
+            del heads['mlm']  # the generator has it
+            return ModelWithGenerator(architecture, compute, heads, options=objective)
+    causal = any(objective.is_causal for objective in chosen)
+    return Model(architecture, compute, heads, causal)
+
+
+def compute_terms(chosen: Collection[Objective], output: ModelOutput, clean: Rows) -> Terms:
+    """Compute the terms of objectives; the arguments are those of `Objective.terms`."""
+    terms: Terms = {}
+    for objective in chosen:
+        terms |= objective.terms(output, clean)
+    return terms
 
 
 def is_causal(weights: Mapping[str, float]) -> bool:

@@ -3,15 +3,14 @@
 The row "LTR & No NSP" of BERT's ablation (Devlin et al. 2019, section 5.1).
 """
 
-from typing import Any
+from collections.abc import Mapping
 
-import jax
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms
-from bert_jax.models.heads.prediction import MaskedLanguageModelHead
-from bert_jax.models.rows import Rows, Targets, gather_positions
-from bert_jax.objectives.base import EncodedBatch, Objective
+from bert_jax.models.model import HeadOptions, ModelOutput
+from bert_jax.models.rows import Rows, Targets
+from bert_jax.objectives.base import Objective
 from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.mlm import empty_rows, prediction_terms
 from bert_jax.types import Key
@@ -40,22 +39,11 @@ class CausalLanguageModel(Objective):
     corruptions = (CausalText,)
     is_causal = True
 
-    def setup(self) -> None:
-        self.head = MaskedLanguageModelHead(self.architecture, self.compute)
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'clm': {}}
 
-    def logits(self, encoded: EncodedBatch) -> jax.Array:
-        """Return the logits of the token after each of the `positions_BP`, float32 [B, P, V]."""
-        hidden_BPD = gather_positions(encoded.hidden, encoded.rows.chosen.positions_BP)
-        return self.head.predict(hidden_BPD, encoded.embedding_table)
-
-    def __call__(self, encoded: EncodedBatch) -> Terms:
+    def terms(self, output: ModelOutput, clean: Rows) -> Terms:
         """Return the terms `clm_loss` (nats per token), `clm_accuracy` and `clm_empty`."""
-        targets = encoded.rows.chosen
-        logits_BPV = self.head.predict(encoded.hidden[:, :-1], encoded.embedding_table)
-        terms = prediction_terms('clm', logits_BPV, targets.ids_BP, targets.weights_BP)
-        return terms | empty_rows('clm', targets.weights_BP, encoded.rows)
-
-    @staticmethod
-    def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
-        """Every position but the last predicts a token."""
-        return sequence_length - 1
+        _, ids_BP, weights_BP = output.rows.chosen
+        terms = prediction_terms('clm', output.heads['clm'], ids_BP, weights_BP)
+        return terms | empty_rows('clm', weights_BP, output.rows)

@@ -4,17 +4,16 @@ They generalize ELECTRA's replaced token detection (Clark et al. 2020, section 2
 of a text (edits.py).
 """
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms, weighted_sum
-from bert_jax.models.architecture import Architecture
-from bert_jax.models.encoders import EncoderOutput
-from bert_jax.models.heads.prediction import MaskedLanguageModelHead, ReplacedTokenHead
-from bert_jax.models.rows import gather_positions
-from bert_jax.objectives.base import EncodedBatch, Objective
+from bert_jax.models.model import HeadOptions, ModelOutput
+from bert_jax.models.rows import Rows
+from bert_jax.objectives.base import Objective
 from bert_jax.objectives.edits import EditedText
 from bert_jax.objectives.mlm import prediction_terms
 from bert_jax.types import Array
@@ -36,11 +35,6 @@ def detection_terms(
     }
 
 
-def detection_flops(architecture: Architecture, sequence_length: int) -> int:
-    """Return the forward operations of a `ReplacedTokenHead` at every position of a sequence."""
-    return 2 * sequence_length * architecture.hidden_size * (architecture.hidden_size + 1)
-
-
 class EditDetection(Objective):
     """Binary cross-entropy at the positions that an edit labeled.
 
@@ -51,21 +45,13 @@ class EditDetection(Objective):
     corruptions = (EditedText,)
     edit: ClassVar[str]
 
-    def setup(self) -> None:
-        self.head = ReplacedTokenHead(self.architecture, self.compute)
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {self.edit: {}}
 
-    def __call__(self, encoded: EncodedBatch) -> Terms:
+    def terms(self, output: ModelOutput, clean: Rows) -> Terms:
         """Return the terms of `detection_terms`, named after the edit."""
-        labels_BT = encoded.rows.labels[self.edit]
-        logits_BT = self.head(EncoderOutput(encoded.hidden, None), encoded.rows)
-        return detection_terms(self.edit, logits_BT, labels_BT > 0, labels_BT >= 0)
-
-    @staticmethod
-    def head_flops(
-        architecture: Architecture, options: Any, sequence_length: int, num_predictions: int
-    ) -> int:
-        """Every position is classified."""
-        return detection_flops(architecture, sequence_length)
+        labels_BT = output.rows.labels[self.edit]
+        return detection_terms(self.edit, output.heads[self.edit], labels_BT > 0, labels_BT >= 0)
 
 
 class PermutationDetection(EditDetection):
@@ -98,31 +84,18 @@ class DeletionDetection(EditDetection):
     """Was a token deleted after this one, and which?
 
     After several deletions in a row the target is the first deleted token, because each position
-    has one output. At most the first ⌈T / 3⌉ deletions of a row predict their token.
+    has one output.
     """
 
     edit = 'deletion'
-    reads_decoded = True
     loss_terms = ('deletion_loss', 'deletion_token_loss')
 
-    def setup(self) -> None:
-        super().setup()
-        self.token_head = MaskedLanguageModelHead(self.architecture, self.compute)
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'deletion': {}, 'deletion_token': {}}
 
-    def __call__(self, encoded: EncodedBatch) -> Terms:
+    def terms(self, output: ModelOutput, clean: Rows) -> Terms:
         """Add `deletion_token_loss` (nats per predicted token) and `deletion_token_accuracy`."""
-        labels_BT = encoded.rows.labels[self.edit]
-        num_predictions = self.vocabulary_products(self.options, labels_BT.shape[1], 0)
-        positions_BP = jnp.argsort(labels_BT <= 0, axis=1, stable=True)[:, :num_predictions]
-        deleted_BP = jnp.take_along_axis(labels_BT, positions_BP, axis=1)
-        decoded_BPD = gather_positions(encoded.decoded, positions_BP)
-        logits_BPV = self.token_head.predict(decoded_BPD, encoded.embedding_table)
-        token_BP = jnp.maximum(deleted_BP - 1, 0)
-        return super().__call__(encoded) | prediction_terms(
-            'deletion_token', logits_BPV, token_BP, deleted_BP > 0
-        )
-
-    @staticmethod
-    def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
-        """One third of the positions, rounded up."""
-        return -(-sequence_length // 3)
+        _, ids_BP, weights_BP = output.rows.chosen
+        logits_BPV = output.heads['deletion_token']
+        terms = prediction_terms('deletion_token', logits_BPV, ids_BP, weights_BP)
+        return super().terms(output, clean) | terms

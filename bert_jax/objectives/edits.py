@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.rows import Rows
+from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.corruption import Corruption, Vocabulary
 from bert_jax.types import Config, Key
 
@@ -65,7 +65,9 @@ class EditedText(Corruption):
         starts_BT = rows.labels.get('sentence_start')
         arrays: Any = (rows.input_ids_BT, rows.attention_mask_BT, rows.token_type_ids_BT, starts_BT)
         edited = jax.vmap(self._edit_example)(keys_B, Edited._make((*arrays, {})))
+        deletions_BT = edited.labels.get('deletion')
         return rows.replace(
+            targets=None if deletions_BT is None else deleted_tokens(deletions_BT),
             input_ids_BT=edited.input_ids_T,
             attention_mask_BT=edited.attention_mask_T,
             token_type_ids_BT=edited.token_type_ids_T,
@@ -131,6 +133,15 @@ def delete(key: Key, edited: Edited, rate: float, settings: EditedText) -> Edite
     source_T = jnp.argsort(is_deleted_T | ~real_T, stable=True)
     is_real_T = jnp.arange(len(ids_T)) < jnp.sum(real_T & ~is_deleted_T)
     return _pad(_take(edited, source_T), is_real_T, settings.vocabulary.pad_id)
+
+
+def deleted_tokens(labels_BT: jax.Array) -> Targets:
+    """The first ⌈T / 3⌉ labeled deletions of each row: the deleted tokens are to be predicted."""
+    number = -(-labels_BT.shape[1] // 3)
+    positions_BP = jnp.argsort(labels_BT <= 0, axis=1, stable=True)[:, :number]
+    deleted_BP = jnp.take_along_axis(labels_BT, positions_BP, axis=1)
+    weights_BP = (deleted_BP > 0).astype(jnp.float32)
+    return Targets(positions_BP, jnp.maximum(deleted_BP - 1, 0), weights_BP)
 
 
 def insert(key: Key, edited: Edited, rate: float, settings: EditedText) -> Edited:

@@ -4,7 +4,7 @@ Source: Clark et al. 2020 (ELECTRA, arXiv 2003.10555), section 2.
 """
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -16,9 +16,10 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import fold_in, random_bits
 from bert_jax.models.encoders import Encoder, build_encoder
 from bert_jax.models.heads.prediction import MaskedLanguageModelHead
+from bert_jax.models.model import Model, ModelOutput
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
-from bert_jax.models.rows import Rows, gather_positions
+from bert_jax.models.rows import Rows
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.types import Key
 
@@ -53,7 +54,7 @@ class ReplacedText(MaskedText):
     """The text with some tokens replaced by a generator.
 
     The corruption only masks tokens and draws seeds: the generator has parameters, so it runs as
-    part of the model (objectives/model.py).
+    part of the model (`ModelWithGenerator`).
     """
 
     label = 'replaced'
@@ -127,12 +128,9 @@ class Generator(Module):
         architecture: The discriminator's architecture.
         compute: Precision and kernels.
         options: Size and sharing.
-        trained_by: Objectives that train the generator.
     """
 
     options: GeneratorOptions
-
-    trained_by: ClassVar[tuple[str, ...]] = ('mlm',)
 
     def setup(self) -> None:
         self.smaller = generator_architecture(self.architecture, self.options)
@@ -202,8 +200,47 @@ class Generator(Module):
         params = params | {'embeddings': params['embeddings'] | shared}
         seeds_B = fold_in(dropout_seeds_B, _DROPOUT)
         output: Any = self._unbound_encoder().apply({'params': params}, masked, seeds_B)
-        decoded_BPD = gather_positions(output.decoded_BTD, masked.chosen.positions_BP)
-        return self.head.predict(decoded_BPD, embeddings['token'])
+        return self.head(output._replace(embedding_VE=embeddings['token']), masked)
+
+
+class ModelWithGenerator(Model):
+    """A model whose encoder reads the samples of a generator, and the generator.
+
+    The logits of the generator, float32 [B, P, V], are the output of the head 'mlm'.
+
+    Parameters: those of `Model` and `generator`.
+
+    Attributes:
+        options: Size and sharing of the generator.
+    """
+
+    options: GeneratorOptions = dataclasses.field(kw_only=True)
+
+    def setup(self) -> None:
+        super().setup()
+        self.generator = Generator(self.architecture, self.compute, self.options)
+
+    def __call__(
+        self, rows: Rows, dropout_seeds_B: jax.Array | None = None, *, all_hidden: bool = False
+    ) -> ModelOutput:
+        """Fill in the rows of a `ReplacedText`, encode them and compute the heads."""
+        if self.is_initializing():  # create the embeddings, which the generator shares
+            self.encoder(rows)
+        params = unfreeze(nn.unbox(self.encoder.variables))['params']
+        rows, embeddings, logits_BPV = self.generator(rows, params['embeddings'], dropout_seeds_B)
+        encoder = build_encoder(self.architecture, self.compute, parent=None)
+        variables = {'params': params | {'embeddings': embeddings}}
+        states: Any = encoder.apply(variables, rows, dropout_seeds_B, all_hidden=all_hidden)
+        output = self.apply_heads(rows, states, dropout_seeds_B)
+        return output._replace(heads={**output.heads, 'mlm': logits_BPV})
+
+    @nn.nowrap
+    def flops_per_token(self, sequence_length: int, num_predictions: int) -> float:
+        """Add the operations of the generator."""
+        sizes = (sequence_length, num_predictions)
+        smaller = generator_architecture(self.architecture, self.options)
+        generator = Model(smaller, self.compute, {'mlm': {}})
+        return super().flops_per_token(*sizes) + generator.flops_per_token(*sizes)
 
 
 def gumbel_samples(logits_BPV: jax.Array, temperature: float, seeds_B: jax.Array) -> jax.Array:

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.models.rows import Rows, Targets
+from bert_jax.models.rows import Rows, Targets, chosen_tokens, outer_neighbors
 from bert_jax.objectives.corruption import REPLACEMENTS, Corruption, Vocabulary
 from bert_jax.objectives.masking_schemes import SCHEMES, find_scheme
 from bert_jax.objectives.token_rows import Scheme, TokenRow
-from bert_jax.types import Array, Config, Key
+from bert_jax.types import Config, Key
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -116,21 +116,3 @@ class MaskedText(Corruption):
             return jax.random.uniform(key, positions_P.shape)
         left_T, _ = outer_neighbors(chosen_tokens(positions_P, weights_P, length))
         return jax.random.uniform(key, (length,))[left_T[positions_P] + 1]
-
-
-def chosen_tokens(positions_P: Array, weights_P: Array, length: int) -> jax.Array:
-    """Which tokens are predicted, bool [T]."""
-    return jnp.zeros(length, bool).at[positions_P].max(weights_P > 0)
-
-
-def outer_neighbors(chosen_T: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The nearest positions before and after each position that are not chosen, int32 [T] each.
-
-    Inside a run of chosen tokens these are the two boundaries of the run. −1 and T where there is
-    no such position.
-    """
-    length = len(chosen_T)
-    t_T = jnp.arange(length)
-    left_T = jax.lax.cummax(jnp.where(chosen_T, -1, t_T))
-    right_T = jax.lax.cummin(jnp.where(chosen_T, length, t_T), reverse=True)
-    return left_T, right_T

@@ -1,14 +1,14 @@
 """Masked language modeling: predict the tokens that were hidden (BERT, section 3.1)."""
 
-from typing import Any
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.averages import Term, Terms, weighted_sum
-from bert_jax.models.heads.prediction import MaskedLanguageModelHead
-from bert_jax.models.rows import Rows, gather_positions
-from bert_jax.objectives.base import EncodedBatch, Objective
+from bert_jax.models.model import HeadOptions, ModelOutput
+from bert_jax.models.rows import Rows
+from bert_jax.objectives.base import Objective
 from bert_jax.objectives.generator import ReplacedText
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.types import Array
@@ -22,36 +22,21 @@ class MaskedLanguageModel(Objective):
     """
 
     corruptions = (MaskedText, ReplacedText)
-    fills_masks = reads_decoded = True
 
-    def setup(self) -> None:
-        self.head = MaskedLanguageModelHead(self.architecture, self.compute)
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'mlm': {}}
 
-    def logits(self, encoded: EncodedBatch) -> jax.Array:
-        """Return the logits at the masked positions, float32 [B, P, V]."""
-        decoded_BPD = gather_positions(encoded.decoded, encoded.rows.chosen.positions_BP)
-        return self.head.predict(decoded_BPD, encoded.embedding_table)
+    def terms(self, output: ModelOutput, clean: Rows) -> Terms:
+        """Return the loss and metrics of predicting masked tokens.
 
-    def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Return the terms of `masked_terms`."""
-        return masked_terms(self.logits(encoded), encoded.rows)
-
-    @staticmethod
-    def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
-        """Only masked positions predict a token."""
-        return num_predictions
-
-
-def masked_terms(logits_BPV: jax.Array, rows: Rows) -> Terms:
-    """Return the loss and metrics of predicting masked tokens.
-
-    Terms: `mlm_loss` (nats per masked token), `mlm_accuracy`, `mlm_rate`, the masked share of the
-    tokens that are not padding, and `mlm_empty` of `empty_rows`.
-    """
-    _, ids_BP, weights_BP = rows.chosen
-    rate = Term(jnp.sum(weights_BP), jnp.sum(rows.attention_mask_BT).astype(jnp.float32))
-    terms = prediction_terms('mlm', logits_BPV, ids_BP, weights_BP)
-    return terms | empty_rows('mlm', weights_BP, rows) | {'mlm_rate': rate}
+        Terms: `mlm_loss` (nats per masked token), `mlm_accuracy`, `mlm_rate`, the masked share of
+        the tokens that are not padding, and `mlm_empty` of `empty_rows`.
+        """
+        rows = output.rows
+        _, ids_BP, weights_BP = rows.chosen
+        rate = Term(jnp.sum(weights_BP), jnp.sum(rows.attention_mask_BT).astype(jnp.float32))
+        terms = prediction_terms('mlm', output.heads['mlm'], ids_BP, weights_BP)
+        return terms | empty_rows('mlm', weights_BP, rows) | {'mlm_rate': rate}
 
 
 def prediction_terms(name: str, logits_XV: jax.Array, labels_X: Array, weights_X: Array) -> Terms:

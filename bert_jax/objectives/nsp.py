@@ -4,15 +4,15 @@ Next sentence prediction: Devlin et al. 2019, section 3.1. Sentence order predic
 2020 (ALBERT, arXiv 1909.11942), section 3.1.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms, weighted_sum
-from bert_jax.models.architecture import Architecture
-from bert_jax.models.encoders import EncoderOutput
-from bert_jax.models.heads.prediction import NextSentenceHead
-from bert_jax.objectives.base import EncodedBatch, Objective
+from bert_jax.models.model import HeadOptions, ModelOutput
+from bert_jax.models.rows import Rows
+from bert_jax.objectives.base import Objective
 from bert_jax.objectives.edits import EditedText
 from bert_jax.objectives.generator import ReplacedText
 from bert_jax.objectives.masking import MaskedText
@@ -23,37 +23,27 @@ class PairClassification(Objective):
     """Cross-entropy of the class of a pair of segments, read from the pooled state.
 
     Attributes:
-        term: Prefix of the terms.
+        term: Name of the head, and prefix of the terms.
     """
 
     corruptions = (MaskedText, ReplacedText, EditedText)
     term: ClassVar[str]
 
-    def setup(self) -> None:
-        self.head = NextSentenceHead(self.architecture, self.compute)
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {self.term: {}}
 
-    def __call__(self, encoded: EncodedBatch) -> Terms:
+    def terms(self, output: ModelOutput, clean: Rows) -> Terms:
         """Return `<term>_loss` (nats per pair), `<term>_accuracy` and `<term>_negatives`.
 
         `<term>_negatives` is the share of pairs of class 1. Packed rows have pairs [B, S]. Rows
         without tokens and slots without a pair have weight 0.
         """
-        rows = encoded.clean
-        labels_X = rows.labels[self.batch_keys[0]]
-        weights_X = jnp.any(rows.is_token_BT, axis=1)
-        if rows.first_positions_BS is not None:
-            weights_X = jnp.asarray(rows.first_positions_BS) >= 0
-        logits_X2 = self.head(EncoderOutput(encoded.hidden, encoded.pooled), rows)
-        terms = prediction_terms(self.term, logits_X2, labels_X, weights_X)
+        labels_X = clean.labels[self.batch_keys[0]]
+        weights_X = jnp.any(clean.is_token_BT, axis=1)
+        if clean.first_positions_BS is not None:
+            weights_X = jnp.asarray(clean.first_positions_BS) >= 0
+        terms = prediction_terms(self.term, output.heads[self.term], labels_X, weights_X)
         return terms | {f'{self.term}_negatives': weighted_sum(labels_X, weights_X)}
-
-    @staticmethod
-    def head_flops(
-        architecture: Architecture, options: Any, sequence_length: int, num_predictions: int
-    ) -> int:
-        """The pooler and the two classes."""
-        size = architecture.hidden_size
-        return 2 * size * (size + 2)
 
 
 class NextSentencePrediction(PairClassification):

@@ -8,7 +8,7 @@ import jax
 
 from bert_jax import lazy_table
 from bert_jax.corpus.corpus import Corpus
-from bert_jax.objectives.model import PretrainingModel
+from bert_jax.models.model import Model
 from bert_jax.types import Batch, Config, Params
 
 TEXT_ROWS = 64  # maximum number of held-out rows in `EvaluatorInputs.text`
@@ -30,7 +30,7 @@ class EvaluatorInputs(NamedTuple):
     """
 
     settings: Config
-    model: PretrainingModel
+    model: Model
     corpus: Corpus
     text: Batch
     rows: int
@@ -56,7 +56,7 @@ class Evaluator(Protocol):
     """Measures parameters; a pure function of them, so that a resumed run repeats it exactly."""
 
     @classmethod
-    def check(cls, settings: Config, model: PretrainingModel) -> None:
+    def check(cls, settings: Config, model: Model) -> None:
         """Raise UserError for whatever can be wrong before the corpus is known."""
 
     @classmethod

@@ -2,7 +2,6 @@
 
 from bert_jax import objectives
 from bert_jax.models import tuning
-from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.masking_schemes import find_scheme
 from bert_jax.types import Config
 
@@ -25,10 +24,11 @@ def unused_masking(config: Config, key: str) -> str:
 def unused_cloze(config: Config, key: str) -> str:
     """Return why a model cannot fill in masks; '' if it can."""
     names = objectives.enabled(config.objectives)
-    fills_masks = any(OBJECTIVES[name].fills_masks for name in names)
-    has_generator = any(OBJECTIVES[name].generator for name in names)
-    fills = fills_masks and not has_generator
-    return '' if fills else f'{", ".join(names)} has no head that fills in masks'
+    return (
+        ''
+        if objectives.fills_masks(names)
+        else f'{", ".join(names)} has no head that fills in masks'
+    )
 
 
 def unused_transfer(config: Config, key: str) -> str:

@@ -18,7 +18,6 @@ from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import find_scheme
-from bert_jax.objectives.model import PretrainingModel
 from bert_jax.reports import model_card
 from bert_jax.reports import pretraining as evaluation
 from bert_jax.storage import paths
@@ -65,7 +64,7 @@ class Pretraining:
                 'text, which moves tokens from one example of a row into another; set '
                 'data.pack=False'
             )
-        self.objectives = {name: OBJECTIVES[name] for name in names}
+        self.objectives = {name: OBJECTIVES[name].build(name, config) for name in names}
         self._mark_sentences = any(
             'sentence_start' in objective.batch_keys for objective in self.objectives.values()
         )
@@ -78,8 +77,9 @@ class Pretraining:
         )
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
-        options = {name: OBJECTIVES[name].read_options(name, config) for name in names}
-        self.model = PretrainingModel(self.architecture, self.compute, names, options)
+        self.model = objectives.build_model(
+            self.architecture, self.compute, self.objectives.values()
+        )
         stages = stage_settings(config.training)
         if issubclass(corruption, MaskedText):
             check_masking_rate(stages, config.masking.rate)
@@ -201,7 +201,8 @@ class Pretraining:
     def init(self, key: Key) -> Params:
         clean = Rows.of(self.stages[0].source.batch(0, np.arange(1)))
         rows = self.corruption(jax.random.split(key, 1), clean)
-        return self.model.init(key, clean, rows)['params']
+        params: Params = self.model.init(key, rows)['params']
+        return params
 
     def terms(self, params: Params, batch: Batch, key: Key, train: bool) -> averages.Terms:
         """Compute the terms of a batch.
@@ -212,8 +213,8 @@ class Pretraining:
         corruption_keys_B, dropout_keys_B = _example_keys(key, clean)
         rows = self.corruption(corruption_keys_B, clean)
         seeds_B = jax.vmap(jax.random.bits)(dropout_keys_B) if train else None
-        terms: Tree = self.model.apply({'params': params}, clean, rows, seeds_B)
-        return terms
+        output: Tree = self.model.apply({'params': params}, rows, seeds_B)
+        return objectives.compute_terms(self.objectives.values(), output, clean)
 
     def corrupted_batch(self, stage: Stage, number: int, step: int) -> tuple[Rows, Rows]:
         """Return batch `number` of a stage, clean and as corrupted in training step `step`."""
@@ -282,10 +283,8 @@ class Pretraining:
         def predict(params: Params, clean: Rows) -> tuple[Rows, jax.Array]:
             keys_B = jax.random.split(jax.random.key(HELD_OUT_SEED), len(clean.input_ids_BT))
             masked = mask_all(keys_B, clean)
-            logits_BPV: Tree = self.model.apply(
-                {'params': params}, masked, method=PretrainingModel.predictions
-            )
-            return masked, jax.nn.softmax(logits_BPV)
+            output: Tree = self.model.with_heads('mlm').apply({'params': params}, masked)
+            return masked, jax.nn.softmax(output.heads['mlm'])
 
         filled: tuple[Rows, np.ndarray] = jax.device_get(jax.jit(predict)(params, clean))
         return filled
@@ -297,7 +296,7 @@ class Pretraining:
             return
         workdir = paths.local(self.config.workdir)
         examples = ''
-        if self.model.mask_filler() and self.config.evaluation.cloze_examples:
+        if 'mlm' in self.model.heads and self.config.evaluation.cloze_examples:
             filled = self.cloze(params, self.config.evaluation.cloze_examples)
             examples = evaluation.cloze_markdown(self.corpus.tokenizer, *filled)
             with writing(f'workdir {workdir}'):
@@ -331,11 +330,10 @@ class Pretraining:
         progress.say(f'held-out: {shown}')
 
     def next_commands(self) -> list[str]:
-        fills_masks = self.model.mask_filler() is not None
         return next_commands.after_pretraining(
             self.config.workdir,
             self.corpus.tokenizer,
-            fills_masks,
+            'mlm' in self.model.heads,
             self.corpus.split('train').languages,
         )
 

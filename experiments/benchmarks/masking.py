@@ -38,8 +38,8 @@ from bert_jax.models.rows import Rows
 from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import SCHEMES
-from bert_jax.objectives.model import PretrainingModel
-from bert_jax.objectives.sbo import SpanBoundaryOptions
+from bert_jax.objectives.mlm import MaskedLanguageModel
+from bert_jax.objectives.sbo import SpanBoundaryObjective
 from bert_jax.training import optimizers, runtime
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import compile_train_step, make_train_step
@@ -53,6 +53,7 @@ SIDES = {
     'spans': ('spans', {'mlm': 1.0}),
     'spans_sbo': ('spans', {'mlm': 1.0, 'sbo': 1.0}),
 }
+KINDS = {'mlm': MaskedLanguageModel(), 'sbo': SpanBoundaryObjective(200, 20)}
 
 
 class MaskingTask:
@@ -65,18 +66,15 @@ class MaskingTask:
             'bert', num_layers=shape.layers, hidden_size=shape.size, vocab_size=vocabulary
         )
         self.weights = objectives.loss_weights(weights)
-        self.model = PretrainingModel(
-            architecture,
-            Compute(dtype),
-            objectives.enabled(weights),
-            {'sbo': SpanBoundaryOptions(200, 20)},
-        )
+        self.objectives = [KINDS[name] for name in weights]
+        self.model = objectives.build_model(architecture, Compute(dtype), self.objectives)
         self.corruption = make_masking(scheme, shape, rate=0.15)
 
     def terms(self, params, batch, key, train: bool):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
         clean, seeds_B = Rows.of(batch), jax.vmap(jax.random.bits)(keys_B)
-        return self.model.apply({'params': params}, clean, self.corruption(keys_B, clean), seeds_B)
+        output = self.model.apply({'params': params}, self.corruption(keys_B, clean), seeds_B)
+        return objectives.compute_terms(self.objectives, output, clean)
 
 
 def make_masking(scheme: str, shape: sides.Shape, rate: float) -> MaskedText:
@@ -110,9 +108,8 @@ def make_step(side: str, shape: sides.Shape, dtype: str):
 
     @jax.jit
     def init(key):
-        clean = Rows.of(batch)
-        rows = task.corruption(jax.random.split(key, shape.batch), clean)
-        params = nn.unbox(task.model.init(key, clean, rows))['params']
+        rows = task.corruption(jax.random.split(key, shape.batch), Rows.of(batch))
+        params = nn.unbox(task.model.init(key, rows))['params']
         return TrainState(0, 0, 0, params, optimizer.init(params))
 
     state = init(jax.random.key(0))

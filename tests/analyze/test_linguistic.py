@@ -12,6 +12,7 @@ from bert_jax.analyze.measures import ridge_probe
 from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.models.rows import Rows
 from bert_jax.tasks.evaluators import TEXT_ROWS
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
@@ -120,8 +121,9 @@ def test_the_metrics_are_those_of_inference(objective, data, monkeypatch):
 
 
 def model_states(task, params, batch):
-    apply = jax.jit(lambda p, b: task.model.apply({'params': p}, b, method='states'))
-    return np.asarray(apply(params, {name: np.asarray(own) for name, own in batch.items()}))
+    encoder = task.model.with_heads()
+    apply = jax.jit(lambda p, rows: encoder.apply({'params': p}, rows, all_hidden=True))
+    return np.asarray(apply(params, Rows.of(batch)).states.all_hidden_LBTD)
 
 
 def test_pairs_are_as_many_as_the_share_of_the_computation_allows(data):

@@ -3,24 +3,26 @@
 import dataclasses
 import functools
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax import objectives
 from bert_jax.averages import mean
 from bert_jax.examples.packing import pack
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.architecture_parts import ConvolutionOptions
-from bert_jax.models.encoders import build_encoder
+from bert_jax.models.encoders import EncoderOutput, build_encoder
 from bert_jax.models.rows import Rows, Targets, segment_starts
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.base import EncodedBatch
 from bert_jax.objectives.clm import CausalText
 from bert_jax.objectives.corruption import Vocabulary
-from bert_jax.objectives.model import PretrainingModel
-from bert_jax.objectives.sbo import SpanBoundaryOptions
+from bert_jax.objectives.rtd import ReplacedTokenDetection
+from bert_jax.objectives.sbo import SpanBoundaryObjective
+from tests.objectives import heads_alone
 from tests.random_parameters import random_parameters
 
 VOCAB, LENGTH = 60, 24
@@ -167,19 +169,20 @@ def test_states_are_those_of_the_examples_alone_and_ignore_neighbors(name):
 
 def losses_of(name: str, **changes):
     """params, and functions params → (loss, terms) for the examples alone and packed."""
-    options = {'sbo': SpanBoundaryOptions(position_size=4, max_targets=3)}
     architecture = dataclasses.replace(make(name), **changes)
-    model = PretrainingModel(architecture, Compute(), ('mlm', 'nsp', 'sop', 'sbo'), options)
+    sbo = SpanBoundaryObjective(position_size=4, max_targets=3)
+    chosen = [*(OBJECTIVES[name]() for name in ('mlm', 'nsp', 'sop')), sbo]
+    model = objectives.build_model(architecture, Compute(), chosen)
 
     def of(rows):
         def losses(params):
-            terms = model.apply({'params': params}, rows, rows)
-            return sum(mean(terms[f'{name}_loss']) for name in model.objectives), terms
+            terms = objectives.compute_terms(chosen, model.apply({'params': params}, rows), rows)
+            return sum(mean(terms[f'{name}_loss']) for name in model.heads), terms
 
         return losses
 
     both = masked()
-    return random_parameters(model, both[0], both[0]), list(map(of, both))
+    return random_parameters(model, both[0]), list(map(of, both))
 
 
 @pytest.mark.parametrize('name', ARCHITECTURES)
@@ -210,12 +213,15 @@ def test_gradients_are_those_of_the_examples_alone():
 
 @pytest.mark.parametrize('name', ['bert', 'modernbert'])
 def test_next_token_losses_are_those_of_the_examples_alone(name):
-    model = PretrainingModel(make(name), Compute(), ('clm',))
+    chosen = (OBJECTIVES['clm'](),)
+    model = objectives.build_model(make(name), Compute(), chosen)
     vocabulary = Vocabulary(MASK, PAD, (CLS, SEP, PAD, MASK), np.ones(VOCAB, int))
     rows = [CausalText(vocabulary)(None, Rows.of(batch)) for batch in (examples(), packed())]
-    params = {'params': random_parameters(model, rows[0], rows[0])}
-    both = jax.jit(lambda params: [model.apply(params, one, one) for one in rows])
-    terms, packed_terms = jax.device_get(both(params))
+    params = {'params': random_parameters(model, rows[0])}
+    both = jax.jit(lambda params: [model.apply(params, one) for one in rows])
+    terms, packed_terms = (
+        objectives.compute_terms(chosen, output, output.rows) for output in both(params)
+    )
     assert terms['clm_loss'].count == (LENGTHS - 3).sum()
     np.testing.assert_allclose(packed_terms['clm_loss'], terms['clm_loss'], rtol=1e-5)
 
@@ -223,7 +229,7 @@ def test_next_token_losses_are_those_of_the_examples_alone(name):
 @pytest.mark.parametrize('name', ['bert', 'deberta_v2'])
 def test_replaced_token_detection_adds_the_first_state_of_the_same_example(name):
     architecture = dataclasses.replace(make(name), detection_context=name == 'deberta_v2')
-    module = OBJECTIVES['rtd'](architecture, Compute())
+    objective = ReplacedTokenDetection(1.0, 1.0, 'tied', 1.0)
     hidden_ETD = np.random.default_rng(0).normal(size=(5, LENGTH, 16)).astype(np.float32)
     hidden_BTD = np.stack([in_rows(x_ET) for x_ET in np.moveaxis(hidden_ETD, 2, 0)], axis=2)
     is_replaced_ET = np.random.default_rng(1).random((5, LENGTH)) < 0.3
@@ -231,12 +237,18 @@ def test_replaced_token_detection_adds_the_first_state_of_the_same_example(name)
     def encoded(batch, hidden, is_replaced):
         clean = Rows.of(batch)
         replaced = clean.replace(input_ids_BT=clean.input_ids_BT + is_replaced)
-        return EncodedBatch(clean, replaced, hidden, hidden, None, None)
+        return EncoderOutput(hidden, None), replaced, clean
 
     alone = encoded(examples(), hidden_ETD, is_replaced_ET)
     rows = encoded(packed(), hidden_BTD, in_rows(is_replaced_ET))
-    params = {'params': random_parameters(module, alone)}
-    terms, packed_terms = (module.apply(params, x) for x in (alone, rows))
+    rng = np.random.default_rng(2)
+    params = jax.tree.map(
+        lambda leaf: rng.normal(0, 0.2, leaf.shape).astype(np.float32),
+        nn.unbox(heads_alone.init(objective, architecture, *alone[:2])),
+    )
+    terms, packed_terms = (
+        heads_alone.terms(objective, architecture, params, *given) for given in (alone, rows)
+    )
     assert terms['rtd_loss'].count == LENGTHS.sum()
     np.testing.assert_allclose(packed_terms['rtd_loss'], terms['rtd_loss'], rtol=1e-5)
 

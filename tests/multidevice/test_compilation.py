@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from bert_jax import objectives
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.objectives.model import PretrainingModel
 from bert_jax.training import optimizers, runtime, sharding
 from bert_jax.training.devices import local_bytes
 from bert_jax.training.state import TrainState, abstract_state, initial_state
@@ -97,7 +97,7 @@ def test_fsdp_divides_the_optimizer_state_of_bert_base():
     class Base(synthetic.SyntheticTask):
         def __init__(self):
             architecture = architectures.build('bert_base')
-            self.model = PretrainingModel(architecture, Compute(), ('mlm', 'nsp'))
+            self.model = objectives.build_model(architecture, Compute(), synthetic.OBJECTIVES)
 
     state = abstract_state(Base(), OPTIMIZER, make_mesh(1, 8, 1), RULES)
     total = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state.opt_state))

@@ -10,11 +10,11 @@ import pytest
 from bert_jax import objectives
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
+from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.edits import EDITS
-from bert_jax.objectives.generator import GeneratorOptions
-from bert_jax.objectives.model import PretrainingModel
-from bert_jax.objectives.sbo import SpanBoundaryOptions
+from bert_jax.objectives.rtd import ReplacedTokenDetection
+from bert_jax.objectives.sbo import SpanBoundaryObjective
 from bert_jax.training import optimizers, sharding
 from bert_jax.training.state import abstract_state, initial_state
 from bert_jax.training.step import make_train_step
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.eight_devices
 RULES = base.get_config().sharding_rules
 ARCHITECTURE = dataclasses.replace(synthetic.ARCHITECTURE, num_layers=1)
 OPTIONS = {
-    'sbo': SpanBoundaryOptions(8, 4),
-    'rtd': GeneratorOptions(1.0, 1.0, 'disentangled', 1.0),
+    'sbo': SpanBoundaryObjective(8, 4),
+    'rtd': ReplacedTokenDetection(1.0, 1.0, 'disentangled', 1.0),
 }
 WEIGHTS = {
     'masked': {'mlm': 1.0, 'sbo': 0.5},
@@ -47,7 +47,8 @@ class Task:
         names = objectives.enabled(WEIGHTS[corruption])
         kind = objectives.common_corruption(names, 'spans')
         assert kind.label == corruption
-        self.model = PretrainingModel(ARCHITECTURE, Compute(), names, OPTIONS)
+        self.objectives = [OPTIONS.get(name) or OBJECTIVES[name]() for name in names]
+        self.model = objectives.build_model(ARCHITECTURE, Compute(), self.objectives)
         vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(100, int), np.arange(100) % 3 == 0)
         config = base.get_config()
         config.masking.scheme, config.editing = 'spans', dict.fromkeys(EDITS, 0.2)
@@ -56,12 +57,13 @@ class Task:
 
     def init(self, key):
         clean = Rows.of(self.batch(0, size=1))
-        return self.model.init(key, clean, self.corruption(key[None], clean))['params']
+        return self.model.init(key, self.corruption(key[None], clean))['params']
 
     def terms(self, params, batch, key, train):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
         clean, seeds_B = Rows.of(batch), jax.vmap(jax.random.bits)(keys_B)
-        return self.model.apply({'params': params}, clean, self.corruption(keys_B, clean), seeds_B)
+        output = self.model.apply({'params': params}, self.corruption(keys_B, clean), seeds_B)
+        return objectives.compute_terms(self.objectives, output, clean)
 
     def batch(self, step, size=16):
         batch = synthetic.batch(step, size)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax import objectives
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
@@ -14,10 +15,9 @@ from bert_jax.models.architecture_parts import ConvolutionOptions
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.rows import Rows
-from bert_jax.objectives.clm import CausalText
+from bert_jax.objectives.clm import CausalLanguageModel, CausalText
 from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.mlm import cross_entropy
-from bert_jax.objectives.model import PretrainingModel
 
 LENGTH, VOCAB = 9, 30
 SIZES = dict(vocab_size=VOCAB, hidden_size=16, num_layers=3, num_heads=2, intermediate_size=24)
@@ -77,15 +77,20 @@ def test_architectures_with_a_convolution_cannot_be_causal():
 def test_the_causal_objective_hides_later_tokens_from_the_encoder():
     """The last token predicts nothing; without a causal mask earlier tokens would attend to it."""
     architecture = architectures.build('bert', **SIZES)
-    model = PretrainingModel(architecture, Compute(), ('clm',))
+    chosen = (CausalLanguageModel(),)
+    model = objectives.build_model(architecture, Compute(), chosen)
     ids = np.arange(3, 3 + LENGTH, dtype=np.int32)[None]
     clean = Rows(ids, np.ones_like(ids), 0 * ids)
     rows = NEXT_TOKENS(None, clean)
 
     @jax.jit
     def gradient(key):
-        params = nn.unbox(model.init(key, clean, rows))
-        loss = lambda params: mean(model.apply(params, clean, rows)['clm_loss'])  # noqa: E731
+        params = nn.unbox(model.init(key, rows))
+
+        def loss(params):
+            output = model.apply(params, rows)
+            return mean(objectives.compute_terms(chosen, output, clean)['clm_loss'])
+
         return jax.grad(loss)(params)['params']['encoder']['embeddings']['position']
 
     largest = np.abs(gradient(jax.random.key(0))).max(axis=1)

@@ -9,6 +9,7 @@ import pytest
 from bert_jax import objectives
 from bert_jax.errors import UserError
 from bert_jax.models.flops import training_flops_per_token
+from bert_jax.models.heads import HEADS
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import SCHEMES
@@ -25,6 +26,8 @@ pytestmark = pytest.mark.usefixtures('no_figures')
 
 @pytest.fixture
 def recovery(tmp_path, monkeypatch):
+    head = extending.load('row_start', tmp_path, monkeypatch).RowStartHead
+    monkeypatch.setitem(HEADS, 'recovery', head)
     return extending.load('recovery', tmp_path, monkeypatch).Recovery
 
 

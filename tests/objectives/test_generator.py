@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax import objectives
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
@@ -16,16 +17,18 @@ from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.generator import (
     DELTAS,
     SEEDS,
-    GeneratorOptions,
     generator_architecture,
     gumbel_samples,
     put_samples,
 )
-from bert_jax.objectives.model import PretrainingModel
+from bert_jax.objectives.mlm import MaskedLanguageModel
+from bert_jax.objectives.rtd import ReplacedTokenDetection
 from tests.training import synthetic
 
 ARCHITECTURE = dataclasses.replace(synthetic.ARCHITECTURE, num_layers=1)
-TIED = GeneratorOptions(generator_width=0.5, generator_depth=0.5, sharing='tied', temperature=1.0)
+TIED = ReplacedTokenDetection(
+    generator_width=0.5, generator_depth=0.5, sharing='tied', temperature=1.0
+)
 DISENTANGLED = dataclasses.replace(TIED, sharing='disentangled')
 GDES = dataclasses.replace(TIED, sharing='gdes')
 
@@ -76,7 +79,8 @@ def test_samples_equal_to_the_original_count_as_original():
 )
 def gradients(request):
     """Return the sharing, parameters, gradients of each mean loss, and the losses of a batch."""
-    model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'rtd'), {'rtd': request.param})
+    chosen = (MaskedLanguageModel(), request.param)
+    model = objectives.build_model(ARCHITECTURE, Compute(), chosen)
     clean = Rows.of(synthetic.batch(0))
     ids = clean.input_ids_BT
     positions = np.tile(np.arange(1, 5, dtype=np.int32), (len(ids), 1))
@@ -89,13 +93,14 @@ def gradients(request):
 
     @jax.jit
     def run(key):
-        params = nn.unbox(model.init(key, clean, masked)['params'])
+        params = nn.unbox(model.init(key, masked)['params'])
         params = jax.tree.map(
             lambda p: p + 0.05 * jnp.sin(jnp.arange(p.size)).reshape(p.shape), params
         )
 
         def losses(params):
-            terms = model.apply({'params': params}, clean, masked)
+            output = model.apply({'params': params}, masked)
+            terms = objectives.compute_terms(chosen, output, clean)
             means = {name: mean(term) for name, term in terms.items()}
             return {name: means[name] for name in ('mlm_loss', 'rtd_loss')}, means
 
@@ -143,12 +148,12 @@ def test_embeddings_are_trained_by_both_losses_or_the_generator_alone(gradients)
 
 
 def test_the_generator_has_no_embeddings_of_its_own_and_delta_is_zero():
-    options = {'rtd': DISENTANGLED}
-    model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'rtd'), options)
+    chosen = (MaskedLanguageModel(), DISENTANGLED)
+    model = objectives.build_model(ARCHITECTURE, Compute(), chosen)
     clean, slots = Rows.of(synthetic.batch(0, size=1)), np.zeros((1, 1), np.int32)
     seeds = {SEEDS: np.zeros(1, np.uint32)}
     masked = clean.replace(targets=Targets(slots, slots, slots), labels=seeds)
-    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), clean, masked)['params'])
+    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), masked)['params'])
     assert sorted(params) == ['encoder', 'generator', 'rtd']  # no mlm: the generator has its head
     assert not params['generator']['delta'].any()
     assert sorted(params['generator']['encoder']['embeddings']) == ['projection']
@@ -157,18 +162,21 @@ def test_the_generator_has_no_embeddings_of_its_own_and_delta_is_zero():
 def test_a_narrow_generator_cannot_have_a_mask_decoder():
     large = architectures.build('deberta_v3_base', positions='mask_decoder')
     with pytest.raises(UserError, match='rtd.generator_width is 0.25'):
-        generator_architecture(large, GeneratorOptions(0.25, 0.5, 'tied', 1.0))
-    assert generator_architecture(large, GeneratorOptions(1.0, 0.5, 'tied', 1.0)).num_layers == 6
+        generator_architecture(large, ReplacedTokenDetection(0.25, 0.5, 'tied', 1.0))
+    assert (
+        generator_architecture(large, ReplacedTokenDetection(1.0, 0.5, 'tied', 1.0)).num_layers == 6
+    )
 
 
 @pytest.mark.parametrize('name', ['electra_small', 'bert_base', 'modernbert_base', 'albert_base'])
 def test_generators_of_published_architectures_are_smaller(name):
     large = architectures.build(name)
-    generation = GeneratorOptions(0.25, 0.5, 'tied', 1.0)
+    generation = ReplacedTokenDetection(0.25, 0.5, 'tied', 1.0)
     small = generator_architecture(large, generation)
     assert small.hidden_size == pytest.approx(large.hidden_size / 4, rel=0.05)
     assert small.num_layers == round(large.num_layers / 2)
     assert small.embedding_width == large.embedding_width
-    model = PretrainingModel(large, Compute(), ('mlm', 'rtd'), {'rtd': generation})
-    alone = PretrainingModel(large, Compute(), ('mlm',)).flops_per_token(128, 0)
+    mlm = MaskedLanguageModel()
+    model = objectives.build_model(large, Compute(), (mlm, generation))
+    alone = objectives.build_model(large, Compute(), (mlm,)).flops_per_token(128, 0)
     assert alone < model.flops_per_token(128, 20) < 1.5 * alone

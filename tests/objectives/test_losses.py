@@ -1,5 +1,7 @@
 """Losses and gradients of the objectives against slow torch versions written from the papers."""
 
+from typing import Any, NamedTuple
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -9,17 +11,19 @@ import torch
 
 from bert_jax.averages import mean
 from bert_jax.models import architectures
-from bert_jax.models.architecture import Compute
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.base import EncodedBatch
 from bert_jax.objectives.clm import CausalText
 from bert_jax.objectives.corruption import Vocabulary
-from bert_jax.objectives.sbo import SpanBoundaryOptions
+from bert_jax.objectives.edits import deleted_tokens
+from bert_jax.objectives.rtd import ReplacedTokenDetection
+from bert_jax.objectives.sbo import SpanBoundaryObjective
+from tests.objectives import heads_alone
 
 VOCAB, SIZE, LENGTH, ROWS = 40, 12, 24, 5
 CLS, SEP, PAD, MASK = 0, 1, 2, 3
-OPTIONS = SpanBoundaryOptions(position_size=6, max_targets=4)
+SBO = SpanBoundaryObjective(position_size=6, max_targets=4)
 ARCHITECTURE = architectures.build(
     'bert',
     vocab_size=VOCAB,
@@ -32,6 +36,20 @@ ARCHITECTURE = architectures.build(
 # Hidden spans: at both edges, of one token, longer than max_targets, and next to [SEP].
 HIDDEN = [(1, 3), (5, 6), (8, 14), (16, 18), (21, 23)]
 T = torch.nn.functional
+
+
+class Encoded(NamedTuple):
+    """Rows before and after a corruption, and states of the latter."""
+
+    clean: Rows
+    rows: Rows
+    hidden: Any
+    decoded: Any
+    pooled: Any
+    embedding_table: Any
+
+    def states(self):
+        return EncoderOutput(self.hidden, self.pooled, None, self.decoded, self.embedding_table)
 
 
 def make_batch():
@@ -82,11 +100,12 @@ def make_encoded(name):
     elif name == 'clm':
         rows = CausalText(vocabulary)(None, clean)
     elif name in ('deletion', 'substitution'):
-        rows = clean.replace(labels={name: make_labels(batch)})
+        labels = make_labels(batch)
+        rows = clean.replace(targets=deleted_tokens(labels), labels={name: labels})
     hidden, decoded = rng.normal(size=(2, ROWS, LENGTH, SIZE)).astype(np.float32)
     pooled = rng.normal(size=(ROWS, SIZE)).astype(np.float32)
     table = rng.normal(size=(ARCHITECTURE.padded_vocab_size, SIZE)).astype(np.float32)
-    return EncodedBatch(clean, rows, hidden, decoded, pooled, table)
+    return Encoded(clean, rows, hidden, decoded, pooled, table)
 
 
 # The slow versions: functions of (batch of torch arrays, parameters) that return one loss per
@@ -135,7 +154,7 @@ def slow_sbo(e, p):
                 s -= 1
             while e_ + 1 in hidden:
                 e_ += 1
-            if s - 1 == 0 or e_ + 1 == length - 1 or i - s + 1 > OPTIONS.max_targets:
+            if s - 1 == 0 or e_ + 1 == length - 1 or i - s + 1 > SBO.max_targets:
                 continue
             x = torch.cat([e.hidden[row, s - 1], e.hidden[row, e_ + 1], head['place'][i - s]])
             h = norm(head['first_norm'], T.gelu(dense(head['first'], x)))
@@ -195,7 +214,7 @@ def slow_detection(name):
 def slow_deleted(e, p):
     labels = e.rows.labels['deletion']
     return [
-        nats(decode(p['token_head'], e.decoded[row, t], e.embedding_table), labels[row, t] - 1)
+        nats(decode(p['head'], e.decoded[row, t], e.embedding_table), labels[row, t] - 1)
         for row in range(ROWS)
         for t in np.flatnonzero(labels[row] > 0)[: LENGTH // 3]
     ]
@@ -211,15 +230,15 @@ SLOW = {
     'substitution': {'substitution_loss': slow_detection('substitution')},
     'deletion': {'deletion_loss': slow_detection('deletion'), 'deletion_token_loss': slow_deleted},
 }
+OPTIONS = {'sbo': SBO, 'rtd': ReplacedTokenDetection(1.0, 1.0, 'tied', 1.0)}
 DIFFERENTIATED = ('hidden', 'decoded', 'pooled', 'embedding_table')
 
 
 @pytest.mark.parametrize('name', SLOW)
 def test_losses_and_gradients_equal_the_slow_version(name):
     encoded = make_encoded(name)
-    options = (OPTIONS,) if name == 'sbo' else ()
-    module = OBJECTIVES[name](ARCHITECTURE, Compute(), *options)
-    params = nn.unbox(jax.eval_shape(module.init, jax.random.key(0), encoded)['params'])
+    objective = OPTIONS.get(name) or OBJECTIVES[name]()
+    params = nn.unbox(heads_alone.init(objective, ARCHITECTURE, encoded.states(), encoded.rows))
     rng = np.random.default_rng(4)
     params = jax.tree.map(lambda p: rng.normal(0, 0.5, p.shape).astype(np.float32), params)
     inputs = {key: getattr(encoded, key) for key in DIFFERENTIATED}
@@ -228,7 +247,9 @@ def test_losses_and_gradients_equal_the_slow_version(name):
     def run(params, inputs):
         def loss(arguments):
             params, inputs = arguments
-            terms = module.apply({'params': params}, encoded._replace(**inputs))
+            states = encoded._replace(**inputs).states()
+            rows = (encoded.rows, encoded.clean)
+            terms = heads_alone.terms(objective, ARCHITECTURE, params, states, *rows)
             losses = {term: mean(terms[term]) for term in SLOW[name]}
             return sum(losses.values()), (losses, {term: terms[term].count for term in losses})
 
@@ -240,7 +261,10 @@ def test_losses_and_gradients_equal_the_slow_version(name):
     tensors = [torch.from_numpy(np.array(a)).double().requires_grad_() for a in leaves]
     torch_params, torch_inputs = jax.tree.unflatten(tree, tensors)
     slow = encoded._replace(**torch_inputs)
-    expected = {term: function(slow, torch_params) for term, function in SLOW[name].items()}
+    expected = {
+        term: function(slow, torch_params[term.removesuffix('_loss')])
+        for term, function in SLOW[name].items()
+    }
     for term, values in expected.items():
         assert counts[term] == len(values) > 4
         value = float(torch.stack(values).mean().detach())
@@ -256,11 +280,16 @@ def test_losses_and_gradients_equal_the_slow_version(name):
 
 def test_a_span_is_predicted_from_its_two_neighbors_alone():
     encoded = make_encoded('sbo')
-    module = OBJECTIVES['sbo'](ARCHITECTURE, Compute(), OPTIONS)
-    params = jax.jit(module.init)(jax.random.key(0), encoded)['params']
+    rows = (encoded.rows, encoded.clean)
+    rng = np.random.default_rng(5)
+    params = jax.tree.map(
+        lambda p: jnp.asarray(rng.normal(0, 0.5, p.shape), jnp.float32),
+        nn.unbox(heads_alone.init(SBO, ARCHITECTURE, encoded.states(), encoded.rows)),
+    )
 
     def loss(hidden):
-        return module.apply({'params': params}, encoded._replace(hidden=hidden))['sbo_loss'].sum
+        states = encoded._replace(hidden=hidden).states()
+        return heads_alone.terms(SBO, ARCHITECTURE, params, states, *rows)['sbo_loss'].sum
 
     sensitivity = np.abs(jax.jit(jax.grad(loss))(jnp.asarray(encoded.hidden))).sum(-1) > 0
     # Row 0: the spans 5 – 5, 8 – 13 and 16 – 17 are predicted; the others touch an edge.

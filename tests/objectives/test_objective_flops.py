@@ -13,15 +13,14 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.corruption import Vocabulary
-from bert_jax.objectives.generator import GeneratorOptions
-from bert_jax.objectives.model import PretrainingModel
-from bert_jax.objectives.sbo import SpanBoundaryOptions
+from bert_jax.objectives.rtd import ReplacedTokenDetection
+from bert_jax.objectives.sbo import SpanBoundaryObjective
 from configs import base
 
 VOCAB, LENGTH, PREDICTIONS, ROWS = 128, 24, 5, 2
 OPTIONS = {
-    'sbo': SpanBoundaryOptions(position_size=12, max_targets=4),
-    'rtd': GeneratorOptions(0.5, 0.5, 'tied', 1.0),
+    'sbo': SpanBoundaryObjective(position_size=12, max_targets=4),
+    'rtd': ReplacedTokenDetection(0.5, 0.5, 'tied', 1.0),
 }
 SIZES = dict(
     vocab_size=VOCAB,
@@ -74,10 +73,11 @@ def counted_and_declared(names, **changes):
     config.objectives.update({name: float(name in names) for name in config.objectives})
     kind = objectives.common_corruption(names, scheme)
     corrupt = kind.build(config, vocabulary, {LENGTH: PREDICTIONS})
-    model = PretrainingModel(architecture, Compute(), names, OPTIONS)
+    chosen = [OPTIONS.get(name) or OBJECTIVES[name]() for name in names]
+    model = objectives.build_model(architecture, Compute(), chosen)
     rows = jax.eval_shape(corrupt, jax.random.split(jax.random.key(0), ROWS), clean)
-    params = jax.eval_shape(model.init, jax.random.key(0), clean, rows)
-    traced = jax.make_jaxpr(model.apply)(params, clean, rows)
+    params = jax.eval_shape(model.init, jax.random.key(0), rows)
+    traced = jax.make_jaxpr(model.apply)(params, rows)
     declared = model.flops_per_token(LENGTH, PREDICTIONS) * ROWS * LENGTH / 3
     return product_flops(traced.jaxpr), declared
 

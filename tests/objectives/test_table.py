@@ -6,9 +6,10 @@ import pytest
 
 from bert_jax import objectives
 from bert_jax.errors import UserError
+from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.model import ModelOutput
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.mlm import masked_terms
 
 
 def test_every_objective_weights_its_own_loss_terms():
@@ -73,5 +74,7 @@ def test_the_share_of_masked_tokens_is_reported():
     weights = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
     mask = np.array([[1] * 8, [1] * 4 + [0] * 4], np.int32)
     rows = Rows(mask, mask, targets=Targets(slots, slots, weights))
-    rate = masked_terms(jnp.zeros((2, 3, 5)), rows)['mlm_rate']
+    states = EncoderOutput(jnp.zeros((2, 8, 4)), None)
+    output = ModelOutput(rows, states, {'mlm': jnp.zeros((2, 3, 5))})
+    rate = OBJECTIVES['mlm']().terms(output, rows)['mlm_rate']
     assert (rate.sum, rate.count) == (3, 12)

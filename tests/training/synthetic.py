@@ -7,13 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax import objectives
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import Tokens
-from bert_jax.objectives.model import PretrainingModel
+from bert_jax.objectives.mlm import MaskedLanguageModel
+from bert_jax.objectives.nsp import NextSentencePrediction
 from bert_jax.tasks.initialization import InitialModel
 
 ARCHITECTURE = architectures.build(
@@ -25,6 +27,7 @@ ARCHITECTURE = architectures.build(
     intermediate_size=32,
     max_position_embeddings=32,
 )
+OBJECTIVES = (MaskedLanguageModel(), NextSentencePrediction())
 OPTIMIZER = ConfigDict(
     dict(
         name='bert_adam',
@@ -45,7 +48,7 @@ class SyntheticTask:
     start = InitialModel(None, ARCHITECTURE, {}, [])
 
     def __init__(self, architecture=ARCHITECTURE):
-        self.model = PretrainingModel(architecture, Compute(), ('mlm', 'nsp'))
+        self.model = objectives.build_model(architecture, Compute(), OBJECTIVES)
         vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(100, int))
         five = collections.defaultdict(lambda: 5)
         self.corruption = MaskedText(vocabulary, Tokens(0.15, per_sequence=True), five)
@@ -54,12 +57,13 @@ class SyntheticTask:
         ids = jnp.zeros((1, 1), jnp.int32)
         labels = {'next_sentence_label': ids[0]}
         rows = Rows(ids, ids, ids, targets=Targets(ids, ids, ids), labels=labels)
-        return self.model.init(key, rows, rows)['params']
+        return self.model.init(key, rows)['params']
 
     def terms(self, params, batch, key, train):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
         clean, seeds_B = Rows.of(batch), jax.vmap(jax.random.bits)(keys_B)
-        return self.model.apply({'params': params}, clean, self.corruption(keys_B, clean), seeds_B)
+        output = self.model.apply({'params': params}, self.corruption(keys_B, clean), seeds_B)
+        return objectives.compute_terms(OBJECTIVES, output, clean)
 
 
 def batch(step, size=16, length=24):

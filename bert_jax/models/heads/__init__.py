@@ -9,12 +9,14 @@ from bert_jax.models.heads.classification import (
 )
 from bert_jax.models.heads.linear_chain import LinearChain
 from bert_jax.models.heads.prediction import (
+    DeletedTokenHead,
     MaskedLanguageModelHead,
     NextSentenceHead,
     NextTokenHead,
     ReplacedTokenHead,
 )
 from bert_jax.models.heads.relations import MarkedPairHead
+from bert_jax.models.heads.span_boundary import SpanBoundaryHead
 from bert_jax.models.heads.spans import SpanClassificationHead
 
 # Name of a head, and of its parameters → its class.
@@ -24,6 +26,12 @@ HEADS: dict[str, type[Head]] = {
     'sop': NextSentenceHead,
     'clm': NextTokenHead,
     'rtd': ReplacedTokenHead,
+    'sbo': SpanBoundaryHead,
+    'permutation': ReplacedTokenHead,
+    'deletion': ReplacedTokenHead,
+    'deletion_token': DeletedTokenHead,
+    'insertion': ReplacedTokenHead,
+    'substitution': ReplacedTokenHead,
     'sequence_classification': SequenceClassificationHead,
     'token_classification': TokenClassificationHead,
     'question_answering': QuestionAnsweringHead,

@@ -81,6 +81,15 @@ class NextTokenHead(MaskedLanguageModelHead):
         return sequence_length - 1
 
 
+class DeletedTokenHead(MaskedLanguageModelHead):
+    """Logits of the token that was deleted after a position."""
+
+    @nn.nowrap
+    def vocabulary_products(self, sequence_length: int, num_predictions: int) -> int:
+        """One third of the positions, rounded up."""
+        return -(-sequence_length // 3)
+
+
 class NextSentenceHead(Head):
     """Whether the second segment follows the first: class 0 yes, class 1 no.
 
@@ -115,7 +124,7 @@ class NextSentenceHead(Head):
 
 
 class ReplacedTokenHead(Head):
-    """Logits of each token having been replaced: dense, activation, dense.
+    """Logits of each token having been replaced, or of another yes: dense, activation, dense.
 
     ELECTRA (Clark et al. 2020, arXiv 2003.10555). With detection_context the state of the
     sequence's first position is added to every state, and the sum normalized, before these layers
