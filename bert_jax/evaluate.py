@@ -52,7 +52,7 @@ def problem_keys() -> dict[str, Declaration]:
     return {
         name: kind.keys[name].declaration
         for kind in PROBLEMS.values()
-        for name in kind.load().answer_settings
+        for name in kind.answer_settings
     }
 
 

@@ -50,7 +50,7 @@ def test_every_table_has_its_new_line(copy):
         'from bert_jax.text.sources import SOURCES\n'
         'from bert_jax.tasks.pretraining_data import SEGMENTS\n'
         'print(OBJECTIVES["recovery"].__name__, SCHEMES["first"].__name__,'
-        'ENCODERS["bag_of_words"].__name__, PROBLEMS["word_count"].load().__name__,'
+        'ENCODERS["bag_of_words"].__name__, PROBLEMS["word_count"].load().loss.__name__,'
         'SOURCES["line"].__name__, "beginnings" in SEGMENTS)'
     )
     done = run(copy, '-c', code)
@@ -58,7 +58,7 @@ def test_every_table_has_its_new_line(copy):
         'Recovery',
         'FirstTokens',
         'BagOfWords',
-        'WordCount',
+        'CountLoss',
         'RepeatedLine',
         'True',
     ], done.stderr

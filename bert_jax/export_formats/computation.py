@@ -136,12 +136,12 @@ def of_published_class(model: Pretrained) -> Computation:
 def of_problem(
     model: Pretrained, problem: AnyProblem, rows: Mapping[str, Array], has_erf: bool
 ) -> Computation:
-    """The outputs of `Problem.exported_outputs`.
+    """The outputs of `Loss.exported_outputs`.
 
     Args:
         rows: a batch with one sequence a row; fields that the heads read become inputs.
     """
-    heads, read_fields = problem.heads(), set[str]()
+    heads, read_fields = problem.loss.heads(), set[str]()
     module, inputs = _build(model, heads, has_erf, 'pooler' in model.params['encoder'])
 
     def apply(params: Params, batch: Arrays) -> HostOutputs:
@@ -149,8 +149,8 @@ def of_problem(
         recorded = _Recorder(batch, read_fields)
         recorded |= {'segment_ids': batch['attention_mask'], 'first_positions': first_B1}
         rows = Rows.of(batch).replace(first_positions_BS=first_B1, labels=recorded)
-        outputs = problem.outputs(_apply(module, params, rows).heads, rows)
-        return problem.exported_outputs(outputs, recorded)
+        outputs = problem.loss.outputs(_apply(module, params, rows).heads, rows)
+        return problem.loss.exported_outputs(outputs, recorded)
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
         outputs = apply(params, batch)

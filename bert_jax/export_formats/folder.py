@@ -134,7 +134,7 @@ def _export(model: Pretrained, predictor: Predictor, task: str, has_erf: bool) -
         rows = samples.rows_of_problem(problem, model.metadata.get('texts'))
         expected = samples.expected_of_problem(model, problem, rows)
         computed = computation.of_problem(model, problem, rows.batch, has_erf)
-        length, prompt = problem.layout.max_length, ''
+        length, prompt = problem.setup.layout.max_length, ''
     inputs = {name: np.asarray(rows.batch[name], np.int32) for name in computed.inputs}
     return Export(model, task, computed, inputs, expected, rows.texts, length, prompt)
 

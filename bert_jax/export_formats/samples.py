@@ -56,7 +56,7 @@ def rows_of_problem(problem: AnyProblem, num_texts: int | None) -> Samples:
     Args:
         num_texts: 2 for a problem that was trained on pairs.
     """
-    texts = _short_texts(problem.tokenizer, (problem.layout.max_length - 5) // 2)
+    texts = _short_texts(problem.encoding.tokenizer, (problem.setup.layout.max_length - 5) // 2)
     sequences: list[TokenSequence] = []
     plain_texts: list[str | list[str]] = []
     for number, text in enumerate(texts):
@@ -66,12 +66,14 @@ def rows_of_problem(problem: AnyProblem, num_texts: int | None) -> Samples:
         example |= {'question': _SECOND, 'choices': [_SECOND]}
         if num_texts == 2:
             example |= {'text2': _SECOND, 'marks': [marks[0], [0, 3]]}
-        (sequence, *_), *_ = problem.encode(problem.parse_input(f'sample {number}', example))
+        (sequence, *_), *_ = problem.encoding.encode(
+            problem.encoding.parse_input(f'sample {number}', example)
+        )
         sequences.append(sequence)
         plain_texts += _plain_texts(problem, sequence, (text, [text, _SECOND], [_SECOND, text]))
     if len(plain_texts) < len(texts):
         plain_texts = []
-    return Samples(plain_texts, _batch(sequences, problem.tokenizer.pad_id))
+    return Samples(plain_texts, _batch(sequences, problem.encoding.tokenizer.pad_id))
 
 
 def _plain_texts(
@@ -80,7 +82,9 @@ def _plain_texts(
     """The candidate that has the token ids of the sequence, in a list; [] if none has them."""
     for candidate in candidates:
         texts = [candidate] if isinstance(candidate, str) else candidate
-        row = problem.layout.lay_out(*problem.tokenizer.encode_batch(texts, special=True).ids)
+        row = problem.setup.layout.lay_out(
+            *problem.encoding.tokenizer.encode_batch(texts, special=True).ids
+        )
         if np.array_equal(row.ids, sequence.ids):
             return [candidate]
     return []
@@ -109,11 +113,11 @@ def expected_of_problem(
     model: Pretrained, problem: AnyProblem, samples: Samples
 ) -> dict[str, np.ndarray]:
     """The outputs of `predict` for a fine-tuning problem, before decoding."""
-    module = FineTuningModel(problem, Model(model.architecture, Compute(), problem.heads()))
+    module = FineTuningModel(problem, Model(model.architecture, Compute(), problem.loss.heads()))
 
     @jax.jit
     def compute(params: Params, batch: Batch) -> HostOutputs:
-        return problem.exported_outputs(module.outputs(params, batch), batch)
+        return problem.loss.exported_outputs(module.outputs(params, batch), batch)
 
     params = {**model.params, **model.other_parts}
     outputs = jax.device_get(compute(params, dict(samples.batch)))

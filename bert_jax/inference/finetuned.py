@@ -1,9 +1,10 @@
 """Predictions of a fine-tuned model for raw input."""
 
-import copy
+import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from ml_collections import ConfigDict
@@ -22,6 +23,7 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.problems import PROBLEMS
+from bert_jax.problems.base import AnyProblem, Calibration, Setup
 from bert_jax.problems.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
@@ -29,19 +31,12 @@ from bert_jax.problems.finetuning_model import (
     decode_all,
     predict,
     prediction_step,
+    run_examples,
 )
-from bert_jax.problems.prompt import Prompt
+from bert_jax.problems.prompting.encoding import PromptEncoding
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import JsonObject, JsonView, Params
-
-# Head → kind of problem, for models of other libraries, whose folders do not name the problem.
-_KIND_OF_HEAD = {
-    'sequence_classification': 'classification',
-    'token_classification': 'tagging',
-    'question_answering': 'question_answering',
-    'multiple_choice': 'multiple_choice',
-}
 
 
 def problem_kind(model: Pretrained) -> str | None:
@@ -51,7 +46,10 @@ def problem_kind(model: Pretrained) -> str | None:
         return task if task in PROBLEMS else None
     if 'mlm' in model.heads and model.metadata.get('config', {}).get('problem', {}).get('template'):
         return 'prompt'
-    kind = next((kind for head, kind in _KIND_OF_HEAD.items() if head in model.heads), None)
+    kinds = (kind for kind, entry in PROBLEMS.items() if not entry.required_heads)
+    kind = next(
+        (kind for kind in kinds if {*PROBLEMS[kind].pretrained_heads} & {*model.heads}), None
+    )
     if kind == 'classification' and len(model.labels) == 1:
         kind = 'regression'
     return None if unsupported(model) else kind
@@ -88,6 +86,9 @@ class PredictionOptions(NamedTuple):
     words: str | None = None
 
 
+AS_TRAINED = PredictionOptions()
+
+
 class Evaluation(NamedTuple):
     """The results of a fine-tuned model on labeled files.
 
@@ -109,69 +110,76 @@ class Evaluation(NamedTuple):
     candidate_labels: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class FineTuned:
     """A fine-tuned model.
 
     Attributes:
-        task: the method of Predictor (and --task of predict.py) that queries the model.
+        kind: key of PROBLEMS.
+        model: the encoder with the heads of the problem.
+        setup: settings, labels and more that the problem is made from; its `counts` say how many
+            texts were truncated or split.
+        thresholds: decision thresholds of the training.
         data: the `data` settings of the training; {} for a published model.
-        problem: the `Problem`; its `counts` say how many texts were truncated or split.
+        num_texts: number of texts of an example in training; None if any.
+        batch_tokens: tokens of a batch, padding included.
+        overlap: share of a window that the next window repeats, to classify long texts.
     """
 
-    def __init__(
-        self,
-        model: Pretrained,
-        kind: str,
-        tokenizer: Tokenizer,
-        compute: Compute,
-        batch_tokens: int,
-        overlap: float,
-    ) -> None:
-        """Prepare inference with the settings, labels and thresholds of the training.
+    kind: str
+    model: Model
+    setup: Setup
+    thresholds: Mapping[str, float]
+    data: JsonView
+    num_texts: int | None
+    batch_tokens: int
+    overlap: float
 
-        Args:
-            kind: key of PROBLEMS.
-            batch_tokens: tokens of a batch, padding included.
-            overlap: share of a window that the next window repeats, to classify long texts.
-        """
-        entry, architecture = PROBLEMS[kind], model.architecture
-        config = model.metadata.get('config', {})
-        length = config.get('training', {}).get('sequence_length')
-        length = min(length or architecture.max_length, architecture.max_length)
-        settings = ConfigDict({**entry.settings, **config.get('problem', {})})
-        layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)
-        self.task = entry.predict_task
-        self.problem = entry.load()(settings, layout, model.labels or settings.labels)
-        self.problem.thresholds = dict(model.metadata.get('calibrated', {}))
-        self.problem.kept = dict(model.metadata.get('kept', {}))
-        self.problem.activation = model.activation if kind == 'regression' else 'identity'
-        self._words = model.metadata.get('words', self.problem.splitter)
-        self.data = config.get('data', {})
-        self._num_texts = model.metadata.get('texts')
-        self._model = Model(architecture, compute, self.problem.heads())
-        self._max_length, self._batch_tokens = architecture.max_length, batch_tokens
-        self._overlap, self._kind = overlap, kind
+    @property
+    def task(self) -> str:
+        """The method of Predictor (and --task of predict.py) that queries the model."""
+        return PROBLEMS[self.kind].predict_task
 
     def with_settings(self, changes: JsonView) -> 'FineTuned':
         """Return this model with other settings of its problem.
 
         Raises:
             UserError: a setting that the problem lacks, that would need another training, or a
-                value of another type.
+                value that it cannot have.
         """
-        problem = copy.copy(self.problem)
-        problem.settings = ConfigDict(problem.settings.to_dict())
+        entry, settings = PROBLEMS[self.kind], ConfigDict(self.setup.settings.to_dict())
         for name, value in changes.items():
-            if name not in problem.answer_settings:
-                raise unknown(f'setting of a {self._kind} model', name, problem.answer_settings)
+            if name not in entry.answer_settings:
+                raise unknown(f'setting of a {self.kind} model', name, entry.answer_settings)
             try:
-                problem.settings[name] = _fitted(value, problem.settings[name])
+                settings[name] = _fitted(value, settings[name])
             except TypeError:
-                kind = type(problem.settings[name]).__name__
+                kind = type(settings[name]).__name__
                 raise UserError(f'problem.{name} is {value!r}, not of type {kind}') from None
-        changed = copy.copy(self)
-        changed.problem = problem
-        return changed
+            entry.keys[name].declaration.check(f'problem.{name}', settings[name])
+        return dataclasses.replace(self, setup=dataclasses.replace(self.setup, settings=settings))
+
+    @functools.cache  # noqa: B019  (a loaded model lives as long as its process)
+    def problem(self, options: PredictionOptions = AS_TRAINED) -> AnyProblem:
+        """Build the problem. Raises UserError if it does not support an option."""
+        entry, setup = PROBLEMS[self.kind], self.setup
+        if options.probabilities and not entry.has_probabilities:
+            raise UserError(f'a {self.kind} model has no probabilities of classes')
+        if options.long_texts not in (None, *entry.long_texts):
+            raise UserError(
+                f'long_texts is {options.long_texts!r}, but a {self.kind} model has only '
+                f'{" or ".join(entry.long_texts)}'
+            )
+        if options.words and options.words not in word_spans.SPLITTERS:
+            raise unknown('way to split words', options.words, word_spans.SPLITTERS)
+        use_windows = options.long_texts == 'windows' and entry.long_texts[0] != 'windows'
+        changed = dataclasses.replace(
+            setup,
+            kept={**setup.kept, 'splitter': options.words or setup.splitter},
+            all_probabilities=options.probabilities,
+            window_overlap=self.overlap if use_windows else None,
+        )
+        return entry.load().build(changed)
 
     def predict(
         self,
@@ -184,20 +192,20 @@ class FineTuned:
 
         Args:
             params: 'encoder' and the problem's heads.
-            inputs: see `Problem.parse_input`; 'id' is the name of an input in errors and records,
+            inputs: see `Encoding.parse_input`; 'id' is the name of an input in errors and records,
                 by default its number, as 'input 1'.
             advance: called with the number of windows of each finished batch.
 
         Returns:
             Records as in predictions.jsonl of a run, without 'gold'.
         """
-        self._set_options(options)
+        problem = self.problem(options)
         if not inputs:
             return []
         inputs = _with_ids(inputs)
-        examples = [self._parse(str(item['id']), item) for item in inputs]
-        predictions = self._predictions(params, examples, advance)
-        records = map(self.problem.to_record, examples, predictions)
+        examples = [self._parse(problem, str(item['id']), item) for item in inputs]
+        predictions = self._predictions(problem, params, examples, advance)
+        records = map(problem.decoder.to_record, examples, predictions)
         return [
             {name: value for name, value in record.items() if name != 'gold'} | {'id': item['id']}
             for record, item in zip(records, inputs, strict=True)
@@ -213,11 +221,11 @@ class FineTuned:
     ) -> 'Evaluation':
         """Score the model, loaded from the path `model`; see `Predictor.evaluate`."""
         data = data_config(self.data, changes)
-        report, readers = ReadingReport(), PROBLEMS[self._kind].readers
-        records = labeled_files.read_files(tuple(gold), data, self._kind, readers, report)
+        report, readers = ReadingReport(), PROBLEMS[self.kind].readers
+        records = labeled_files.read_files(tuple(gold), data, self.kind, readers, report)
         examples = [record.example for record in records]
-        self._set_options(PredictionOptions())
-        predictions = self._predictions(params, examples, advance)
+        problem = self.problem()
+        predictions = self._predictions(problem, params, examples, advance)
         warnings = []
         if seen := seen_examples.count(model, examples):
             warnings.append(
@@ -225,43 +233,26 @@ class FineTuned:
                 'these scores do not show how well it does on new ones'
             )
         return Evaluation(
-            scores=self.problem.score(examples, predictions),
+            scores=problem.decoder.score(examples, predictions),
             intervals=intervals.of_rows(
-                self.problem.score_rows(examples, predictions), len(examples)
+                problem.decoder.score_rows(examples, predictions), len(examples)
             ),
-            records=list(map(self.problem.to_record, examples, predictions)),
+            records=list(map(problem.decoder.to_record, examples, predictions)),
             lines=report.lines(),
             warnings=warnings,
             candidate_labels=tuple(data.columns.candidate_labels),
         )
 
-    def _set_options(self, options: PredictionOptions) -> None:
-        """Set how the problem answers. Raises UserError if it does not support an option."""
-        problem, kind = self.problem, self._kind
-        if options.probabilities and not problem.has_probabilities:
-            raise UserError(f'a {kind} model has no probabilities of classes')
-        if options.long_texts not in (None, *problem.long_texts):
-            raise UserError(
-                f'long_texts is {options.long_texts!r}, but a {kind} model has only '
-                f'{" or ".join(problem.long_texts)}'
-            )
-        if options.words and options.words not in word_spans.SPLITTERS:
-            raise unknown('way to split words', options.words, word_spans.SPLITTERS)
-        problem.all_probabilities = options.probabilities
-        use_windows = options.long_texts == 'windows' and problem.long_texts[0] != 'windows'
-        problem.window_overlap = self._overlap if use_windows else None
-        problem.splitter = options.words or self._words
-
-    def _parse(self, name: str, item: JsonView) -> Example:
+    def _parse(self, problem: AnyProblem, name: str, item: JsonView) -> Any:
         """Make an example. Raises UserError if the model takes another number of texts."""
-        example = self.problem.parse_input(name, item)
+        example = problem.encoding.parse_input(name, item)
         number = len(getattr(example, 'texts', ()))
-        if self._num_texts == 2 and number == 1:
+        if self.num_texts == 2 and number == 1:
             raise UserError(
                 f'{name}: one text, but the model was trained on pairs; give two texts, on a line '
                 'separated by a tab'
             )
-        if self._num_texts == 1 and number == 2:
+        if self.num_texts == 1 and number == 2:
             raise UserError(
                 f'{name}: two texts, on a line separated by a tab, but the model was trained on '
                 'single texts'
@@ -269,31 +260,75 @@ class FineTuned:
         return example
 
     def _predictions(
-        self, params: Params, examples: Sequence[Example], advance: Callable[[int], object]
+        self,
+        problem: AnyProblem,
+        params: Params,
+        examples: Sequence[Example],
+        advance: Callable[[int], object],
     ) -> Sequence[object]:
-        if isinstance(self.problem, Prompt):
-            outputs = prompts.outputs(
-                self.problem,
-                self._model,
-                params,
-                examples,
-                batch_tokens=self._batch_tokens,
-                advance=advance,
-            )
-            return decode_all(self.problem, examples, outputs)
-        encoded = EncodedExamples.of(self.problem, examples)
-        length = row_length(int(encoded.items.length_N.max()), self._max_length)
-        shape = BatchShape(max(1, self._batch_tokens // length), length, 1)
-        step = self._step(self.problem.all_probabilities)
-        outputs, _ = predict(step, params, encoded, shape, advance)
-        return decode_all(self.problem, examples, outputs)
+        if isinstance(problem.encoding, PromptEncoding):
+            run = prompts.runner(problem.encoding, self.model, params, self.batch_tokens, advance)
+            references = run_examples(problem, problem.encoding.references(), run)
+            parts = run_examples(problem, examples, run)
+        else:
+            encoded = EncodedExamples.of(problem, examples)
+            max_length = self.model.architecture.max_length
+            length = row_length(int(encoded.items.length_N.max()), max_length)
+            shape = BatchShape(max(1, self.batch_tokens // length), length, 1)
+            step = self._step(problem.setup.all_probabilities)
+            parts, references, _ = predict(step, params, encoded, shape, advance)
+        return decode_all(problem, examples, parts, Calibration(self.thresholds, references))
 
-    @functools.cache  # noqa: B019  (a loaded model lives as long as its process)
+    @functools.cache  # noqa: B019
     def _step(self, all_probabilities: bool) -> PredictionStep:
-        """The prediction step, traced again when the problem has other outputs."""
-        return jax.jit(
-            prediction_step(FineTuningModel(self.problem, self._model), with_terms=False)
-        )
+        """The prediction step; which other options a problem has does not matter to it."""
+        problem = self.problem(PredictionOptions(all_probabilities))
+        return jax.jit(prediction_step(FineTuningModel(problem, self.model), with_terms=False))
+
+
+def build(
+    model: Pretrained,
+    kind: str,
+    tokenizer: Tokenizer,
+    compute: Compute,
+    batch_tokens: int,
+    overlap: float,
+    counts: Counter[str] | None = None,
+) -> FineTuned:
+    """Prepare inference with the settings, labels and thresholds of the training.
+
+    Args:
+        kind: key of PROBLEMS.
+        batch_tokens, overlap, counts: see `FineTuned`.
+
+    Raises:
+        UserError: settings that the problem cannot have.
+    """
+    entry, architecture = PROBLEMS[kind], model.architecture
+    config = model.metadata.get('config', {})
+    length = config.get('training', {}).get('sequence_length')
+    length = min(length or architecture.max_length, architecture.max_length)
+    settings = ConfigDict({**entry.settings, **config.get('problem', {})})
+    for name, declared in entry.keys.items():
+        declared.declaration.check(f'problem.{name}', settings[name])
+    setup = Setup(
+        settings,
+        SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size),
+        tuple(model.labels or settings.labels),
+        kept=model.metadata.get('kept', {}),
+        activation=model.activation if kind == 'regression' else 'identity',
+        counts=Counter() if counts is None else counts,
+    )
+    return FineTuned(
+        kind,
+        Model(architecture, compute, entry.load().build(setup).loss.heads()),
+        setup,
+        model.metadata.get('calibrated', {}),
+        config.get('data', {}),
+        model.metadata.get('texts'),
+        batch_tokens,
+        overlap,
+    )
 
 
 def _with_ids(inputs: Sequence[JsonView]) -> list[JsonView]:

@@ -46,17 +46,15 @@ class Predictor(PretrainedPredictor):
             self._params |= jax.tree.map(jnp.asarray, model.other_parts)
 
     def _load_problem(self, model: Pretrained, kind: str) -> finetuned.FineTuned:
-        settings = (self.tokenizer, self._compute, self._batch_tokens, self._overlap)
-        loaded = finetuned.FineTuned(model, kind, *settings)
-        loaded.problem.counts = self.counts
-        return loaded
+        settings = (self.tokenizer, self._compute, self._batch_tokens, self._overlap, self.counts)
+        return finetuned.build(model, kind, *settings)
 
     @property
     def problem(self) -> AnyProblem:
         """The fine-tuning problem. Raises UserError without one."""
         if not self._finetuned:
             raise UserError(f'{self._name} is not a fine-tuned model')
-        return self._finetuned.problem
+        return self._finetuned.problem()
 
     def classify(
         self,
@@ -222,7 +220,7 @@ class Predictor(PretrainedPredictor):
         if not self._finetuned or task != self._finetuned.task:
             raise UserError(f'{task} is not a task of fine-tuned models')
         return self._finetuned.predict(
-            self._params, inputs, self._advance, options or PredictionOptions()
+            self._params, inputs, self._advance, options or finetuned.AS_TRAINED
         )
 
     def data_config(self, changes: JsonView) -> ConfigDict:

@@ -10,39 +10,36 @@ from bert_jax.inference import batching, computation
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.models.model import Model
 from bert_jax.problems.base import ExampleOutputs
-from bert_jax.problems.finetuning_model import answer_references, complete
-from bert_jax.problems.prompt import Prompt
-from bert_jax.types import Batch, Params, Tree
+from bert_jax.problems.finetuning_model import ItemRunner
+from bert_jax.problems.prompting.encoding import PromptEncoding
+from bert_jax.types import Batch, JsonObject, Params
 
 
-def outputs(
-    problem: Prompt,
+def runner(
+    encoding: PromptEncoding,
     model: Model,
     params: Params,
-    examples: Sequence[Any],
-    *,
     batch_tokens: int,
     advance: Callable[[int], object],
-) -> list[ExampleOutputs]:
-    """Return the outputs of every example as NumPy arrays.
+) -> ItemRunner:
+    """Return a function that computes the outputs of examples as NumPy arrays.
 
     In the same batches, probabilities of answers of one subword equal `fill_mask` bit for bit.
 
     Args:
-        problem: the prompt problem.
+        encoding: the encoding of the prompts.
         model: an encoder with the head 'mlm'.
         params: 'encoder' and 'mlm'.
-        examples: examples of the problem.
         batch_tokens, advance: as for `bert_jax.load`.
     """
 
-    def compute(batch: Batch) -> dict[str, Tree]:
+    def compute(batch: Batch) -> JsonObject:
         inputs = {name: batch[name] for name in ('input_ids', 'attention_mask', 'positions')}
         if np.any(batch['token_type_ids']):
             inputs['token_type_ids'] = batch['token_type_ids'][:, : batch['input_ids'].shape[1]]
         logits_BPV = computation.logits(model, params, inputs)
         p_BPV = computation.probabilities(logits_BPV)
-        return computation.pick(logits_BPV, p_BPV, problem.answers.pieces_AK)
+        return computation.pick(logits_BPV, p_BPV, encoding.answers.pieces_AK)
 
     def run(examples: Sequence[Any], items: Sequence[list[Item]]) -> list[ExampleOutputs]:
         sequences = [sequence for group in items for item in group for sequence in item]
@@ -51,14 +48,13 @@ def outputs(
             list(map(_row, sequences)),
             batch_tokens=batch_tokens,
             max_length=model.architecture.max_length,
-            pad_id=problem.tokenizer.pad_id,
+            pad_id=encoding.tokenizer.pad_id,
             advance=advance,
         )
         pairs = zip(sequences, results, strict=True)
         return [[[_at_masks(*next(pairs)) for _ in item] for item in group] for group in items]
 
-    answer_references(problem, run)
-    return complete(problem, examples, run(examples, list(map(problem.encode, examples))), run)
+    return run
 
 
 def _row(sequence: TokenSequence) -> TokenizedText:

@@ -12,7 +12,7 @@ from bert_jax.types import JsonObject
 
 FILE = 'bert_jax.json'
 # Checkpoint metadata to write. 'task' is left out: the heads of an exported model determine it.
-_KEYS = ('words', 'texts', 'calibrated', 'kept')
+_KEYS = ('texts', 'calibrated', 'kept')
 _PATH_KEYS = ('train', 'dev', 'test', 'data_dir', 'contexts')  # of config.data; not written
 
 

@@ -178,16 +178,17 @@ def _chain_scores(model: Pretrained) -> dict[str, np.ndarray]:
 def _problem(model: Pretrained, kind: str) -> JsonObject:
     """Settings by which a fine-tuned model reads its input and decodes its logits."""
     assert model.tokenizer is not None
-    problem = finetuned.FineTuned(model, kind, model.tokenizer, Compute(), 1, 0.0).problem
+    problem = finetuned.build(model, kind, model.tokenizer, Compute(), 1, 0.0).problem()
+    setup = problem.setup
     return {
         'kind': kind,
-        'labels': problem.labels,
+        'labels': setup.labels,
         'num_texts': model.metadata.get('texts'),
         'unspaced': scripts.UNSPACED + scripts.HANGUL,
-        'splitter': model.metadata.get('words', problem.splitter),
-        'max_length': problem.layout.max_length,
-        'thresholds': problem.thresholds,
-        'entity_tags': getattr(problem, 'entity_tags', None),
-        'activation': problem.activation,
-        'settings': problem.settings.to_dict(),
+        'splitter': setup.splitter,
+        'max_length': setup.layout.max_length,
+        'thresholds': model.metadata.get('calibrated', {}),
+        'entity_tags': getattr(problem.decoder, 'entity_tags', None),
+        'activation': setup.activation,
+        'settings': setup.settings.to_dict(),
     }

@@ -5,12 +5,12 @@ on first use, so that configs and command lines can read the table without JAX.
 """
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
+from bert_jax import lazy_table
 from bert_jax.config_keys import ConfigKey, key, needs
 from bert_jax.errors import unknown
 from bert_jax.labels import (
@@ -27,7 +27,7 @@ from bert_jax.labels.loader import Splits
 from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
-    from bert_jax.problems.base import AnyProblem
+    from bert_jax.problems.base import Parts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,29 +35,42 @@ class ProblemKind:
     """A kind of fine-tuning problem, such as tagging.
 
     Attributes:
-        implementation: 'module:Class' of the `Problem` (problems/base.py): model head, loss,
-            decoding, scoring, parsing of raw input and writing of predictions.
+        implementation: 'module:NAME' of the `Parts` (problems/base.py): encoding, loss, decoder.
         predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
         keys: the keys of `config.problem`. `labels` is always one of them.
         readers: `data.format` → the function that turns a record of such a file (a row, a sentence)
             into examples. Other formats cannot hold this kind of problem; the first format is
             assumed for files whose names do not tell their format.
+        answer_settings: keys that only affect how a trained model answers and is scored.
+        pretrained_heads: names of heads that published checkpoints may hold
+            (interop/pretrained.py): loaded with `init_from`, and exported.
+        required_heads: the pretrained heads that a run cannot train from scratch.
+        min_labels: minimum number of classes.
+        has_probabilities: whether predictions can list the probability of every class.
+        long_texts: supported treatments of texts longer than a sequence, the default first:
+            'truncate', or 'windows' whose predictions are combined.
     """
 
     implementation: str
     predict_task: str
     keys: Mapping[str, ConfigKey]
     readers: Mapping[str, Reader]
+    answer_settings: tuple[str, ...] = ()
+    pretrained_heads: tuple[str, ...] = ()
+    required_heads: tuple[str, ...] = ()
+    min_labels: int = 0
+    has_probabilities: bool = False
+    long_texts: tuple[str, ...] = ('windows',)
 
     @property
     def settings(self) -> JsonObject:
         """The defaults of the keys."""
         return {name: entry.declaration.default for name, entry in self.keys.items()}
 
-    def load(self) -> 'type[AnyProblem]':
+    def load(self) -> 'Parts':
         """Import the implementation."""
-        module, _, name = self.implementation.partition(':')
-        return getattr(importlib.import_module(module), name)
+        parts: Parts = lazy_table.load(self.implementation)
+        return parts
 
 
 def find(kind: str) -> ProblemKind:
@@ -101,6 +114,7 @@ _CLASSES = _LABELS | dict(
     ),
     label_smoothing=key(0.0, 'ε: targets are (1 − ε) · one-hot + ε / number of classes', '[0, 1)'),
 )
+_CLASS_SCORES = ('metrics', 'positive', 'negative')  # of _CLASSES
 _SCORE_METRICS = key(('pearson', 'spearman'), "also 'rmse'")
 _WINDOWS = dict(
     overlap=key(0.5, 'share of a window of a long text that the next window repeats', '[0, 1)'),
@@ -113,8 +127,13 @@ _PROMPT = dict(
         'max_first',
         "Order in which the masks of an answer of several subwords are filled: 'max_first' (the "
         "most probable first), 'left_to_right', 'parallel'. Training is always parallel.",
+        choices='bert_jax.problems.prompting.decoding:DECODINGS',
     ),
-    calibration=key('none', "'contextual', 'pmi'"),
+    calibration=key(
+        'none',
+        "'contextual', 'pmi'",
+        choices='bert_jax.problems.prompting.calibration:CALIBRATIONS',
+    ),
     demonstrations=key(
         0,
         'Number of sets of demonstrations. A set is one answered training example of each class '
@@ -127,8 +146,16 @@ _PROMPT = dict(
     ),
 )
 
+_PROMPT_FACTS: JsonObject = dict(
+    pretrained_heads=('mlm',),
+    required_heads=('mlm',),
+    min_labels=2,
+    has_probabilities=True,
+    long_texts=('truncate',),
+)
+
 _MARKED_PAIRS = ProblemKind(
-    implementation='bert_jax.problems.relations:Relations',
+    implementation='bert_jax.problems.relations:RELATIONS',
     predict_task='classify',
     keys=_CLASSES
     | dict(
@@ -137,11 +164,15 @@ _MARKED_PAIRS = ProblemKind(
         ),
     ),
     readers=dict.fromkeys(_ROWS, marked_pairs.build_marked_pairs),
+    answer_settings=_CLASS_SCORES,
+    min_labels=2,
+    has_probabilities=True,
+    long_texts=('truncate',),
 )
 
 PROBLEMS: dict[str, ProblemKind] = {
     'classification': ProblemKind(
-        implementation='bert_jax.problems.classification:Classification',
+        implementation='bert_jax.problems.classification:CLASSIFICATION',
         predict_task='classify',
         keys=_CLASSES
         | dict(
@@ -152,27 +183,39 @@ PROBLEMS: dict[str, ProblemKind] = {
             ),
         ),
         readers=dict.fromkeys(_TEXTS, text_pairs.build_classification),
+        answer_settings=_CLASS_SCORES,
+        pretrained_heads=('sequence_classification',),
+        min_labels=2,
+        has_probabilities=True,
+        long_texts=('truncate', 'windows'),
     ),
     'regression': ProblemKind(
-        implementation='bert_jax.problems.classification:Regression',
+        implementation='bert_jax.problems.classification:REGRESSION',
         predict_task='classify',
         keys=_LABELS | dict(metrics=_SCORE_METRICS),
         readers=dict.fromkeys(_TEXTS, text_pairs.build_regression),
+        answer_settings=('metrics',),
+        pretrained_heads=('sequence_classification',),
+        long_texts=('truncate', 'windows'),
     ),
     'multiple_choice': ProblemKind(
-        implementation='bert_jax.problems.multiple_choice:MultipleChoice',
+        implementation='bert_jax.problems.multiple_choice:MULTIPLE_CHOICE',
         predict_task='classify',
         keys=_LABELS,
         readers=dict.fromkeys(_ROWS, choices.build_multiple_choice),
+        pretrained_heads=('multiple_choice',),
+        has_probabilities=True,
+        long_texts=('truncate',),
     ),
     'prompt': ProblemKind(
-        implementation='bert_jax.problems.prompt:Prompt',
+        implementation='bert_jax.problems.prompt:PROMPT',
         predict_task='prompt',
         keys=_CLASSES | _PROMPT,
         readers=dict.fromkeys(_TEXTS, text_pairs.build_prompt),
+        **_PROMPT_FACTS,
     ),
     'prompt_regression': ProblemKind(
-        implementation='bert_jax.problems.prompt_regression:PromptRegression',
+        implementation='bert_jax.problems.prompt_regression:PROMPT_REGRESSION',
         predict_task='prompt',
         keys=_LABELS
         | _PROMPT
@@ -182,19 +225,26 @@ PROBLEMS: dict[str, ProblemKind] = {
             highest=key(1.0, "the score that the answers of 'high' stand for", '(-inf, inf)'),
         ),
         readers=dict.fromkeys(_TEXTS, text_pairs.build_prompt_regression),
+        **_PROMPT_FACTS,
     ),
     'relation': _MARKED_PAIRS,
     'word_in_context': _MARKED_PAIRS,
     'coreference': _MARKED_PAIRS,
     'tagging': ProblemKind(
-        implementation='bert_jax.problems.tagging:Tagging',
+        implementation='bert_jax.problems.tagging:TAGGING',
         predict_task='tag',
         keys=_LABELS
         | _WINDOWS
         | dict(
-            label_pieces=key('first', "subwords that learn the tag of their word: 'first', 'all'"),
+            label_pieces=key(
+                'first',
+                "subwords that learn the tag of their word: 'first', 'all'",
+                choices=('first', 'all'),
+            ),
             decode_pieces=key(
-                'first', "subwords that predict the tag: 'first', or the 'mean' of all"
+                'first',
+                "subwords that predict the tag: 'first', or the 'mean' of all",
+                choices=('first', 'mean'),
             ),
             label_smoothing=_CLASSES['label_smoothing'],
             class_weights=key('none', "'balanced': ∝ 1 / frequency among words", choices=_WEIGHTS),
@@ -213,9 +263,12 @@ PROBLEMS: dict[str, ProblemKind] = {
             'conllu': conll.build_conllu_tagging,
             **dict.fromkeys(_LISTS, word_lists.build_tagging),
         },
+        pretrained_heads=('token_classification',),
+        min_labels=2,
+        has_probabilities=True,
     ),
     'spans': ProblemKind(
-        implementation='bert_jax.problems.spans:SpanLabeling',
+        implementation='bert_jax.problems.spans:SPANS',
         predict_task='spans',
         keys=_LABELS
         | _WINDOWS
@@ -225,10 +278,14 @@ PROBLEMS: dict[str, ProblemKind] = {
                 True, 'spans may overlap; False: only the most probable of overlapping spans'
             ),
             summary=key(
-                'mean', "of the states inside a span; 'attention': weighted by a learned score"
+                'mean',
+                "of the states inside a span; 'attention': weighted by a learned score",
+                choices='bert_jax.models.heads.spans:SUMMARIES',
             ),
             boundary=key(
-                'ffn', "a layer for starts and one for ends; 'state': the encoder's states"
+                'ffn',
+                "a layer for starts and one for ends; 'state': the encoder's states",
+                choices='bert_jax.models.heads.spans:BOUNDARIES',
             ),
             width=key(150, 'hidden size of the layers that score spans', '[1, inf)'),
             class_weights=key(
@@ -239,9 +296,10 @@ PROBLEMS: dict[str, ProblemKind] = {
             'conll': conll.build_spans,
             **dict.fromkeys((*_LISTS, 'brat'), word_lists.build_spans),
         },
+        min_labels=1,
     ),
     'question_answering': ProblemKind(
-        implementation='bert_jax.problems.question_answering:QuestionAnswering',
+        implementation='bert_jax.problems.question_answering:QUESTION_ANSWERING',
         predict_task='answer',
         keys=_LABELS
         | dict(
@@ -259,5 +317,7 @@ PROBLEMS: dict[str, ProblemKind] = {
             'squad': questions.build_squad_question,
             **dict.fromkeys(_ROWS, questions.build_question),
         },
+        answer_settings=('doc_stride', 'question_tokens', 'answer_tokens', 'n_best', 'no_answer'),
+        pretrained_heads=('question_answering',),
     ),
 }

@@ -1,25 +1,24 @@
 """Problems with one answer for each text or pair of texts: a class or a number."""
 
+import abc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax import averages
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.errors import UserError
-from bert_jax.examples import finetune_batches
-from bert_jax.examples.finetune_batches import Item
+from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.labels.examples import DistilledExample, MarkedExample, TextExample
 from bert_jax.metrics import scores
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.model import HeadOptions
-from bert_jax.problems import base
+from bert_jax.problems import base, raw_input
 from bert_jax.tokenizers.sliding_windows import make_windows
 from bert_jax.tokenizers.special_token_layout import truncate_longest_first
 from bert_jax.types import Batch, JsonObject, JsonView, Tree
@@ -57,65 +56,88 @@ class ClassProbabilities(Mapping[str, float]):
         return self.labels[int(self.p_C.argmax())]
 
 
-class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
-    """One class for each example, learned by cross-entropy; subclasses encode the example.
-
-    The settings are the settings of 'classification' in problems/__init__.py. The metric
-    'exact_match' groups examples whose ids agree up to the last '-' (MultiRC).
-    """
-
-    weights = {'classification': 1.0}
-    min_labels = 2
-    has_probabilities = True
-    long_texts: ClassVar[tuple[str, ...]] = ('truncate',)
-    answer_settings: ClassVar[tuple[str, ...]] = ('metrics', 'positive', 'negative')
+class OneLabelEncoding(base.Encoding[LabeledT]):
+    """One class for each example; subclasses encode the example."""
 
     @classmethod
     def count_labels(cls, train: Sequence[LabeledT]) -> Counter[str]:
         return Counter(str(example.label) for example in train)
 
-    def blind_guess(self, train: Sequence[LabeledT]) -> Probabilities:
-        """Return the share of every class in the train split."""
-        counts = self.count_labels(train)
-        return {label: counts[label] / len(train) for label in self.labels}
-
     def label_id(self, example: LabeledT) -> np.int32:
         """Return the number of an example's class + 1, or 0 if it is unknown."""
         if example.label is None:
             return np.int32(0)
-        return np.int32(self.label_number(str(example.label), example.id) + 1)
+        return np.int32(self.setup.label_number(str(example.label), example.id) + 1)
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
     ) -> JsonObject:
-        return {'label': self.stored_label(fields['label'])}
+        return {'label': self.setup.stored_label(fields['label'])}
+
+
+class OneLabelLoss(base.Loss):
+    """Cross-entropy of one class for each example; subclasses have the head."""
+
+    weights = {'classification': 1.0}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
-        return self.class_terms('classification', outputs['logits'], batch['label'])
+        return self.setup.class_terms('classification', outputs['logits'], batch['label'])
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         return base.HostOutputs({'probabilities': jax.nn.softmax(outputs['logits'])}, {})
 
     exported_outputs = host_outputs
 
-    def decode(self, example: LabeledT, parts: base.ExampleOutputs) -> Probabilities:
-        """Return the probability of every class, the mean over the windows of a long text."""
-        mean_C = np.mean([part['probabilities'] for (part,) in parts], axis=0)
-        return ClassProbabilities(self.labels, self.label_numbers, mean_C)
 
-    def score(self, examples: Sequence[LabeledT], predictions: Sequence[Probabilities]) -> Scores:
+class ClassDecoder(base.Decoder[base.ExampleT, base.PredictionT]):
+    """Scores the predicted class of each example.
+
+    The metric 'exact_match' groups examples whose ids agree up to the last '-' (MultiRC).
+    """
+
+    @abc.abstractmethod
+    def guess(self, prediction: base.PredictionT) -> str:
+        """Return the predicted class."""
+
+    def score(
+        self, examples: Sequence[base.ExampleT], predictions: Sequence[base.PredictionT]
+    ) -> Scores:
         return scores.classification(*self._classes(examples, predictions))
 
     def score_rows(
-        self, examples: Sequence[LabeledT], predictions: Sequence[Probabilities]
+        self, examples: Sequence[base.ExampleT], predictions: Sequence[base.PredictionT]
     ) -> RowScore:
         return scores.classification_rows(*self._classes(examples, predictions))
 
-    def _classes(
-        self, examples: Sequence[LabeledT], predictions: Sequence[Probabilities]
-    ) -> tuple[Any, ...]:
-        guesses = list(map(most_probable, predictions))
-        return scoring_arguments(self.settings, self.labels, examples, guesses)
+    def _classes(self, examples: Sequence[Any], predictions: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the arguments of `scores.classification`."""
+        settings, groups = self.settings, None
+        gold = [str(example.label) for example in examples]
+        if 'exact_match' in settings.metrics:
+            groups = [str(example.id).rpartition('-')[0] for example in examples]
+        classes = (settings.positive or None, settings.negative or None)
+        guesses = list(map(self.guess, predictions))
+        return gold, guesses, self.labels, settings.metrics, *classes, groups
+
+
+class OneLabelDecoder(ClassDecoder[LabeledT, Probabilities]):
+    """The most probable class of each example."""
+
+    def decode(
+        self, example: LabeledT, parts: base.ExampleOutputs, calibration: base.Calibration
+    ) -> Probabilities:
+        """Return the probability of every class, the mean over the windows of a long text."""
+        mean_C = np.mean([part['probabilities'] for (part,) in parts], axis=0)
+        return ClassProbabilities(self.labels, self.setup.label_numbers, mean_C)
+
+    def guess(self, prediction: Probabilities) -> str:
+        return most_probable(prediction)
+
+    def blind_guesses(
+        self, train: Sequence[LabeledT], examples: Sequence[LabeledT]
+    ) -> list[Probabilities]:
+        """Return the share of every class in the train split."""
+        return [class_shares(train, self.labels)] * len(examples)
 
     def to_record(self, example: LabeledT, prediction: Probabilities) -> JsonObject:
         best = most_probable(prediction)
@@ -126,21 +148,13 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
             'predicted': best,
             'probability': prediction[best],
         }
-        return record | ({'probabilities': dict(prediction)} if self.all_probabilities else {})
+        return record | (
+            {'probabilities': dict(prediction)} if self.setup.all_probabilities else {}
+        )
 
 
-class Classification(SingleLabelProblem[TextExample | DistilledExample]):
-    """The class of a text or of a pair of texts.
-
-    With a temperature T the model learns from the class probabilities q of another model: the loss
-    is T² · KL(softmax(log q / T) ‖ softmax(logits / T)) (Hinton et al. 2015, section 2).
-    """
-
-    pretrained_heads = ('sequence_classification',)
-    long_texts = ('truncate', 'windows')
-
-    def parse_input(self, name: str, record: JsonView) -> TextExample:
-        return TextExample(name, base.require_texts(record, name), None)
+class TextEncoding(OneLabelEncoding[TextExample | DistilledExample]):
+    """A text or a pair of texts."""
 
     @classmethod
     def count_labels(cls, train: Sequence[TextExample | DistilledExample]) -> Counter[str]:
@@ -150,8 +164,8 @@ class Classification(SingleLabelProblem[TextExample | DistilledExample]):
                 counts.update(dict.fromkeys(dict(example.probabilities), 0))
         return counts
 
-    def prepare(self, train: Sequence[TextExample | DistilledExample]) -> None:
-        super().prepare(train)
+    def keep(self, train: Sequence[TextExample | DistilledExample]) -> JsonView:
+        """Check that the examples have probabilities if they are learned from."""
         is_distilled = any(isinstance(example, DistilledExample) for example in train)
         temperature = self.settings.get('temperature', 0.0)
         if train and is_distilled != (temperature > 0):
@@ -160,6 +174,10 @@ class Classification(SingleLabelProblem[TextExample | DistilledExample]):
                 f'{"" if is_distilled else "no "}probabilities; set it and '
                 'data.columns.probabilities, or neither'
             )
+        return {}
+
+    def parse_input(self, name: str, record: JsonView) -> TextExample:
+        return TextExample(name, raw_input.require_texts(record, name), None)
 
     def encode(self, example: TextExample | DistilledExample) -> list[Item]:
         values: dict[str, Tree] = {'label': self.label_id(example)}
@@ -174,8 +192,19 @@ class Classification(SingleLabelProblem[TextExample | DistilledExample]):
             return {'log_q': log_q_C, 'is_soft': np.float32(0)}
         log_q_C += np.log(_MIN_Q)
         for label, probability in example.probabilities:
-            log_q_C[self.label_number(label, example.id)] = np.log(max(probability, _MIN_Q))
+            log_q_C[self.setup.label_number(label, example.id)] = np.log(max(probability, _MIN_Q))
         return {'log_q': log_q_C, 'is_soft': np.float32(1)}
+
+
+class TextLoss(OneLabelLoss):
+    """A linear head, and a loss from classes or from the class probabilities of another model.
+
+    With a temperature T the model learns from the class probabilities q of another model: the loss
+    is T² · KL(softmax(log q / T) ‖ softmax(logits / T)) (Hinton et al. 2015, section 2).
+    """
+
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'sequence_classification': {'num_labels': len(self.labels)}}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'classification', for soft targets the divergence, and 'accuracy'."""
@@ -188,37 +217,38 @@ class Classification(SingleLabelProblem[TextExample | DistilledExample]):
         divergence_RS = jnp.sum(jax.scipy.special.xlogy(q_RSC, q_RSC) - q_RSC * log_p_RSC, axis=-1)
         soft = weighted_sum(temperature**2 * divergence_RS, batch['is_soft'])
         is_hard_RS = jnp.asarray(batch['is_soft']) == 0
-        hard = self.class_terms(
+        hard = self.setup.class_terms(
             'classification', outputs['logits'], jnp.where(is_hard_RS, batch['label'], 0)
         )
         return terms | averages.add(
             {'classification': soft}, {'classification': hard['classification']}
         )
 
-    def heads(self) -> Mapping[str, HeadOptions]:
-        return {'sequence_classification': {'num_labels': len(self.labels)}}
+
+CLASSIFICATION = base.Parts(TextEncoding, TextLoss, OneLabelDecoder)
 
 
-class Regression(base.Problem[TextExample, float]):
-    """A number for a text or a pair of texts, learned by squared error without normalization."""
-
-    weights = {'regression': 1.0}
-    pretrained_heads = ('sequence_classification',)
-    long_texts = ('truncate', 'windows')
-    answer_settings = ('metrics',)
+class NumberEncoding(base.Encoding[TextExample]):
+    """A text or a pair of texts with a number."""
 
     @classmethod
     def count_labels(cls, train: Sequence[TextExample]) -> Counter[str]:
         return Counter(score=len(train))
 
     def parse_input(self, name: str, record: JsonView) -> TextExample:
-        return TextExample(name, base.require_texts(record, name), None)
+        return TextExample(name, raw_input.require_texts(record, name), None)
 
     def encode(self, example: TextExample) -> list[Item]:
         is_known = example.label is not None
         target = np.float32(example.label if is_known else 0)
         values = {'target': target, 'known': np.float32(is_known)}
         return _encode_windows(self, example.texts, values)
+
+
+class NumberLoss(base.Loss):
+    """The squared error, without normalization."""
+
+    weights = {'regression': 1.0}
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'sequence_classification': {'num_labels': 1}}
@@ -229,21 +259,29 @@ class Regression(base.Problem[TextExample, float]):
         return {'regression': weighted_sum(jnp.square(error_RS), batch['known'])}
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        score = _ACTIVATIONS[self.activation](outputs['logits'][..., 0])
+        score = _ACTIVATIONS[self.setup.activation](outputs['logits'][..., 0])
         return base.HostOutputs({'score': score}, {})
 
     exported_outputs = host_outputs
 
-    def decode(self, example: TextExample, parts: base.ExampleOutputs) -> float:
-        return float(np.mean([part['score'] for (part,) in parts]))
 
-    def blind_guess(self, train: Sequence[TextExample]) -> float:
-        """Return the mean of the train split."""
-        return float(np.mean([example.label for example in train]))
+class NumberDecoder(base.Decoder[TextExample, float]):
+    """A number for each example."""
+
+    def decode(
+        self, example: TextExample, parts: base.ExampleOutputs, calibration: base.Calibration
+    ) -> float:
+        return float(np.mean([part['score'] for (part,) in parts]))
 
     def score(self, examples: Sequence[TextExample], predictions: Sequence[float]) -> Scores:
         gold = [float(example.label) for example in examples]  # type: ignore[arg-type]  # labeled
         return scores.regression(gold, predictions, self.settings.metrics)
+
+    def blind_guesses(
+        self, train: Sequence[TextExample], examples: Sequence[TextExample]
+    ) -> list[float]:
+        """Return the mean of the train split."""
+        return [float(np.mean([example.label for example in train]))] * len(examples)
 
     def to_record(self, example: TextExample, prediction: float) -> JsonObject:
         return {
@@ -254,51 +292,49 @@ class Regression(base.Problem[TextExample, float]):
         }
 
 
+REGRESSION = base.Parts(NumberEncoding, NumberLoss, NumberDecoder)
+
+
 def _encode_windows(
-    problem: base.AnyProblem, texts: Sequence[str], values: dict[str, Tree]
+    encoding: base.Encoding[Any], texts: Sequence[str], values: dict[str, Tree]
 ) -> list[Item]:
     """Tokenize one or two texts into one truncated sequence or into overlapping windows.
 
     For a pair, the windows slide over the longer text; each has the start of the shorter text.
     """
-    ids = problem.tokenizer.encode_batch(texts, special=True).ids
-    room = problem.layout.max_text_tokens(len(ids))
-    if problem.window_overlap is None or sum(map(len, ids)) <= room:
-        return [(sequence(problem, ids, values),)]
-    problem.counts['texts split into windows'] += 1
+    ids = encoding.tokenizer.encode_batch(texts, special=True).ids
+    room = encoding.layout.max_text_tokens(len(ids))
+    if encoding.setup.window_overlap is None or sum(map(len, ids)) <= room:
+        return [(sequence(encoding, ids, values),)]
+    encoding.setup.counts['texts split into windows'] += 1
     longest = int(np.argmax(list(map(len, ids))))
     window_ids = [text_ids[: room // 2] for text_ids in ids]
     window_ids[longest] = ids[longest][:0]
     size = room - sum(map(len, window_ids))
-    overlap = min(int(problem.window_overlap * size), size - 1)
+    overlap = min(int(encoding.setup.window_overlap * size), size - 1)
     items: list[Item] = []
     for window in make_windows(len(ids[longest]), size, overlap):
         window_ids[longest] = ids[longest][window.start : window.stop]
-        items.append((sequence(problem, window_ids, values),))
+        items.append((sequence(encoding, window_ids, values),))
     return items
 
 
 def sequence(
-    problem: base.AnyProblem, ids: Sequence[np.ndarray], values: dict[str, Tree]
-) -> finetune_batches.TokenSequence:
+    encoding: base.Encoding[Any], ids: Sequence[np.ndarray], values: dict[str, Tree]
+) -> TokenSequence:
     """Lay out one or two texts as one sequence, truncated to the length of the layout."""
-    room = problem.layout.max_text_tokens(len(ids))
+    room = encoding.layout.max_text_tokens(len(ids))
     if sum(map(len, ids)) > room:
-        problem.counts[f'texts truncated to {problem.layout.max_length} tokens'] += 1
+        encoding.setup.counts[f'texts truncated to {encoding.layout.max_length} tokens'] += 1
         ids = truncate_longest_first(ids, room)
-    laid_out = problem.layout.lay_out(*ids)
-    return finetune_batches.TokenSequence(laid_out.ids, laid_out.token_type_ids, {}, values)
+    laid_out = encoding.layout.lay_out(*ids)
+    return TokenSequence(laid_out.ids, laid_out.token_type_ids, {}, values)
 
 
-def scoring_arguments(
-    settings: ConfigDict, labels: Sequence[str], examples: Sequence[Any], guesses: Sequence[str]
-) -> tuple[Any, ...]:
-    """Return the arguments of `scores.classification`, for the settings of 'classification'."""
-    gold, groups = [str(example.label) for example in examples], None
-    if 'exact_match' in settings.metrics:
-        groups = [str(example.id).rpartition('-')[0] for example in examples]
-    classes = (settings.positive or None, settings.negative or None)
-    return gold, guesses, labels, settings.metrics, *classes, groups
+def class_shares(train: Sequence[Any], labels: Sequence[str]) -> dict[str, float]:
+    """Return the share of every class in a train split."""
+    counts = Counter(str(example.label) for example in train)
+    return {label: counts[label] / len(train) for label in labels}
 
 
 def most_probable(probabilities: Probabilities) -> str:

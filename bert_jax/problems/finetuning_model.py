@@ -20,7 +20,7 @@ from bert_jax.examples.finetune_batches import (
 from bert_jax.labels.examples import Example
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
-from bert_jax.problems.base import AnyProblem, ExampleOutputs, HostOutputs, Outputs
+from bert_jax.problems.base import AnyProblem, Calibration, ExampleOutputs, HostOutputs, Outputs
 from bert_jax.types import Batch, Params, Tree
 
 # Examples and their items → the host outputs of every example.
@@ -37,7 +37,7 @@ class FineTuningModel:
 
     def rows(self, batch: Batch, dropout_seeds_R: jax.Array | None = None) -> Rows:
         """Return the rows of a batch that the model reads."""
-        return self.problem.corrupt(Rows.of(batch), dropout_seeds_R)
+        return self.problem.loss.corrupt(Rows.of(batch), dropout_seeds_R)
 
     def outputs(
         self, params: Params, batch: Batch, dropout_seeds_R: jax.Array | None = None
@@ -51,7 +51,7 @@ class FineTuningModel:
         """
         rows = self.rows(batch, dropout_seeds_R)
         output: Tree = self.model.apply({'params': params}, rows, dropout_seeds_R)
-        return self.problem.outputs(output.heads, rows)
+        return self.problem.loss.outputs(output.heads, rows)
 
 
 class EncodedExamples(NamedTuple):
@@ -65,7 +65,7 @@ class EncodedExamples(NamedTuple):
     @classmethod
     def of(cls, problem: AnyProblem, examples: Sequence[Example]) -> 'EncodedExamples':
         """Encode examples with a problem."""
-        return cls.of_items(problem, examples, list(map(problem.encode, examples)))
+        return cls.of_items(problem, examples, list(map(problem.encoding.encode, examples)))
 
     @classmethod
     def of_items(
@@ -74,7 +74,7 @@ class EncodedExamples(NamedTuple):
         """Collect the items of examples."""
         first = np.cumsum([0, *map(len, items)])
         flat = list(itertools.chain.from_iterable(items))
-        return cls(problem, examples, Items(flat, problem.tokenizer.pad_id), first)
+        return cls(problem, examples, Items(flat, problem.encoding.tokenizer.pad_id), first)
 
     def by_example(self, by_item: Sequence[Tree]) -> list[ExampleOutputs]:
         """Group one value for each item by example."""
@@ -87,10 +87,24 @@ def prediction_step(model: FineTuningModel, with_terms: bool) -> PredictionStep:
 
     def step(params: Params, batch: Batch) -> tuple[averages.Terms, HostOutputs]:
         outputs = model.outputs(params, batch)
-        terms = model.problem.terms(outputs, batch) if with_terms else {}
-        return terms, model.problem.host_outputs(outputs, batch)
+        terms = model.problem.loss.terms(outputs, batch) if with_terms else {}
+        return terms, model.problem.loss.host_outputs(outputs, batch)
 
     return step
+
+
+class Predicted(NamedTuple):
+    """The host outputs of examples.
+
+    Attributes:
+        parts: of each example.
+        references: of the problem's reference examples.
+        terms: loss terms, summed over all examples.
+    """
+
+    parts: list[ExampleOutputs]
+    references: list[ExampleOutputs]
+    terms: averages.Terms
 
 
 def predict(
@@ -99,15 +113,13 @@ def predict(
     encoded: EncodedExamples,
     shape: BatchShape,
     advance: Callable[[int], object] = lambda number: None,
-) -> tuple[list[ExampleOutputs], averages.Terms]:
+) -> Predicted:
     """Run a prediction step over all items, then over the further items of the problem.
 
     Args:
         step: compiled `prediction_step`.
         shape: shape of a batch; its number of slots is raised to fit the items.
         advance: called with the number of items of each finished batch.
-    Returns:
-        The host outputs of every example, and the terms summed over all items of `encoded`.
     """
     problem = encoded.problem
 
@@ -115,26 +127,29 @@ def predict(
         encoded_items = EncodedExamples.of_items(problem, examples, items)
         return _predict_packed(step, params, encoded_items, shape, advance)[0]
 
-    answer_references(problem, run)
-    outputs, total = _predict_packed(step, params, encoded, shape, advance)
-    return complete(problem, encoded.examples, outputs, run), total
+    references = run_examples(problem, problem.encoding.references(), run)
+    outputs, terms = _predict_packed(step, params, encoded, shape, advance)
+    return Predicted(_complete(problem, encoded.examples, outputs, run), references, terms)
 
 
-def answer_references(problem: AnyProblem, run: ItemRunner) -> None:
-    """Calibrate a problem with the outputs of its reference examples, if it has any."""
-    if references := problem.references():
-        outputs = run(references, list(map(problem.encode, references)))
-        problem.calibrate(complete(problem, references, outputs, run))
+def run_examples(
+    problem: AnyProblem, examples: Sequence[Example], run: ItemRunner
+) -> list[ExampleOutputs]:
+    """Run the items of examples, then the further items of the problem."""
+    if not examples:
+        return []
+    outputs = run(examples, list(map(problem.encoding.encode, examples)))
+    return _complete(problem, examples, outputs, run)
 
 
-def complete(
+def _complete(
     problem: AnyProblem,
     examples: Sequence[Example],
     outputs: list[ExampleOutputs],
     run: ItemRunner,
 ) -> list[ExampleOutputs]:
     """Run the further items of the problem and append their outputs, until none are left."""
-    while any(items := list(map(problem.further_items, examples, outputs))):
+    while any(items := list(map(problem.encoding.further_items, examples, outputs))):
         new_outputs = run(examples, items)
         outputs = [[*old, *new] for old, new in zip(outputs, new_outputs, strict=True)]
     return outputs
@@ -163,10 +178,12 @@ def _predict_packed(
 
 
 def decode_all(
-    problem: AnyProblem, examples: Sequence[Example], outputs: Iterable[ExampleOutputs]
+    problem: AnyProblem,
+    examples: Sequence[Example],
+    parts: Iterable[ExampleOutputs],
+    calibration: Calibration,
 ) -> Sequence[object]:
     """Return the prediction for each example, from its host outputs."""
-    predictions = [
-        problem.decode(example, parts) for example, parts in zip(examples, outputs, strict=True)
-    ]
-    return problem.postprocess(examples, predictions)
+    pairs = zip(examples, parts, strict=True)
+    predictions = [problem.decoder.decode(example, own, calibration) for example, own in pairs]
+    return problem.decoder.postprocess(examples, predictions)

@@ -14,7 +14,7 @@ from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels.examples import MultipleChoiceExample
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.model import HeadOptions
-from bert_jax.problems import base
+from bert_jax.problems import base, raw_input
 from bert_jax.problems.classification import sequence
 from bert_jax.reports import glue
 from bert_jax.types import Batch, JsonObject, JsonView
@@ -22,20 +22,12 @@ from bert_jax.types import Batch, JsonObject, JsonView
 _ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not NaN
 
 
-class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
-    """The correct choice of several: one sequence for each choice, a softmax over their scores.
-
-    SWAG in Devlin et al. 2019, section 4.4. All choices of an example are in one row.
-    """
-
-    weights = {'multiple_choice': 1.0}
-    pretrained_heads = ('multiple_choice',)
-    has_probabilities = True
-    long_texts = ('truncate',)
+class ChoiceEncoding(base.Encoding[MultipleChoiceExample]):
+    """One sequence for each choice; all choices of an example are in one row."""
 
     def parse_input(self, name: str, record: JsonView) -> MultipleChoiceExample:
         """Read 'premise' and 'choices'."""
-        premise, choices = (base.require(record, name, key) for key in ('premise', 'choices'))
+        premise, choices = (raw_input.require(record, name, key) for key in ('premise', 'choices'))
         is_list = isinstance(choices, list | tuple) and len(choices) > 0
         if not is_list or not all(isinstance(text, str) for text in (premise, *choices)):
             raise UserError(
@@ -54,6 +46,15 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
             for number, choice in enumerate(example.choices)
         ]
         return [tuple(sequences)]
+
+
+class ChoiceLoss(base.Loss):
+    """A softmax over the scores of the choices of an example.
+
+    SWAG in Devlin et al. 2019, section 4.4.
+    """
+
+    weights = {'multiple_choice': 1.0}
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'multiple_choice': {}}
@@ -80,7 +81,16 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
         log_p_RS, _ = _log_probabilities(outputs['logits'], batch)
         return base.HostOutputs({'probability': jnp.exp(log_p_RS)}, {})
 
-    def decode(self, example: MultipleChoiceExample, parts: base.ExampleOutputs) -> list[float]:
+
+class ChoiceDecoder(base.Decoder[MultipleChoiceExample, list[float]]):
+    """The most probable choice."""
+
+    def decode(
+        self,
+        example: MultipleChoiceExample,
+        parts: base.ExampleOutputs,
+        calibration: base.Calibration,
+    ) -> list[float]:
         """Return the probability of every choice."""
         (choices,) = parts
         return [float(part['probability']) for part in choices]
@@ -116,7 +126,10 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
             'predicted': best,
             'probability': prediction[best],
         }
-        return record | ({'probabilities': prediction} if self.all_probabilities else {})
+        return record | ({'probabilities': prediction} if self.setup.all_probabilities else {})
+
+
+MULTIPLE_CHOICE = base.Parts(ChoiceEncoding, ChoiceLoss, ChoiceDecoder)
 
 
 def _same_example(batch: Batch) -> jax.Array:

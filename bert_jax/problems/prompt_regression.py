@@ -6,32 +6,26 @@ from collections.abc import Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import PromptExample
-from bert_jax.metrics import intervals, scores
+from bert_jax.metrics import scores
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
 from bert_jax.problems import base
-from bert_jax.problems.prompt import Prompt, PromptPrediction, mlm_terms
-from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
+from bert_jax.problems.prompt import PromptDecoder, PromptLoss, PromptPrediction, mlm_terms
+from bert_jax.problems.prompting.encoding import PromptEncoding
 from bert_jax.types import Batch, JsonObject
 
 ENDS = ('high', 'low')  # the labels
 
 
-class PromptRegression(Prompt):
-    """A number between two ends, from the probabilities of the answers for each end.
+class ScalePromptEncoding(PromptEncoding):
+    """A prompt whose two answers stand for the ends of a scale."""
 
-    With p the softmax over both ends, the number is lowest + p(high) · (highest − lowest). The loss
-    is KL((1 − t, t) ‖ p) for a target t scaled to [0, 1] (LM-BFF, section 4.2).
-    """
-
-    weights = {'regression': 1.0}
-
-    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
+    def __post_init__(self) -> None:
+        settings = self.settings
         if settings.demonstrations:
             raise UserError('problem.demonstrations needs classes; set it to 0 for regression')
         if settings.lowest >= settings.highest:
@@ -39,18 +33,13 @@ class PromptRegression(Prompt):
                 f'problem.lowest is {settings.lowest:g}, but problem.highest is '
                 f'{settings.highest:g}; set them to the ends of the scale'
             )
-        super().__init__(settings, layout, labels)
+        super().__post_init__()
 
     @classmethod
     def count_labels(cls, train: Sequence[PromptExample]) -> Counter[str]:
         return Counter(dict.fromkeys(ENDS, len(train)))
 
-    def blind_guess(self, train: Sequence[PromptExample]) -> PromptPrediction:
-        """Return the mean of the train split."""
-        share = float(np.mean([self._share(example) for example in train]))
-        return PromptPrediction({'high': share, 'low': 1 - share}, ())
-
-    def _share(self, example: PromptExample) -> float:
+    def share(self, example: PromptExample) -> float:
         """Return the label scaled to [0, 1]."""
         lowest, highest = self.settings.lowest, self.settings.highest
         share = (float(example.label or 0) - lowest) / (highest - lowest)
@@ -63,13 +52,23 @@ class PromptRegression(Prompt):
 
     def _targets(self, example: PromptExample) -> dict[str, np.number]:
         is_known = example.label is not None
-        share = self._share(example) if is_known else 0
+        share = self.share(example) if is_known else 0
         return {'target': np.float32(share), 'known': np.float32(is_known)}
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
     ) -> JsonObject:
         return {'target': float(fields['target']) if fields['known'] else None}
+
+
+class ScalePromptLoss(PromptLoss):
+    """The divergence from a number between two ends.
+
+    With p the softmax over both ends, the number is lowest + p(high) · (highest − lowest). The loss
+    is KL((1 − t, t) ‖ p) for a target t scaled to [0, 1] (LM-BFF, section 4.2).
+    """
+
+    main = 'regression'
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'regression', the divergence."""
@@ -82,6 +81,19 @@ class PromptRegression(Prompt):
         entropy_REC = jax.scipy.special.xlogy(target_REC, target_REC)
         loss_RE = jnp.sum(entropy_REC - target_REC * log_p_REC, axis=-1)
         return {'regression': weighted_sum(loss_RE, known_RE)} | mlm_terms(outputs)
+
+
+class ScalePromptDecoder(PromptDecoder):
+    """The number between the ends."""
+
+    encoding: ScalePromptEncoding
+
+    def blind_guesses(
+        self, train: Sequence[PromptExample], examples: Sequence[PromptExample]
+    ) -> list[PromptPrediction]:
+        """Return the mean of the train split."""
+        share = float(np.mean([self.encoding.share(example) for example in train]))
+        return [PromptPrediction({'high': share, 'low': 1 - share}, ())] * len(examples)
 
     def _value(self, prediction: PromptPrediction) -> float:
         lowest, highest = self.settings.lowest, self.settings.highest
@@ -96,8 +108,11 @@ class PromptRegression(Prompt):
     def score_rows(
         self, examples: Sequence[PromptExample], predictions: Sequence[PromptPrediction]
     ) -> RowScore:
-        return intervals.rows_of(self.metrics, examples, predictions)
+        return base.Decoder.score_rows(self, examples, predictions)
 
     def to_record(self, example: PromptExample, prediction: PromptPrediction) -> JsonObject:
         record = super().to_record(example, prediction) | {'predicted': self._value(prediction)}
         return {name: value for name, value in record.items() if name != 'probability'}
+
+
+PROMPT_REGRESSION = base.Parts(ScalePromptEncoding, ScalePromptLoss, ScalePromptDecoder)

@@ -16,7 +16,7 @@ from bert_jax.labels.examples import Answer, QuestionExample
 from bert_jax.metrics import squad
 from bert_jax.metrics.scores import Scores, Table
 from bert_jax.models.model import HeadOptions
-from bert_jax.problems import answer_spans, base
+from bert_jax.problems import answer_spans, base, raw_input
 from bert_jax.tokenizers import sliding_windows
 from bert_jax.tokenizers.sliding_windows import Window
 from bert_jax.tokenizers.special_token_layout import LaidOutSequence
@@ -27,22 +27,16 @@ _THRESHOLD = 'no_answer_threshold'
 Prediction = JsonObject  # see QuestionAnswering.decode
 
 
-class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
-    """The first and last token of the answer in [CLS] question [SEP] window of the context [SEP].
+class QuestionEncoding(base.Encoding[QuestionExample]):
+    """[CLS] question [SEP] window of the context [SEP].
 
-    A window without the answer points at [CLS]. With the setting `no_answer` (SQuAD 2.0), a
-    question is left unanswered if the score of no answer exceeds the score of the best answer by
-    more than a threshold, which is tuned on the dev split.
+    A window without the answer points at [CLS].
     """
-
-    weights = {'answer': 1.0}
-    pretrained_heads = ('question_answering',)
-    answer_settings = ('doc_stride', 'question_tokens', 'answer_tokens', 'n_best', 'no_answer')
 
     def parse_input(self, name: str, record: JsonView) -> QuestionExample:
         """Read 'question' and 'context'."""
         keys = ('question', 'context')
-        question, context = (base.require_text(record, name, key) for key in keys)
+        question, context = (raw_input.require_text(record, name, key) for key in keys)
         return QuestionExample(name, question, context, None)
 
     def encode(self, example: QuestionExample) -> list[Item]:
@@ -59,9 +53,9 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
                 f'example {example.id}: the question has no answer; set problem.no_answer=True if '
                 'some questions have none'
             )
-        context = self._windowed_context(example)
+        context = self.windowed_context(example)
         if context.is_question_truncated:
-            self.counts['truncated questions'] += 1
+            self.setup.counts['truncated questions'] += 1
         tokens = self._gold_tokens(example.answers[0], context.offsets) if example.answers else None
         is_known = bool(tokens) or example.answers == ()
         sequences = [
@@ -69,10 +63,11 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
             for window, laid_out in zip(context.windows, context.sequences, strict=True)
         ]
         if tokens and all(sequence.tokens['answer_ends'][0].any() for sequence in sequences):
-            self.counts['answers longer than a window'] += 1
+            self.setup.counts['answers longer than a window'] += 1
         return [(sequence,) for sequence in sequences]
 
-    def _windowed_context(self, example: QuestionExample) -> answer_spans.WindowedContext:
+    def windowed_context(self, example: QuestionExample) -> answer_spans.WindowedContext:
+        """Tokenize a question and the windows of its context."""
         encoded = self.tokenizer.encode_batch([example.question, example.context], special=True)
         question, context = encoded.ids
         room = self.layout.max_text_tokens(2)
@@ -93,12 +88,12 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         first = int(np.searchsorted(offsets[:, 1], start, side='right'))
         last = int(np.searchsorted(offsets[:, 0], end)) - 1
         if first > last:
-            self.counts['answers without a token'] += 1
+            self.setup.counts['answers without a token'] += 1
             return None
         if last - first >= self.settings.answer_tokens:
-            self.counts['answers longer than problem.answer_tokens'] += 1
+            self.setup.counts['answers longer than problem.answer_tokens'] += 1
         if (offsets[first, 0], offsets[last, 1]) != (start, end):
-            self.counts['answers that start or end inside a token'] += 1
+            self.setup.counts['answers that start or end inside a token'] += 1
         return first, last
 
     def describe_targets(
@@ -109,6 +104,12 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
             return {'answer': None}
         first, last = fields['answer_ends'].argmax(0)
         return {'answer': tokens[first : last + 1]}
+
+
+class AnswerLoss(base.Loss):
+    """Cross-entropy of the first and the last token of the answer."""
+
+    weights = {'answer': 1.0}
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'question_answering': {}}
@@ -144,7 +145,18 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         """Return 'logits' of each token as first or last token of the answer, fp32 [R, T, 2]."""
         return base.HostOutputs({}, {'logits': outputs['logits']})
 
-    def decode(self, example: QuestionExample, parts: base.ExampleOutputs) -> Prediction:
+
+class AnswerDecoder(base.Decoder[QuestionExample, Prediction]):
+    """The best answers over all windows.
+
+    With the setting `no_answer` (SQuAD 2.0), a question is left unanswered if the score of no
+    answer exceeds the score of the best answer by more than a threshold, which is tuned on the dev
+    split.
+    """
+
+    def decode(
+        self, example: QuestionExample, parts: base.ExampleOutputs, calibration: base.Calibration
+    ) -> Prediction:
         """Return the best answer and 'n_best', a list of answers.
 
         An answer is {'text', 'start', 'end', 'probability'} with text = context[start:end]; for no
@@ -167,14 +179,14 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         if not self.settings.no_answer:
             return best | {'n_best': n_best}
         score = candidates.no_answer_score
-        best = best if score <= self.thresholds.get(_THRESHOLD, 0.0) else no_answer
+        best = best if score <= calibration.thresholds.get(_THRESHOLD, 0.0) else no_answer
         return best | {'no_answer_score': score, 'n_best': n_best}
 
     def _candidates(
         self, example: QuestionExample, parts: base.ExampleOutputs
     ) -> answer_spans.Candidates:
         settings = self.settings
-        context = self._windowed_context(example)
+        context = self.encoding.windowed_context(example)
         return answer_spans.rank_candidates(context, parts, settings.answer_tokens, settings.n_best)
 
     def tune_thresholds(
@@ -191,10 +203,6 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
             scores.append(candidates.no_answer_score)
         golds = list(map(_gold_texts, examples))
         return {_THRESHOLD: squad.best_threshold(golds, guesses, scores).threshold}
-
-    def blind_guess(self, train: Sequence[QuestionExample]) -> Prediction:
-        """Return no answer, which is correct for questions without an answer."""
-        return {'text': '', 'n_best': [], 'no_answer_score': 0.0}
 
     def score(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Prediction]
@@ -214,6 +222,12 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
             metrics['best_f1'] = squad.best_threshold(golds, answers, scores).best
         return Scores(metrics, {'Questions': _table(metrics, golds)})
 
+    def blind_guesses(
+        self, train: Sequence[QuestionExample], examples: Sequence[QuestionExample]
+    ) -> list[Prediction]:
+        """Return no answer, which is correct for questions without an answer."""
+        return [{'text': '', 'n_best': [], 'no_answer_score': 0.0}] * len(examples)
+
     def to_record(self, example: QuestionExample, prediction: Prediction) -> JsonObject:
         return {
             'id': example.id,
@@ -222,6 +236,9 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
             'answer': prediction['text'],
             **{name: value for name, value in prediction.items() if name != 'text'},
         }
+
+
+QUESTION_ANSWERING = base.Parts(QuestionEncoding, AnswerLoss, AnswerDecoder)
 
 
 def _sequence(

@@ -4,43 +4,34 @@ import collections
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.examples import finetune_batches
-from bert_jax.examples.finetune_batches import Item
+from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.labels.builder import parse_int
 from bert_jax.labels.examples import Mark, MarkedExample
 from bert_jax.labels.records import InvalidRecord
 from bert_jax.models.heads.relations import FIRST, SECOND
 from bert_jax.models.model import HeadOptions
-from bert_jax.problems import base
-from bert_jax.problems.classification import Probabilities, SingleLabelProblem
-from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
+from bert_jax.problems import base, raw_input
+from bert_jax.problems.classification import (
+    OneLabelDecoder,
+    OneLabelEncoding,
+    OneLabelLoss,
+    Probabilities,
+)
 from bert_jax.types import JsonObject, JsonView
 
 
-class Relations(SingleLabelProblem[MarkedExample]):
-    """The class of a pair of marked spans, both in one text or one in each of two texts.
+class MarkedEncoding(OneLabelEncoding[MarkedExample]):
+    """Two marked spans, both in one text or one in each of two texts.
 
-    Long texts keep the tokens nearest to the marks. With the setting `exclusive`, examples with
-    the same texts and the same first mark (a pronoun and its candidates) are alternatives: at most
-    the most probable alternative is `positive`. GAP (Webster et al. 2018, arXiv 1810.05201) is
-    scored by the F1 of TRUE over all pairs: metrics=('f1',), positive='TRUE'.
+    Long texts keep the tokens nearest to the marks.
     """
-
-    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
-        super().__init__(settings, layout, labels)
-        if settings.exclusive and (len(self.labels) != 2 or settings.positive not in self.labels):
-            raise UserError(
-                'problem.exclusive needs two labels, one of which is problem.positive; it is '
-                f'{settings.positive!r}, and the labels are {", ".join(self.labels)}'
-            )
 
     def parse_input(self, name: str, record: JsonView) -> MarkedExample:
         """Read 'text' and 'marks', two [start, end] in characters; the second is in any 'text2'."""
-        texts = base.require_texts(record, name)
-        offsets = base.require(record, name, 'marks')
+        texts = raw_input.require_texts(record, name)
+        offsets = raw_input.require(record, name, 'marks')
         try:
             (start, end), (start2, end2) = offsets
             marks = (
@@ -69,11 +60,9 @@ class Relations(SingleLabelProblem[MarkedExample]):
         for start, text_flags, indices in zip(laid_out.starts, flags, kept, strict=True):
             marks_N[start : start + len(indices)] = text_flags[indices]
         for flag in (FIRST, SECOND):
-            self.counts['marks without a token'] += not (marks_N & flag).any()
+            self.setup.counts['marks without a token'] += not (marks_N & flag).any()
         tokens, values = {'marks': marks_N}, {'label': self.label_id(example)}
-        return [
-            (finetune_batches.TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, values),)
-        ]
+        return [(TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, values),)]
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
@@ -88,18 +77,40 @@ class Relations(SingleLabelProblem[MarkedExample]):
         """Choose the tokens of each text to keep; return their indices, int64."""
         room = self.layout.max_text_tokens(len(flags))
         kept = nearest([text_flags > 0 for text_flags in flags], room)
-        self.counts['texts truncated around their marks'] += sum(map(len, flags)) > room
-        self.counts['texts with tokens removed between their marks'] += any(
+        self.setup.counts['texts truncated around their marks'] += sum(map(len, flags)) > room
+        self.setup.counts['texts with tokens removed between their marks'] += any(
             (np.diff(indices) > 1).any() for indices in kept
         )
-        self.counts['truncated marks'] += any(
+        self.setup.counts['truncated marks'] += any(
             np.delete(text_flags, indices).any()
             for text_flags, indices in zip(flags, kept, strict=True)
         )
         return kept
 
+
+class MarkedLoss(OneLabelLoss):
+    """Cross-entropy of a head on the states of both spans."""
+
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'relation': {'num_labels': len(self.labels)}}
+
+
+class MarkedDecoder(OneLabelDecoder[MarkedExample]):
+    """The class of a pair of marked spans.
+
+    With the setting `exclusive`, examples with the same texts and the same first mark (a pronoun
+    and its candidates) are alternatives: at most the most probable alternative is `positive`. GAP
+    (Webster et al. 2018, arXiv 1810.05201) is scored by the F1 of TRUE over all pairs:
+    metrics=('f1',), positive='TRUE'.
+    """
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        if settings.exclusive and (len(self.labels) != 2 or settings.positive not in self.labels):
+            raise UserError(
+                'problem.exclusive needs two labels, one of which is problem.positive; it is '
+                f'{settings.positive!r}, and the labels are {", ".join(self.labels)}'
+            )
 
     def postprocess(
         self, examples: Sequence[MarkedExample], predictions: Sequence[Probabilities]
@@ -130,6 +141,9 @@ class Relations(SingleLabelProblem[MarkedExample]):
             for mark in example.marks
         ]
         return super().to_record(example, prediction) | {'marks': marks}
+
+
+RELATIONS = base.Parts(MarkedEncoding, MarkedLoss, MarkedDecoder)
 
 
 def nearest(is_marked: Sequence[np.ndarray], room: int) -> list[np.ndarray]:

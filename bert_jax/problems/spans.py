@@ -7,24 +7,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import Item, TokenSequence
-from bert_jax.labels import word_spans
 from bert_jax.labels.examples import SpansExample
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics import scores
 from bert_jax.metrics.entities import Span
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
-from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES
 from bert_jax.models.model import HeadOptions
-from bert_jax.problems import base
-from bert_jax.tokenizers.alignment import Alignment, align, join_words
+from bert_jax.problems import base, raw_input
+from bert_jax.problems.words import WordEncoding
+from bert_jax.tokenizers.alignment import Alignment, join_words
 from bert_jax.tokenizers.sliding_windows import Window
-from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Batch, JsonObject, JsonView
 
 THRESHOLD = 0.5  # without a tuned threshold
@@ -52,60 +49,45 @@ class CandidateSpans(NamedTuple):
         return CandidateSpans(*(array[chosen] for array in self))
 
 
-class SpanLabeling(base.Problem[SpansExample, Prediction]):
-    """The labeled spans of a text.
+class SpanEncoding(WordEncoding[SpansExample]):
+    """Every span of up to L = `max_span_words` words, with a label or without one.
 
-    A span is predicted if the probability of its best label exceeds a threshold, tuned on the dev
-    split or THRESHOLD. A span of a long text is learned and predicted in the window with the most
-    context around the span. Gold spans that cannot be predicted (longer than L words or than the
-    overlap of windows, or a second label of a span) are counted in `counts`, not learned, and count
-    as misses in the score. L is the setting `max_span_words`. In plain text without spaces, and in
-    Korean, `join_words` joins single characters into subwords, which then are the words; an added
-    token such as '[e1]' is one word. Gold spans that start or end inside a subword are learned with
-    the whole subword.
+    A span of a long text is learned and predicted in the window with the most context around the
+    span. Gold spans that cannot be predicted (longer than L words or than the overlap of windows,
+    or a second label of a span) are counted in `counts` and not learned. In plain text without
+    spaces, and in Korean, `join_words` joins single characters into subwords, which then are the
+    words; an added token such as '[e1]' is one word. Gold spans that start or end inside a subword
+    are learned with the whole subword.
     """
-
-    weights = {'spans': 1.0}
-    min_labels = 1
-
-    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
-        super().__init__(settings, layout, labels)
-        base.check_choice(settings, 'summary', SUMMARIES)
-        base.check_choice(settings, 'boundary', BOUNDARIES)
-        self._room = layout.max_text_tokens(1)
-        self._overlap = base.window_overlap(settings, self._room)
 
     @classmethod
     def count_labels(cls, train: Sequence[SpansExample]) -> Counter[str]:
         return Counter(span.label for example in train for span in example.spans or ())
 
-    def prepare(self, train: Sequence[SpansExample]) -> None:
-        """Compute the class weights and choose how text is split into words."""
+    def class_counts(self, train: Sequence[SpansExample]) -> Sequence[int]:
+        """Count the spans without a label, and with each label."""
         counts = self.count_labels(train)
-        num_words_N = np.array([len(self._join_subwords(example).words) for example in train])
+        num_words_N = np.array([len(self.join_subwords(example).words) for example in train])
         sizes = range(self.settings.max_span_words)
         total = int(sum(np.maximum(num_words_N - size, 0).sum() for size in sizes))
         counts_C = [counts[label] for label in self.labels]
-        self.set_class_weights([max(0, total - sum(counts_C)), *counts_C])
-        self.splitter = word_spans.closest_splitter(train)
+        return [max(0, total - sum(counts_C)), *counts_C]
 
     def parse_input(self, name: str, record: JsonView) -> SpansExample:
         """Read 'words', 'tokens' or 'text' (see `require_words`)."""
-        return SpansExample(name, *base.require_words(record, name, self.splitter), None)
+        return SpansExample(name, *raw_input.require_words(record, name, self.setup.splitter), None)
 
-    def _join_subwords(self, example: SpansExample) -> SpansExample:
+    def join_subwords(self, example: SpansExample) -> SpansExample:
         """Replace single characters by the subwords, and parts of an added token by the token."""
         words = join_words(self.tokenizer, example.text, example.words)
         return example._replace(words=words)
 
     def encode(self, example: SpansExample) -> list[Item]:
-        joined = self._join_subwords(example)
-        aligned, windows = self._windows(joined)
+        joined = self.join_subwords(example)
+        aligned, windows = self.windows(joined)
         size_WL = _span_sizes(aligned, self.settings.max_span_words)
         window_WL = _assigned_window(aligned, windows, size_WL)
-        self.counts['texts split into windows'] += len(windows) > 1
-        self.counts['words tokenized separately'] += aligned.num_splits
-        self.counts['words encoded as unknown token'] += aligned.num_dropped
+        self.count_unusual(aligned, windows)
         label_WL = self._stored_labels(example, joined.words, window_WL)
         items: list[Item] = []
         for number, window in enumerate(windows):
@@ -113,10 +95,6 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
             sequence = self._sequence(aligned, window, size_WL * is_here_WL, label_WL * is_here_WL)
             items.append((sequence,))
         return items
-
-    def _windows(self, example: SpansExample) -> tuple[Alignment, list[Window]]:
-        aligned = align(self.tokenizer, example.text, example.words)
-        return aligned, aligned.windows(self._room, self._overlap)
 
     def _stored_labels(
         self, example: SpansExample, joined: WordOffsets, window_WL: np.ndarray
@@ -128,7 +106,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         label_WL = np.full(window_WL.shape, _NO_LABEL, np.int32)
         start_W, end_W = np.array(joined, np.int64).reshape(-1, 2).T
         for span in dict.fromkeys(example.spans):
-            label = self.label_number(span.label, example.id)
+            label = self.setup.label_number(span.label, example.id)
             if not (span.start < span.end and span.start in starts and span.end in ends):
                 raise UserError(
                     f'example {example.id}: the span {span.start}:{span.end} ({span.label}) does '
@@ -137,13 +115,13 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
             first = int(np.searchsorted(end_W, span.start, side='right'))
             last = int(np.searchsorted(start_W, span.end)) - 1
             if (start_W[first], end_W[last]) != (span.start, span.end):
-                self.counts['gold spans that start or end inside a subword'] += 1
+                self.setup.counts['gold spans that start or end inside a subword'] += 1
             if last - first >= window_WL.shape[1]:
-                self.counts['gold spans longer than problem.max_span_words'] += 1
+                self.setup.counts['gold spans longer than problem.max_span_words'] += 1
             elif window_WL[first, last - first] < 0:
-                self.counts['gold spans in no window'] += 1
+                self.setup.counts['gold spans in no window'] += 1
             elif label_WL[first, last - first] != _NO_LABEL:
-                self.counts['gold spans with two labels'] += 1
+                self.setup.counts['gold spans with two labels'] += 1
             else:
                 label_WL[first, last - first] = label + 2
         return label_WL
@@ -172,6 +150,12 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
             spans.append([label, *tokens[start : start + sizes_NL[start, size]]])
         return {'spans': spans}
 
+
+class SpanLoss(base.Loss):
+    """Cross-entropy of the label of each span; "no label" is a class."""
+
+    weights = {'spans': 1.0}
+
     def heads(self) -> Mapping[str, HeadOptions]:
         """The logits are of no label and of each label, fp32 [R, T, L, 1 + C]."""
         options = {name: self.settings[name] for name in ('width', 'summary', 'boundary')}
@@ -183,7 +167,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         class_RTL = jnp.maximum(label_RTL - 1, 0)
         log_p_RTLC = jax.nn.log_softmax(outputs['logits'])
         loss_RTL = -jnp.take_along_axis(log_p_RTLC, class_RTL[..., None], axis=-1)[..., 0]
-        weight_RTL = jnp.asarray(self.class_weights_C)[class_RTL] * (label_RTL > 0)
+        weight_RTL = jnp.asarray(self.setup.class_weights_C)[class_RTL] * (label_RTL > 0)
         return {'spans': weighted_sum(loss_RTL, weight_RTL)}
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
@@ -198,14 +182,24 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         is_span_RTL1 = (batch['span_sizes'] > 0)[..., None]
         return base.HostOutputs({}, {'probabilities': jnp.where(is_span_RTL1, p_RTLC, 0)})
 
-    def decode(self, example: SpansExample, parts: base.ExampleOutputs) -> Prediction:
+
+class SpanDecoder(base.Decoder[SpansExample, Prediction]):
+    """The labeled spans of a text.
+
+    A span is predicted if the probability of its best label exceeds a threshold, tuned on the dev
+    split or THRESHOLD. Gold spans that cannot be predicted count as misses in the score.
+    """
+
+    def decode(
+        self, example: SpansExample, parts: base.ExampleOutputs, calibration: base.Calibration
+    ) -> Prediction:
         """Return {'start', 'end', 'text', 'label', 'probability'} of spans, in text order."""
-        example = self._join_subwords(example)
+        example = self.encoding.join_subwords(example)
         spans = self._candidates(example, parts)
-        spans = spans.take(spans.probability > self.thresholds.get('threshold', THRESHOLD))
+        spans = spans.take(spans.probability > calibration.thresholds.get('threshold', THRESHOLD))
         spans = spans.take(np.lexsort((spans.last, spans.first)))
         return [
-            base.describe_span(
+            raw_input.describe_span(
                 example.text,
                 example.words[first][0],
                 example.words[last][1],
@@ -217,10 +211,10 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
 
     def _candidates(self, example: SpansExample, parts: base.ExampleOutputs) -> CandidateSpans:
         """Return all spans, without overlaps unless they may nest."""
-        aligned, windows = self._windows(example)
+        aligned, windows = self.encoding.windows(example)
         word_P = np.full(len(aligned.ids) + 1, -1, np.int64)
         word_P[aligned.first] = np.arange(len(aligned.first))
-        text_start = self.layout.lay_out(np.zeros(0, np.int32)).starts[0]
+        text_start = self.setup.layout.lay_out(np.zeros(0, np.int32)).starts[0]
         by_window = []
         for window, (part,) in zip(windows, parts, strict=True):
             place_N, size_N = np.nonzero(part['probability'])
@@ -240,7 +234,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         """Find the threshold with the best F1."""
         is_correct, probability, num_gold = [], [], 0
         for example, example_parts in zip(examples, parts, strict=True):
-            example = self._join_subwords(example)
+            example = self.encoding.join_subwords(example)
             gold = {tuple(span) for span in example.spans or ()}
             num_gold += len(gold)
             spans = self._candidates(example, example_parts)
@@ -251,10 +245,6 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         threshold = best_threshold(np.array(is_correct), np.concatenate(probability), num_gold)
         return {'threshold': threshold}
 
-    def blind_guess(self, train: Sequence[SpansExample]) -> Prediction:
-        """Return no spans."""
-        return []
-
     def score(self, examples: Sequence[SpansExample], predictions: Sequence[Prediction]) -> Scores:
         """Return strict F1; gold spans that cannot be predicted are misses."""
         return scores.spans(*_compared(examples, predictions))
@@ -264,11 +254,20 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
     ) -> RowScore:
         return scores.span_rows(*_compared(examples, predictions))
 
+    def blind_guesses(
+        self, train: Sequence[SpansExample], examples: Sequence[SpansExample]
+    ) -> list[Prediction]:
+        """Return no spans."""
+        return [[] for _ in examples]
+
     def to_record(self, example: SpansExample, prediction: Prediction) -> JsonObject:
         gold = {}
         if example.spans is not None:
             gold = {'gold': [span._asdict() for span in example.spans]}
         return {'id': example.id, 'text': example.text} | gold | {'predicted': prediction}
+
+
+SPANS = base.Parts(SpanEncoding, SpanLoss, SpanDecoder)
 
 
 def _compared(

@@ -1,5 +1,6 @@
 """Sequence labeling: a tag for every word, such as parts of speech or BIO(ES) entities."""
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,12 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.averages import Term, Terms
 from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import Item, TokenSequence
-from bert_jax.labels import tag_schemes, word_spans
+from bert_jax.labels import tag_schemes
 from bert_jax.labels.examples import ExampleId, TaggedExample
 from bert_jax.metrics import entities, scores
 from bert_jax.metrics.intervals import RowScore
@@ -22,10 +22,10 @@ from bert_jax.models import crf
 from bert_jax.models.linear import product
 from bert_jax.models.model import HeadOptions
 from bert_jax.models.rows import Rows
-from bert_jax.problems import base
-from bert_jax.tokenizers.alignment import Alignment, align
+from bert_jax.problems import base, raw_input
+from bert_jax.problems.words import WordEncoding
+from bert_jax.tokenizers.alignment import Alignment
 from bert_jax.tokenizers.sliding_windows import Window
-from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Array, Batch, JsonObject, JsonView, Tree
 
 # Values of the field `word` of a token; 0: not part of a word. A word of a long text may be in
@@ -38,35 +38,8 @@ _TEXT_START, _TEXT_END = 1, 2  # bits of the field `edge`: the first and the las
 Prediction = dict[str, list[Any]]  # see Tagging.decode; one value for each word
 
 
-class Tagging(base.Problem[TaggedExample, Prediction]):
-    """A tag for every word of a text.
-
-    With `decode_pieces='mean'`, the distribution of a word is the normalized geometric mean of the
-    distributions of its tokens. With `crf`, these word logits are the input of a linear-chain CRF
-    over the words of a sequence, also in training; for BIO or BIOES tags the CRF allows only legal
-    sequences.
-    """
-
-    weights = {'tagging': 1.0}
-    min_labels = 2
-    pretrained_heads = ('token_classification',)
-    has_probabilities = True
-
-    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
-        super().__init__(settings, layout, labels)
-        base.check_choice(settings, 'label_pieces', ('first', 'all'))
-        base.check_choice(settings, 'decode_pieces', ('first', 'mean'))
-        modifies_loss = settings.label_smoothing or settings.class_weights != 'none'
-        if settings.crf and (settings.label_pieces == 'all' or modifies_loss):
-            raise UserError(
-                'problem.crf learns one tag per word, unsmoothed and unweighted; set '
-                'problem.label_pieces=first, problem.label_smoothing=0, problem.class_weights=none'
-            )
-        self._room = layout.max_text_tokens(1)
-        self._overlap = base.window_overlap(settings, self._room)
-        self._legal = crf.allowed_tags(self.labels)
-        # None if the tags mark no entities, such as parts of speech.
-        self.entity_tags = entities.parse_tags(self.labels)
+class TagEncoding(WordEncoding[TaggedExample]):
+    """A tag for every word of a text."""
 
     @classmethod
     def count_labels(cls, train: Sequence[TaggedExample]) -> Counter[str]:
@@ -75,21 +48,16 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         counts.update(dict.fromkeys(tag_schemes.complete(counts), 0))
         return counts
 
-    def prepare(self, train: Sequence[TaggedExample]) -> None:
-        super().prepare(train)
-        self.splitter = word_spans.closest_splitter(train)
-
     def parse_input(self, name: str, record: JsonView) -> TaggedExample:
         """Read 'words', 'tokens' or 'text' (see `require_words`)."""
-        return TaggedExample(name, *base.require_words(record, name, self.splitter), None)
+        return TaggedExample(
+            name, *raw_input.require_words(record, name, self.setup.splitter), None
+        )
 
     def encode(self, example: TaggedExample) -> list[Item]:
-        aligned = align(self.tokenizer, example.text, example.words)
-        windows = aligned.windows(self._room, self._overlap)
-        self.counts['texts split into windows'] += len(windows) > 1
-        self.counts['words longer than a window'] += int((aligned.count > self._room).sum())
-        self.counts['words tokenized separately'] += aligned.num_splits
-        self.counts['words encoded as unknown token'] += aligned.num_dropped
+        aligned, windows = self.windows(example)
+        self.count_unusual(aligned, windows)
+        self.setup.counts['words longer than a window'] += int((aligned.count > self.room).sum())
         label_W = self._stored_labels(example)
         return [(self._sequence(aligned, window, label_W),) for window in windows]
 
@@ -101,10 +69,14 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
             raise UserError(
                 f'example {example.id}: {len(example.tags)} tags for {len(example.words)} words'
             )
-        numbers = [self.label_number(tag, example.id) for tag in example.tags]
+        numbers = [self.setup.label_number(tag, example.id) for tag in example.tags]
         if self.settings.crf:
             self._check_legal(numbers, example.id)
         return np.array(numbers, np.int32) + 1
+
+    @functools.cached_property
+    def _legal(self) -> crf.AllowedTags:
+        return crf.allowed_tags(self.labels)
 
     def _check_legal(self, numbers: list[int], example_id: ExampleId) -> None:
         """Raise UserError for a sequence of tags that the CRF cannot produce."""
@@ -152,7 +124,28 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
     ) -> JsonObject:
         """Return 'tags', the tag that each token learns, or None."""
-        return {'tags': [self.stored_label(stored) for stored in fields['label']]}
+        return {'tags': [self.setup.stored_label(stored) for stored in fields['label']]}
+
+
+class TagLoss(base.Loss):
+    """Cross-entropy of the tags, or the likelihood of a sequence of tags.
+
+    With `decode_pieces='mean'`, the distribution of a word is the normalized geometric mean of the
+    distributions of its tokens. With `crf`, these word logits are the input of a linear-chain CRF
+    over the words of a sequence, also in training; for BIO or BIOES tags the CRF allows only legal
+    sequences.
+    """
+
+    weights = {'tagging': 1.0}
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        modifies_loss = settings.label_smoothing or settings.class_weights != 'none'
+        if settings.crf and (settings.label_pieces == 'all' or modifies_loss):
+            raise UserError(
+                'problem.crf learns one tag per word, unsmoothed and unweighted; set '
+                'problem.label_pieces=first, problem.label_smoothing=0, problem.class_weights=none'
+            )
 
     def heads(self) -> Mapping[str, HeadOptions]:
         heads: dict[str, HeadOptions]
@@ -168,7 +161,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'tagging', −log p per word (per token with label_pieces='all'), and 'accuracy'."""
         if not self.settings.crf:
-            return self.class_terms('tagging', outputs['logits'], batch['label'])
+            return self.setup.class_terms('tagging', outputs['logits'], batch['label'])
         label_RT, is_known_RT = jnp.maximum(batch['label'] - 1, 0), batch['label'] > 0
         logits_RTC = self._word_logits(outputs['logits'], batch)
         chains = _chains(batch, is_known_RT)
@@ -184,7 +177,9 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         tag_RT, p_RTC = self._tags(outputs, batch)
         p_RT = jnp.take_along_axis(p_RTC, tag_RT[:, :, None], axis=2)[:, :, 0]
         values = {'word': batch['word'], 'tag': tag_RT, 'probability': p_RT}
-        return base.HostOutputs({}, values | ({'all': p_RTC} if self.all_probabilities else {}))
+        return base.HostOutputs(
+            {}, values | ({'all': p_RTC} if self.setup.all_probabilities else {})
+        )
 
     def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         """Return 'probabilities' of all tags, fp32 [R, T, C], and with a CRF 'tags', int32 [R, T].
@@ -210,7 +205,18 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
             return logits_RTC
         return mean_over_words(jax.nn.log_softmax(logits_RTC), batch['word'])
 
-    def decode(self, example: TaggedExample, parts: base.ExampleOutputs) -> Prediction:
+
+class TagDecoder(base.Decoder[TaggedExample, Prediction]):
+    """The tag of every word, and the entities that tags mark."""
+
+    @functools.cached_property
+    def entity_tags(self) -> entities.ParsedTags | None:
+        """The parsed tags; None if they mark no entities, such as parts of speech."""
+        return entities.parse_tags(self.labels)
+
+    def decode(
+        self, example: TaggedExample, parts: base.ExampleOutputs, calibration: base.Calibration
+    ) -> Prediction:
         """Return {'tags', 'probabilities'}, lists with a value for each word.
 
         With `all_probabilities`, also 'all', tag → probability for each word.
@@ -220,7 +226,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
             is_predicted_N = part['word'] == _PREDICTED
             prediction['tags'] += [self.labels[number] for number in part['tag'][is_predicted_N]]
             prediction['probabilities'] += part['probability'][is_predicted_N].tolist()
-            if self.all_probabilities:
+            if self.setup.all_probabilities:
                 p_WC = part['all'][is_predicted_N].tolist()
                 prediction['all'] += [dict(zip(self.labels, p_C, strict=True)) for p_C in p_WC]
         return prediction
@@ -229,7 +235,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         self, train: Sequence[TaggedExample], examples: Sequence[TaggedExample]
     ) -> list[Prediction]:
         """Return the most frequent tag of the train split for every word."""
-        ((tag, number),) = (counts := self.count_labels(train)).most_common(1)
+        ((tag, number),) = (counts := self.encoding.count_labels(train)).most_common(1)
         share = number / max(counts.total(), 1)
         guesses: list[Prediction] = []
         for example in examples:
@@ -284,13 +290,16 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
                 tags['gold'] = example.tags[number]
             tags['predicted'] = prediction['tags'][number]
             tags['probability'] = prediction['probabilities'][number]
-            if self.all_probabilities:
+            if self.setup.all_probabilities:
                 tags['probabilities'] = prediction['all'][number]
-            words.append(base.describe_span(example.text, start, end, **tags))
+            words.append(raw_input.describe_span(example.text, start, end, **tags))
         record = {'id': example.id, 'text': example.text, 'words': words}
         if self.entity_tags is None:
             return record
         return record | {'entities': _entities(example, prediction, self.entity_tags)}
+
+
+TAGGING = base.Parts(TagEncoding, TagLoss, TagDecoder)
 
 
 def mean_over_words(values_RTC: jax.Array, word_RT: Array) -> jax.Array:
@@ -326,7 +335,7 @@ def _entities(
 ) -> list[JsonObject]:
     """Return {'start', 'end', 'text', 'label', 'probability': minimum over words} of entities."""
     return [
-        base.describe_span(
+        raw_input.describe_span(
             example.text,
             example.words[first][0],
             example.words[last - 1][1],

@@ -65,33 +65,6 @@ class SplitScores(NamedTuple):
         )
 
 
-def score_split(
-    score: intervals.Score,
-    examples: Sequence[object],
-    predictions: Sequence[object],
-    guesses: Sequence[object],
-    score_rows: intervals.RowScore | None = None,
-) -> SplitScores:
-    """Score the predictions for a split, with intervals, and the baseline.
-
-    Args:
-        score: examples and predictions → metrics.
-        examples: the examples of the split.
-        predictions: one for each example.
-        guesses: the prediction of the baseline for each example; empty without a baseline.
-        score_rows: numbers of examples, which may repeat → metrics, for the intervals; by default
-            from `score`.
-    """
-    score_rows = score_rows or intervals.rows_of(score, examples, predictions)
-    number = len(examples)
-    return SplitScores(
-        num_examples=number,
-        metrics=score(examples, predictions),
-        intervals=intervals.of_rows(score_rows, number),
-        baseline=score(examples, guesses) if guesses else {},
-    )
-
-
 def finetuned(
     config: Config,
     results: JsonObject,

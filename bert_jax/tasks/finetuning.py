@@ -30,12 +30,14 @@ from bert_jax.labels.examples import (
     is_labeled,
     texts_of,
 )
+from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.models.model import Model
 from bert_jax.problems import finetuning_model
+from bert_jax.problems.base import Calibration, Setup
 from bert_jax.reports import finetuning_card, glue, tables
 from bert_jax.storage import paths
 from bert_jax.tasks import finetuning_data, initialization, learning_rate, next_commands, show_batch
@@ -64,12 +66,12 @@ class FineTuning:
 
     def __init__(self, config: ConfigDict, user_keys: Collection[str] = ()) -> None:
         self.config, self._mesh = config, sharding.make_mesh(config.mesh)
-        problem_class = problems.find(config.task).load()
+        kind = problems.find(config.task)
         self.splits = finetuning_data.read_splits(config)
         model = initialization.load_weights(config)
         tokenizer = finetuning_data.make_tokenizer(config, model, self.splits.train)
         labels, heads = finetuning_data.choose_labels(
-            problem_class, self.splits.unsplit, config.problem, model
+            kind, self.splits.unsplit, config.problem, model
         )
         reasons = finetuning_data.reasons_to_drop(config.task, labels, model)
         self.start = initialization.initialize(config, model, tokenizer, heads, reasons)
@@ -78,15 +80,16 @@ class FineTuning:
         self.learning_rate, self._rate_origin = learning_rate.choose(config, self.architecture)
         length = self._sequence_length('training.sequence_length' in user_keys)
         layout = SpecialTokenLayout(tokenizer, length, self.architecture.type_vocab_size)
-        self.problem = problem_class(config.problem, layout, labels)
-        self.problem.prepare(self.splits.train)
-        self.problem.score((), ())  # raises for invalid metrics now rather than after training
-        self.weights = self.problem.weights
+        setup = Setup(config.problem, layout, labels)
+        self.problem = kind.load().build_for(self.splits.train, setup)
+        self.problem.decoder.score((), ())  # raises for invalid metrics now, not after training
+        self.weights = self.problem.loss.weights
         self.model = finetuning_model.FineTuningModel(
-            self.problem, Model(self.architecture, self.compute, self.problem.heads())
+            self.problem, Model(self.architecture, self.compute, self.problem.loss.heads())
         )
         self.train = finetuning_model.EncodedExamples.of(
-            self.problem, self.problem.training_examples(self.splits.train, self.splits.unlabeled)
+            self.problem,
+            self.problem.encoding.training_examples(self.splits.train, self.splits.unlabeled),
         )
         held_out = {'dev': self.splits.dev, 'test': self.splits.test, **self.splits.more}
         self.held_out = {
@@ -102,6 +105,7 @@ class FineTuning:
                 )
         self.stages = (self._make_stage(),)
         self.scores: dict[str, Scores] = {}
+        self._thresholds: Mapping[str, float] = {}  # of the last evaluation on dev
         self._step = jax.jit(
             finetuning_model.prediction_step(self.model, with_terms=True),
             out_shardings=sharding.replicated(self._mesh),
@@ -158,12 +162,11 @@ class FineTuning:
             'family': self.start.family,
             'architecture': dataclasses.asdict(self.architecture),
             'base': self.start.base,
-            'tokenizer': self.problem.tokenizer.to_json(),
-            'tokenizer_fingerprint': self.problem.tokenizer.fingerprint,
-            'labels': self.problem.labels,
-            'calibrated': self.problem.thresholds,
-            'kept': self.problem.kept,
-            'words': self.problem.splitter,
+            'tokenizer': self.problem.encoding.tokenizer.to_json(),
+            'tokenizer_fingerprint': self.problem.encoding.tokenizer.fingerprint,
+            'labels': self.problem.setup.labels,
+            'calibrated': self._thresholds,
+            'kept': self.problem.setup.kept,
             'texts': len(getattr(self.splits.train[0], 'texts', ())),
             'train_digest': self._train_digest,
         }
@@ -181,7 +184,7 @@ class FineTuning:
         examples = ', '.join(f'{len(split.examples):,} {name}' for name, split in splits.items())
         lines = [
             f'{self.config.task} with {sizes.num_layers} × {sizes.hidden_size}, vocabulary '
-            f'{sizes.vocab_size:,}; {len(self.problem.labels)} labels; {examples}',
+            f'{sizes.vocab_size:,}; {len(self.problem.setup.labels)} labels; {examples}',
             f'{stage.steps:,} steps of {self.config.training.batch_size} examples or windows, '
             f'packed in {rows} rows of {length} tokens, {filled:.0%} filled',
             f'learning rate {self.learning_rate:.3g} ({self._rate_origin})',
@@ -197,7 +200,7 @@ class FineTuning:
             for text in self._copies.values():
                 warn(text)
         lines += self.splits.report.lines()
-        counts = self.problem.counts.items()
+        counts = self.problem.setup.counts.items()
         return lines + [f'{number:,} {name}' for name, number in counts if number]
 
     @functools.cached_property
@@ -222,7 +225,7 @@ class FineTuning:
                 f'{workdir} holds a {metadata.get("task")} run, but the config says '
                 f'{self.config.task}; choose another --config.workdir'
             )
-        if metadata['tokenizer_fingerprint'] != self.problem.tokenizer.fingerprint:
+        if metadata['tokenizer_fingerprint'] != self.problem.encoding.tokenizer.fingerprint:
             raise UserError(
                 f'the checkpoints in {workdir} have another tokenizer; choose another '
                 '--config.workdir'
@@ -233,7 +236,7 @@ class FineTuning:
                 'restore them or choose another --config.workdir'
             )
         stored_labels = tuple(metadata['labels'])
-        finetuning_data.check_label_order(stored_labels, self.problem.labels, workdir)
+        finetuning_data.check_label_order(stored_labels, self.problem.setup.labels, workdir)
 
     def init(self, key: Key) -> Params:
         batch = self._source.batch(0, np.arange(1))
@@ -246,7 +249,7 @@ class FineTuning:
         if train:
             keys_R = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
             seeds_R = jax.vmap(jax.random.bits)(keys_R)
-        return self.problem.terms(self.model.outputs(params, batch, seeds_R), batch)
+        return self.problem.loss.terms(self.model.outputs(params, batch, seeds_R), batch)
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
         """Tune thresholds, if any, on the dev split; return its metrics and losses."""
@@ -277,13 +280,15 @@ class FineTuning:
     def _evaluate(self, params: Params, split: str) -> SplitResult:
         """Return predictions and metrics of a split; no metrics if it has no labels."""
         encoded, shape = self.held_out[split], self._evaluation_shape()
-        parts, terms = finetuning_model.predict(self._predict, params, encoded, shape)
+        examples, decoder = encoded.examples, self.problem.decoder
+        parts, references, terms = finetuning_model.predict(self._predict, params, encoded, shape)
         if split == 'dev':
-            self.problem.thresholds = self.problem.tune_thresholds(encoded.examples, parts)
-        predictions = finetuning_model.decode_all(self.problem, encoded.examples, parts)
-        if not all(map(is_labeled, encoded.examples)):
+            self._thresholds = decoder.tune_thresholds(examples, parts)
+        calibration = Calibration(self._thresholds, references)
+        predictions = finetuning_model.decode_all(self.problem, examples, parts, calibration)
+        if not all(map(is_labeled, examples)):
             return predictions, {}
-        self.scores[split] = self.problem.score(encoded.examples, predictions)
+        self.scores[split] = decoder.score(examples, predictions)
         means = averages.means(terms)
         losses = {f'{name}_loss': means[name] for name in self.weights if name in means}
         return predictions, self.scores[split].metrics | losses
@@ -302,16 +307,10 @@ class FineTuning:
                 if split != 'dev' or evaluated_params is not params:
                     result = self._evaluate(params, split)
                 predictions, metrics = result
-                records = list(map(self.problem.to_record, encoded.examples, predictions))
+                records = list(map(self.problem.decoder.to_record, encoded.examples, predictions))
                 if jax.process_index() == 0:
                     if metrics:
-                        scored[split] = finetuning_card.score_split(
-                            self.problem.metrics,
-                            encoded.examples,
-                            predictions,
-                            self.problem.blind_guesses(self.splits.train, encoded.examples),
-                            self.problem.score_rows(encoded.examples, predictions),
-                        )
+                        scored[split] = self._split_scores(split, predictions)
                     with writing(f'workdir {workdir}'):
                         self._save(workdir / split, split, records, scored.get(split))
                     shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
@@ -340,6 +339,19 @@ class FineTuning:
             with writing(f'workdir {workdir}'):
                 seen_examples.save(self.splits.train, workdir)
                 (workdir / 'README.md').write_text(card, encoding='utf-8')
+
+    def _split_scores(
+        self, split: str, predictions: Sequence[object]
+    ) -> finetuning_card.SplitScores:
+        """Return the scores of a split with intervals, and those of a blind guess."""
+        examples, decoder = self.held_out[split].examples, self.problem.decoder
+        guesses = decoder.blind_guesses(self.splits.train, examples)
+        return finetuning_card.SplitScores(
+            len(examples),
+            self.scores[split].metrics,
+            intervals.of_rows(decoder.score_rows(examples, predictions), len(examples)),
+            decoder.score(examples, guesses).metrics if guesses else {},
+        )
 
     def _warnings(self, scored: Mapping[str, finetuning_card.SplitScores]) -> list[str]:
         """Return warnings about splits: no better than a blind guess, or trained on."""

@@ -12,7 +12,7 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import Example, texts_of
 from bert_jax.labels.loader import Splits
 from bert_jax.labels.records import printable
-from bert_jax.problems.base import AnyProblem
+from bert_jax.problems import ProblemKind
 from bert_jax.tokenizers import training_text
 from bert_jax.training import multihost
 
@@ -90,7 +90,7 @@ def _check_classes(labels: Sequence[str], num_examples: int) -> None:
 
 
 def choose_labels(
-    problem_class: type[AnyProblem],
+    kind: ProblemKind,
     train: Sequence[Example],
     settings: ConfigDict,
     model: Pretrained | None,
@@ -109,23 +109,23 @@ def choose_labels(
         UserError: fewer labels than the problem needs, or weights without a head that it needs.
     """
     configured = tuple(settings.labels)
-    labels = configured or tuple(_sort_labels(problem_class.count_labels(train)))
-    if len(labels) < problem_class.min_labels:
+    labels = configured or tuple(_sort_labels(kind.load().encoding.count_labels(train)))
+    if len(labels) < kind.min_labels:
         raise UserError(
             f'the labels of the {len(train):,} training examples are '
-            f'{printable(str(list(labels)))}, but at least {problem_class.min_labels} are needed; '
+            f'{printable(str(list(labels)))}, but at least {kind.min_labels} are needed; '
             'check data.columns and data.skip_labels'
         )
-    heads = problem_class.pretrained_heads
+    heads = kind.pretrained_heads
     if 'sequence_classification' in heads and not configured:
         _check_classes(labels, len(train))
-    if missing := set(problem_class.required_heads) - set(model.heads if model else ()):
+    if missing := set(kind.required_heads) - set(model.heads if model else ()):
         raise UserError(
             f'this kind of problem trains the head {missing.pop()!r} further, but '
             + ('the weights of init_from lack it' if model else 'init_from is empty')
             + '; set init_from to pretrained weights with this head'
         )
-    if problem_class.required_heads:
+    if kind.required_heads:
         return labels, heads
     if model is None or not set(heads) & set(model.heads):
         return labels, ()
@@ -142,7 +142,7 @@ def reasons_to_drop(task: str, labels: Sequence[str], model: Pretrained | None) 
     """Return why each head of `model` is dropped, if `choose_labels` does not keep it."""
     if model is None:
         return {}
-    own = problems.find(task).load().pretrained_heads
+    own = problems.find(task).pretrained_heads
     other_labels = (
         f'its labels are {join_first(model.labels) or "unnamed"}, those of the data '
         f'{join_first(labels)}; give them the same names to train the head further'

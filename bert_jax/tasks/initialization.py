@@ -196,7 +196,7 @@ def reads_pooler(config: Config, architecture: Architecture) -> bool:
     else:
         from bert_jax import problems  # imports file formats, which pretraining does not need
 
-        heads = problems.find(config.task).load().pretrained_heads
+        heads = problems.find(config.task).pretrained_heads
     if 'sequence_classification' in heads:
         return architecture.pooling == 'pooler'
     return architecture.pooler and not {'multiple_choice', 'nsp', 'sop'}.isdisjoint(heads)

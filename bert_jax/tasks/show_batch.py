@@ -70,7 +70,7 @@ def corrupted_row(clean: Rows, rows: Rows, row: int, tokenizer: Tokenizer) -> Js
 
 def packed_row(batch: Batch, row: int, problem: 'AnyProblem') -> JsonObject:
     """Describe a row of fine-tuning: the text, the tokens and the targets of its sequences."""
-    tokenizer, sequences = problem.tokenizer, []
+    tokenizer, sequences = problem.encoding.tokenizer, []
     length = batch['input_ids'].shape[1]
     for slot in np.flatnonzero(batch['first_positions'][row] >= 0):
         is_in_slot_T = batch['segment_ids'][row] == slot + 1
@@ -81,6 +81,6 @@ def packed_row(batch: Batch, row: int, problem: 'AnyProblem') -> JsonObject:
         }
         ids = fields['input_ids'].tolist()
         tokens = [tokenizer.vocab[index] for index in ids]
-        targets = problem.describe_targets(tokens, fields)
+        targets = problem.encoding.describe_targets(tokens, fields)
         sequences.append({'text': tokenizer.decode(ids), 'tokens': tokens} | targets)
     return {'row': row, 'sequences': sequences}

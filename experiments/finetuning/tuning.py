@@ -97,7 +97,7 @@ def run_side(name: str, side: str, options: argparse.Namespace, is_timed: bool) 
 def is_possible(name: str, side: str) -> bool:
     """Whether the head of the task reads the pooler, if the side trains the pooler."""
     trains_pooler = side in METHODS and 'transfer.train_pooler' in METHODS[side][1]
-    heads = problems.find(tasks.TASKS[name].kind).load().pretrained_heads
+    heads = problems.find(tasks.TASKS[name].kind).pretrained_heads
     return not trains_pooler or 'sequence_classification' in heads
 
 

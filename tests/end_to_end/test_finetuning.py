@@ -13,7 +13,7 @@ import pytest
 
 from bert_jax import main, predict
 from bert_jax.errors import UserError
-from bert_jax.inference.finetuned import FineTuned, PredictionOptions
+from bert_jax.inference import finetuned
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks import make_task
@@ -195,8 +195,8 @@ def test_blind_guesses_of_tags_choices_spans_and_answers(tmp_path):
     def score(kind):
         task = make_task(config_of(kind, tmp_path / 'run'))
         examples = task.splits.dev
-        guesses = task.problem.blind_guesses(task.splits.train, examples)
-        return task.splits.train, task.problem.metrics(examples, guesses)
+        guesses = task.problem.decoder.blind_guesses(task.splits.train, examples)
+        return task.splits.train, task.problem.decoder.score(examples, guesses).metrics
 
     train, metrics = score('sample_pos')
     tags = [tag for example in train for tag in example.tags]
@@ -228,20 +228,20 @@ def test_predict_splits_text_into_words_like_the_training_data(tmp_path):
     path.write_text(''.join(map(sentence.format, range(10))))
     data = {'data__train': (str(path),), 'data__dev': ()}
     task = make_task(config_of('sample_entities', tmp_path / 'run', **data))
-    assert task.metadata['words'] == 'whitespace'
-    tokenizer = task.problem.tokenizer
+    assert task.metadata['kept'] == {'splitter': 'whitespace'}
+    tokenizer = task.problem.encoding.tokenizer
     model = Pretrained(
-        'bert', task.architecture, {}, tokenizer, task.problem.labels, metadata=task.metadata
+        'bert', task.architecture, {}, tokenizer, task.problem.setup.labels, metadata=task.metadata
     )
-    tagger = FineTuned(model, 'tagging', tokenizer, Compute(), batch_tokens=64, overlap=0.25)
-    tagger._set_options(PredictionOptions())
+    tagger = finetuned.build(model, 'tagging', tokenizer, Compute(), batch_tokens=64, overlap=0.25)
+    encoding = tagger.problem().encoding
     inputs = {'text': 'Oslo lost 4-8 .'}, {'words': ['4-8', '.']}, {'tokens': ['4-8']}
-    parsed = [tagger.problem.parse_input('line 1', given) for given in inputs]
+    parsed = [encoding.parse_input('line 1', given) for given in inputs]
     words = [[one.text[start:end] for start, end in one.words] for one in parsed]
     assert words == [['Oslo', 'lost', '4-8', '.'], ['4-8', '.'], ['4-8']]
     for wrong in ({'words': 'Oslo'}, {'tokens': [1]}, {'text': ['Oslo']}, {'sentence': 'Oslo'}):
         with pytest.raises(UserError, match='^line 1: '):
-            tagger.problem.parse_input('line 1', wrong)
+            encoding.parse_input('line 1', wrong)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ REFUSED = {
 def test_the_sequence_length_follows_the_model_unless_the_user_set_it(tmp_path):
     config = config_of('sample_sentiment', tmp_path / 'run', training__sequence_length=128)
     task = make_task(config)
-    assert task.problem.layout.max_length == 64
+    assert task.problem.encoding.layout.max_length == 64
     assert any('sequences of 64 tokens' in line and '128' in line for line in task.describe())
     with pytest.raises(UserError, match='sequence_length is 128, but the model has 64 positions'):
         make_task(config, ['training.sequence_length'])
@@ -327,17 +327,17 @@ def test_labels_are_those_of_the_whole_train_file(tmp_path):
     rows = ''.join(f'text {n}\tclass {n % 40:02}\n' for n in range(200))
     task = task_on(tmp_path, 'tsv', f'text\tlabel\n{rows}', data__train_examples=20)
     assert len(task.splits.train) == 20
-    assert task.problem.labels == tuple(f'class {n:02}' for n in range(40))
+    assert task.problem.setup.labels == tuple(f'class {n:02}' for n in range(40))
 
 
 def test_a_tag_set_with_b_has_i_too(tmp_path):
     text = 'a B-X\n\n' + ''.join(f'a{n} B-Y\nb I-Y\n\n' for n in range(20))
     task = task_on(tmp_path, 'conll', text)
-    assert task.problem.labels == ('B-X', 'B-Y', 'I-X', 'I-Y', 'O')
+    assert task.problem.setup.labels == ('B-X', 'B-Y', 'I-X', 'I-Y', 'O')
     task = task_on(tmp_path, 'conll', text, data__tags_as='bioes')
-    assert {'E-X', 'S-X', 'S-Y'} < set(task.problem.labels)
+    assert {'E-X', 'S-X', 'S-Y'} < set(task.problem.setup.labels)
     task = task_on(tmp_path, 'conll', text, data__scheme='none', data__rename_labels=('I-Y=N',))
-    assert task.problem.labels == ('B-X', 'B-Y', 'N')
+    assert task.problem.setup.labels == ('B-X', 'B-Y', 'N')
 
 
 @pytest.mark.parametrize(('format', 'row'), [('tsv', 'text {}\tx\n'), ('conll', 'a{} O\nb O\n\n')])
@@ -384,5 +384,5 @@ def test_weights_with_the_labels_in_another_order_are_refused(tmp_path, sentimen
     with pytest.raises(UserError, match='the same labels in another order'):
         make_task(config_of('sample_sentiment', tmp_path / 'again', **weights, **labels))
     task = make_task(config_of('sample_sentiment', tmp_path / 'again', **weights))
-    assert task.problem.labels == ('negative', 'positive')
+    assert task.problem.setup.labels == ('negative', 'positive')
     assert 'sequence_classification/head/output/kernel' in task.start.params

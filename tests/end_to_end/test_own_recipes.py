@@ -48,7 +48,7 @@ from bert_jax.config_keys import key
 from bert_jax.problems import PROBLEMS, ProblemKind
 
 PROBLEMS['word_count'] = ProblemKind(
-    implementation=f'{__name__}:WordCount',
+    implementation=f'{__name__}:WORD_COUNT',
     predict_task='count',
     keys=dict(labels=key((), 'names'), scale=key(10.0, 'factor')),
     readers={'tsv': read_row},

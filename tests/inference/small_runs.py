@@ -12,6 +12,7 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.problems import PROBLEMS
+from bert_jax.problems.base import Setup
 from bert_jax.problems.finetuning_model import EncodedExamples
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training.checkpoints import Checkpoints
@@ -50,13 +51,12 @@ def save_run(folder, kind, changes=None, **more_metadata):
         initializer_range=0.3,
     )
     settings = dict(PROBLEMS[kind].settings) | {'labels': list(labels)} | (changes or {})
-    problem = PROBLEMS[kind].load()(
-        ConfigDict(settings), SpecialTokenLayout(tokenizer(), LENGTH, 2), labels
-    )
-    items = EncodedExamples.of(problem, [problem.parse_input('x', given)]).items
+    layout = SpecialTokenLayout(tokenizer(), LENGTH, 2)
+    problem = PROBLEMS[kind].load().build(Setup(ConfigDict(settings), layout, tuple(labels)))
+    items = EncodedExamples.of(problem, [problem.encoding.parse_input('x', given)]).items
     batch, _ = next(evaluation_batches(items, BatchShape(1, 64, 4)))
-    model = Model(architecture, Compute(), problem.heads())
-    rows = problem.corrupt(Rows.of(batch), None)
+    model = Model(architecture, Compute(), problem.loss.heads())
+    rows = problem.loss.corrupt(Rows.of(batch), None)
     params = random_parameters(model, rows, deviation=0.3)
     metadata = {
         'task': kind,

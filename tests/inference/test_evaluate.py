@@ -160,10 +160,10 @@ def test_a_published_model_of_squad_2_is_scored(tmp_path, capsys):
 def test_settings_that_need_another_training_are_refused(run):
     model = bert_jax.load(run)
     changed = model.with_settings(metrics=['f1_macro'])
-    assert [*changed.problem.settings.metrics] == ['f1_macro']
+    assert [*changed.problem.setup.settings.metrics] == ['f1_macro']
     short = model.with_settings(metrics='f1_macro')  # as --problem.metrics=f1_macro
-    assert [*short.problem.settings.metrics] == ['f1_macro']
-    assert [*model.problem.settings.metrics] == ['accuracy']
+    assert [*short.problem.setup.settings.metrics] == ['f1_macro']
+    assert [*model.problem.setup.settings.metrics] == ['accuracy']
     with pytest.raises(UserError, match="unknown setting of a classification model 'labels'"):
         model.with_settings(labels=('a', 'b'))
     with pytest.raises(UserError, match='problem.metrics is 3, not of type'):

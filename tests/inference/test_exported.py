@@ -21,7 +21,7 @@ INPUTS = {
     'question_answering': [{'question': 'the ship', 'context': text} for text in TEXTS],
 }
 METADATA = {
-    'tagging': {'words': 'whitespace'},
+    'tagging': {'kept': {'splitter': 'whitespace'}},
     'question_answering': {'calibrated': {'no_answer_threshold': 1e6}},
 }
 
@@ -30,7 +30,7 @@ METADATA = {
 def test_an_exported_model_predicts_like_its_run(kind, tmp_path):
     run = save_run(tmp_path / 'run', kind, **METADATA.get(kind, {}))
     export.export(export.Request(model=str(run), output=str(tmp_path / 'exported')))
-    options = PredictionOptions(probabilities=PROBLEMS[kind].load().has_probabilities)
+    options = PredictionOptions(probabilities=PROBLEMS[kind].has_probabilities)
     (ours, our_counts), (theirs, their_counts) = (
         (model.predict(PROBLEMS[kind].predict_task, INPUTS[kind], options), model.counts)
         for model in (bert_jax.load(run), bert_jax.load(tmp_path / 'exported'))
@@ -42,7 +42,7 @@ def test_an_exported_model_predicts_like_its_run(kind, tmp_path):
 
 
 def test_a_model_without_its_crf_or_its_head_says_what_it_can_do(tmp_path):
-    crf = save_run(tmp_path / 'crf', 'tagging', {'crf': True}, words='whitespace')
+    crf = save_run(tmp_path / 'crf', 'tagging', {'crf': True}, kept={'splitter': 'whitespace'})
     export.export(export.Request(model=str(crf), output=str(tmp_path / 'without_crf')))
     (record,) = bert_jax.load(tmp_path / 'without_crf').tag(['the U.S.'])
     assert [word['text'] for word in record['words']] == ['the', 'U.S.']

@@ -1,5 +1,6 @@
 """Options of fine-tuned models: all probabilities, long texts, words, one text or two."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -73,11 +74,10 @@ def test_windows_of_a_long_text_are_averaged(load, kind, key):
 
 def test_the_windows_of_a_pair_keep_its_shorter_text(load):
     model = load('classification')
-    problem = model._finetuned.problem
-    problem.window_overlap = 0.0
-    example = problem.parse_input('x', {'text': 'the ship', 'text2': LONG})
-    items = problem.encode(example)
-    problem.window_overlap = None
+    windows = PredictionOptions(long_texts='windows')
+    problem = dataclasses.replace(model._finetuned, overlap=0.0).problem(windows)
+    example = problem.encoding.parse_input('x', {'text': 'the ship', 'text2': LONG})
+    items = problem.encoding.encode(example)
     ship = model.tokenizer.encode_batch(['the ship']).ids[0]
     shown = []
     for (sequence,) in items:
@@ -95,13 +95,13 @@ def test_a_model_of_pairs_takes_pairs_and_a_model_of_texts_texts(tmp_path):
     pairs.classify([('the ship', 'the moon')])
     with pytest.raises(UserError, match=r'input 2: one text, but .* trained on pairs; give two'):
         pairs.classify([('the ship', 'the moon'), 'the ship'])
-    pairs._finetuned._num_texts = 1
+    pairs._finetuned = dataclasses.replace(pairs._finetuned, num_texts=1)
     with pytest.raises(UserError, match=r'input 1: two texts.* was trained on single texts'):
         pairs.classify([('the ship', 'the moon')])
 
 
 def test_plain_text_is_split_as_in_training_or_as_asked(tmp_path):
-    model = bert_jax.load(save_run(tmp_path / 'run', 'tagging', words='whitespace'))
+    model = bert_jax.load(save_run(tmp_path / 'run', 'tagging', kept={'splitter': 'whitespace'}))
 
     def words(text, **options):
         (record,) = model.tag([text], **options)
@@ -111,7 +111,7 @@ def test_plain_text_is_split_as_in_training_or_as_asked(tmp_path):
     assert words('the ship.', words='punctuation') == ['the', 'ship', '.']
     assert words('the ship.') == ['the', 'ship.']
     assert words('') == words(' ') == []
-    model = bert_jax.load(save_run(tmp_path / 'spans', 'spans', words='whitespace'))
+    model = bert_jax.load(save_run(tmp_path / 'spans', 'spans', kept={'splitter': 'whitespace'}))
     text = 'the U.S. ship.'
     assert model.spans([text]) == model.spans([text.split()])
     assert model.spans([text]) != model.spans([text], words='punctuation')

@@ -136,11 +136,11 @@ def test_a_model_without_the_head_and_a_bad_setting_are_refused(model, folder, t
         bare.with_prompt(TEMPLATE, ['a', 'b'])
     with pytest.raises(UserError, match='has no head for prompt; it can answer fill_mask'):
         model.prompt(['the sea'])
-    with pytest.raises(UserError, match="decoding is 'best'; set max_first or left_to_right or"):
+    with pytest.raises(UserError, match="problem.decoding 'best'; known: left_to_right, max_first"):
         model.with_prompt(TEMPLATE, ['a', 'b'], decoding='best')
     with pytest.raises(UserError, match='there are no answers; give them as LABEL=WORD'):
         model.with_prompt(TEMPLATE, [])
-    with pytest.raises(UserError, match="calibration is 'best'; set none or contextual or pmi"):
+    with pytest.raises(UserError, match="problem.calibration 'best'; known: contextual, none"):
         model.with_prompt(TEMPLATE, ['a', 'b'], calibration='best')
     short = bert_jax.load(folder, max_length=5).with_prompt(TEMPLATE, ['cow', 'star'])
     with pytest.raises(

@@ -13,6 +13,7 @@ import bert_jax
 from bert_jax.export_formats import folder as export_folder
 from bert_jax.interop import huggingface
 from bert_jax.problems import PROBLEMS
+from bert_jax.problems.base import Setup
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.export_formats import exported
 from tests.inference import small_runs
@@ -99,10 +100,12 @@ def test_every_kind_of_example(kind):
         marked['marks'][1][1] += 1
     settings = dict(PROBLEMS[kind].settings) | {'labels': list(labels)}
     layout = SpecialTokenLayout(small_runs.tokenizer(), 48, 2)
-    problem = PROBLEMS[kind].load()(ConfigDict(settings), layout, labels)
+    problem = PROBLEMS[kind].load().build(Setup(ConfigDict(settings), layout, tuple(labels)))
     numbers = []
     for example in (plain, marked):
-        sequences = itertools.chain(*problem.encode(problem.parse_input('x', example)))
+        sequences = itertools.chain(
+            *problem.encoding.encode(problem.encoding.parse_input('x', example))
+        )
         ids = np.concatenate([sequence.ids for sequence in sequences])
         numbers.append(int((ids == layout.tokenizer.sep_id).sum()))
     words = json.dumps(plain)

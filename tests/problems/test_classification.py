@@ -10,9 +10,10 @@ import torch
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.labels.examples import DistilledExample, MultipleChoiceExample, TextExample
-from bert_jax.problems.classification import Classification, Regression
+from bert_jax.problems.base import Calibration
+from bert_jax.problems.classification import CLASSIFICATION, REGRESSION
 from bert_jax.problems.finetuning_model import EncodedExamples
-from bert_jax.problems.multiple_choice import MultipleChoice
+from bert_jax.problems.multiple_choice import MULTIPLE_CHOICE
 from tests.tasks.small_problems import TEXT, answers, large_params, make
 
 SETTINGS = {
@@ -52,7 +53,7 @@ def one_per_row(model, params, sequences) -> np.ndarray:
 
 
 def sequences_of(problem, examples):
-    return [sequence for e in examples for item in problem.encode(e) for sequence in item]
+    return [sequence for e in examples for item in problem.encoding.encode(e) for sequence in item]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +65,7 @@ def test_classification_agrees_with_torch(smoothing, weights):
         for i, own in enumerate(texts(12, 0))
     ]
     settings = SETTINGS | {'label_smoothing': smoothing, 'class_weights': weights}
-    problem, model = make(Classification, LABELS, **settings)
-    problem.prepare(examples)
+    problem, model = make(CLASSIFICATION, LABELS, train=examples, **settings)
     params = large_params(model, EncodedExamples.of(problem, examples))
     parts, terms = answers(model, params, examples)
     logits = torch.tensor(one_per_row(model, params, sequences_of(problem, examples)))
@@ -79,10 +79,13 @@ def test_classification_agrees_with_torch(smoothing, weights):
     assert float(mean(terms['classification'])) == pytest.approx(float(expected), rel=1e-5)
     right = (logits.argmax(-1) == gold).float().mean()
     assert float(mean(terms['accuracy'])) == pytest.approx(float(right))
-    decoded = [problem.decode(e, own) for e, own in zip(examples, parts, strict=True)]
+    decoded = [
+        problem.decoder.decode(e, own, Calibration())
+        for e, own in zip(examples, parts, strict=True)
+    ]
     found = np.array([[own[label] for label in LABELS] for own in decoded])
     np.testing.assert_allclose(found, torch.softmax(logits, -1).numpy(), atol=1e-5)
-    scores = problem.score(examples, decoded)
+    scores = problem.decoder.score(examples, decoded)
     assert next(iter(scores.metrics)) == 'accuracy'
     assert scores.metrics['accuracy'] == pytest.approx(float(right))
 
@@ -96,7 +99,7 @@ def test_distillation_is_the_divergence_at_a_temperature():
     ]
     hard = [TextExample('x', ('the ship',), 'b')]
     problem, model = make(
-        Classification, LABELS, **SETTINGS | {'temperature': 2.0}, train=[*soft, *hard]
+        CLASSIFICATION, LABELS, **SETTINGS | {'temperature': 2.0}, train=[*soft, *hard]
     )
     params = large_params(model, EncodedExamples.of(problem, soft))
     _, terms = answers(model, params, soft)
@@ -111,42 +114,43 @@ def test_distillation_is_the_divergence_at_a_temperature():
     own = torch.nn.functional.cross_entropy(logits, torch.tensor([1]))
     assert float(mixed['classification'].count) == 9
     assert float(mixed['classification'].sum) == pytest.approx(8 * float(expected) + float(own))
-    assert Classification.count_labels(soft[:1]).keys() == set(LABELS)
+    assert CLASSIFICATION.encoding.count_labels(soft[:1]).keys() == set(LABELS)
     for temperature, train in ((0.0, soft), (2.0, hard)):
         with pytest.raises(UserError, match='problem.temperature is .*; set it and data.columns'):
-            make(Classification, LABELS, **SETTINGS | {'temperature': temperature}, train=train)
+            make(CLASSIFICATION, LABELS, **SETTINGS | {'temperature': temperature}, train=train)
 
 
 def test_unknown_labels_and_settings_are_refused():
-    problem, _ = make(Classification, LABELS, **SETTINGS)
+    problem, _ = make(CLASSIFICATION, LABELS, **SETTINGS)
     with pytest.raises(UserError, match=r"example x7: the label 'd' is not among .*a, b, c"):
-        problem.encode(TextExample('x7', ('ship',), 'd'))
-    with pytest.raises(UserError, match='class_weights'):
-        make(Classification, LABELS, **SETTINGS | {'class_weights': 'some'})
+        problem.encoding.encode(TextExample('x7', ('ship',), 'd'))
 
 
 def test_long_texts_are_truncated_and_counted():
-    problem, _ = make(Classification, LABELS, max_length=16, **SETTINGS)
-    ((sequence,),) = problem.encode(TextExample('1', (TEXT, TEXT), None))
+    problem, _ = make(CLASSIFICATION, LABELS, max_length=16, **SETTINGS)
+    ((sequence,),) = problem.encoding.encode(TextExample('1', (TEXT, TEXT), None))
     assert len(sequence.ids) == 16
-    assert problem.counts == {'texts truncated to 16 tokens': 1}
+    assert problem.setup.counts == {'texts truncated to 16 tokens': 1}
 
 
 def test_regression_minimizes_the_squared_error():
     examples = [
         TextExample(f'{i}', own, None if i == 4 else i / 2.0) for i, own in enumerate(texts(9, 1))
     ]
-    problem, model = make(Regression, ('score',), metrics=('pearson', 'spearman'))
+    problem, model = make(REGRESSION, ('score',), metrics=('pearson', 'spearman'))
     params = large_params(model, EncodedExamples.of(problem, examples))
     parts, terms = answers(model, params, examples)
     scores = one_per_row(model, params, sequences_of(problem, examples))[:, 0]
     known = [i for i in range(9) if i != 4]
     expected = np.mean((scores[known] - np.array(known) / 2) ** 2)
     assert float(mean(terms['regression'])) == pytest.approx(expected, rel=1e-5)
-    decoded = [problem.decode(e, own) for e, own in zip(examples, parts, strict=True)]
+    decoded = [
+        problem.decoder.decode(e, own, Calibration())
+        for e, own in zip(examples, parts, strict=True)
+    ]
     np.testing.assert_allclose(decoded, scores, rtol=1e-4, atol=1e-4)
     gold, own = [e for e in examples if e.label is not None], [decoded[i] for i in known]
-    found = problem.score(gold, own).metrics
+    found = problem.decoder.score(gold, own).metrics
     pearson = np.corrcoef([e.label for e in gold], own)[0, 1]
     assert found['pearson'] == pytest.approx(pearson, rel=1e-5)
     assert found['score'] == pytest.approx((found['pearson'] + found['spearman']) / 2)
@@ -160,12 +164,17 @@ def test_multiple_choice_is_a_softmax_over_the_choices_of_an_example():
         label = None if i == 3 else rng.randrange(3)
         also = ((label + 1) % 3,) if i == 5 else ()
         examples.append(MultipleChoiceExample(f'{i}', premise, tuple(choices), label, also))
-    problem, model = make(MultipleChoice, ())
+    problem, model = make(MULTIPLE_CHOICE, ())
     params = large_params(model, EncodedExamples.of(problem, examples), scale=25.0)
     parts, terms = answers(model, params, examples, rows=1, length=160)
     logits = one_per_row(model, params, sequences_of(problem, examples)).reshape(7, 3)
     shares = torch.softmax(torch.tensor(logits), -1).numpy()
-    decoded = np.array([problem.decode(e, own) for e, own in zip(examples, parts, strict=True)])
+    decoded = np.array(
+        [
+            problem.decoder.decode(e, own, Calibration())
+            for e, own in zip(examples, parts, strict=True)
+        ]
+    )
     assert shares.std() > 0.05
     np.testing.assert_allclose(decoded, shares, atol=1e-5)
     gained = [
@@ -182,24 +191,24 @@ def test_multiple_choice_is_a_softmax_over_the_choices_of_an_example():
 def test_record_is_scored_by_the_text_of_the_chosen_entity():
     entities = ('New York', 'the York', 'Hull')
     own = MultipleChoiceExample('1-2', 'P', ('a', 'b', 'c'), 0, (2,), entities)
-    problem, _ = make(MultipleChoice, ())
+    problem, _ = make(MULTIPLE_CHOICE, ())
     wrong, right = [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]
     # Without its article, 'York' shares one of two words with 'New York': F1 is 2/3.
-    assert problem.score([own], [wrong]).metrics == pytest.approx(
+    assert problem.decoder.score([own], [wrong]).metrics == pytest.approx(
         {'score': 1 / 3, 'f1': 2 / 3, 'exact_match': 0, 'accuracy': 0}
     )
-    found = problem.score([own, own], [wrong, right]).metrics
+    found = problem.decoder.score([own, own], [wrong, right]).metrics
     assert next(iter(found)) == 'score'
     assert found == pytest.approx(
         {'score': 2 / 3, 'f1': 5 / 6, 'exact_match': 0.5, 'accuracy': 0.5}
     )
-    assert list(problem.score([own._replace(entities=())], [wrong]).metrics) == ['accuracy']
+    assert list(problem.decoder.score([own._replace(entities=())], [wrong]).metrics) == ['accuracy']
 
 
 def test_the_blind_guess_is_the_distribution_of_classes_or_the_mean():
     train = [TextExample(str(i), ('x',), label) for i, label in enumerate('aab')]
-    problem, _ = make(Classification, LABELS, **SETTINGS)
-    assert problem.blind_guess(train) == {'a': 2 / 3, 'b': 1 / 3, 'c': 0.0}
+    problem, _ = make(CLASSIFICATION, LABELS, **SETTINGS)
+    assert problem.decoder.blind_guesses(train, train[:1]) == [{'a': 2 / 3, 'b': 1 / 3, 'c': 0.0}]
     numbers = [TextExample(str(i), ('x',), float(i)) for i in range(4)]
-    problem, _ = make(Regression, ('score',), metrics=('pearson',))
-    assert problem.blind_guess(numbers) == 1.5
+    problem, _ = make(REGRESSION, ('score',), metrics=('pearson',))
+    assert problem.decoder.blind_guesses(numbers, numbers[:2]) == [1.5, 1.5]

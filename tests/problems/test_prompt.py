@@ -15,9 +15,10 @@ from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import BatchShape
 from bert_jax.labels.examples import PromptExample
 from bert_jax.problems import PROBLEMS
+from bert_jax.problems.base import Calibration
 from bert_jax.problems.finetuning_model import EncodedExamples
-from bert_jax.problems.prompt import Prompt
-from bert_jax.problems.prompt_regression import ENDS, PromptRegression
+from bert_jax.problems.prompt import PROMPT
+from bert_jax.problems.prompt_regression import ENDS, PROMPT_REGRESSION
 from bert_jax.reports import ensemble
 from configs import finetune
 from tests.end_to_end import small
@@ -46,21 +47,24 @@ def examples(number: int = 9, seed: int = 0) -> list[PromptExample]:
 @pytest.mark.parametrize('name', ['bert', 'deberta', 'modernbert'])
 def test_the_loss_is_the_cross_entropy_of_mean_log_probabilities(name):
     given = [*examples(), PromptExample('x', ('text',), ('no label',), None)]
-    problem, model = make(Prompt, LABELS, name=name, **SETTINGS | {'decoding': 'parallel'})
+    problem, model = make(PROMPT, LABELS, name=name, **SETTINGS | {'decoding': 'parallel'})
     params = large_params(model, EncodedExamples.of(problem, given))
     parts, terms = answers(model, params, given)
     # One row for each example, without packing.
     alone = [answers(model, params, [one], rows=1)[0][0] for one in given]
     for ours, theirs in zip(parts, alone, strict=True):
         np.testing.assert_allclose(
-            problem.decode(given[0], ours).answers,
-            problem.decode(given[0], theirs).answers,
+            problem.decoder.decode(given[0], ours, Calibration()).answers,
+            problem.decoder.decode(given[0], theirs, Calibration()).answers,
             rtol=1e-4,
             atol=1e-12,
         )
-    predictions = [problem.decode(one, own) for one, own in zip(given, parts, strict=True)]
+    predictions = [
+        problem.decoder.decode(one, own, Calibration())
+        for one, own in zip(given, parts, strict=True)
+    ]
     log_p = torch.tensor([one.answers for one in predictions]).log()
-    words = [one.label for one in problem.answers.all]
+    words = [one.label for one in problem.encoding.answers.all]
     scores = torch.stack(
         [log_p[:, [word == label for word in words]].mean(-1) for label in LABELS], -1
     )
@@ -75,18 +79,20 @@ def test_the_loss_is_the_cross_entropy_of_mean_log_probabilities(name):
 @pytest.mark.parametrize('decoding', ['max_first', 'left_to_right'])
 def test_masks_are_filled_one_by_one_in_packed_rows(decoding):
     given = examples(5)
-    problem, model = make(Prompt, LABELS, **SETTINGS | {'decoding': decoding})
+    problem, model = make(PROMPT, LABELS, **SETTINGS | {'decoding': decoding})
     params = large_params(model, EncodedExamples.of(problem, given))
     parts, terms = answers(model, params, given)
-    rounds = sum(len(one.pieces) - 1 for one in problem.answers.all)
-    assert problem.answers.length_A.tolist() == [1, 2, 3, 1]
+    rounds = sum(len(one.pieces) - 1 for one in problem.encoding.answers.all)
+    assert problem.encoding.answers.length_A.tolist() == [1, 2, 3, 1]
     assert all(len(own) == 1 + rounds for own in parts)
-    assert all(not problem.further_items(one, own) for one, own in zip(given, parts, strict=True))
+    assert all(
+        not problem.encoding.further_items(one, own) for one, own in zip(given, parts, strict=True)
+    )
     alone = [answers(model, params, [one], rows=1)[0][0] for one in given]
     for ours, theirs in zip(parts, alone, strict=True):
         np.testing.assert_allclose(
-            problem.decode(given[0], ours).answers,
-            problem.decode(given[0], theirs).answers,
+            problem.decoder.decode(given[0], ours, Calibration()).answers,
+            problem.decoder.decode(given[0], theirs, Calibration()).answers,
             rtol=1e-4,
             atol=1e-12,
         )
@@ -95,20 +101,23 @@ def test_masks_are_filled_one_by_one_in_packed_rows(decoding):
 
 def test_prompts_are_learned():
     given = examples(6)
-    problem, model = make(Prompt, LABELS, **SETTINGS)
+    problem, model = make(PROMPT, LABELS, **SETTINGS)
     parts, losses = fit(model, given, steps=60)
-    predicted = [problem.decode(one, own) for one, own in zip(given, parts, strict=True)]
+    predicted = [
+        problem.decoder.decode(one, own, Calibration())
+        for one, own in zip(given, parts, strict=True)
+    ]
     assert losses[-1] < 0.1 * losses[0]
-    assert problem.score(given, predicted).metrics['accuracy'] == 1
+    assert problem.decoder.score(given, predicted).metrics['accuracy'] == 1
 
 
 def test_demonstrations_are_answered_examples_of_each_class():
     given = examples(9)
     settings = SETTINGS | {'demonstrations': 3}
-    problem, model = make(Prompt, LABELS, max_length=200, train=given, **settings)
-    items = problem.encode(given[0])
+    problem, model = make(PROMPT, LABELS, max_length=200, train=given, **settings)
+    items = problem.encoding.encode(given[0])
     assert len(items) == 3
-    decoded = [problem.tokenizer.decode(item[0].ids) for item in items]
+    decoded = [problem.encoding.tokenizer.decode(item[0].ids) for item in items]
     assert len(set(decoded)) > 1
     for text in decoded:
         asked, *shown = text.removesuffix(' [SEP]').split(' [SEP] ')
@@ -121,8 +130,8 @@ def test_demonstrations_are_answered_examples_of_each_class():
     params = large_params(model, EncodedExamples.of(problem, given))
     parts, terms = answers(model, params, given)
     assert float(terms['accuracy'].count) == 3 * 9
-    log_p = np.log(problem.decode(given[0], parts[0]).answers)
-    alone = [[score.log_p for score in own] for own in problem._partial_scores(parts[0])]
+    log_p = np.log(problem.decoder.decode(given[0], parts[0], Calibration()).answers)
+    alone = [[score.log_p for score in own] for own in problem.encoding.partial_scores(parts[0])]
     assert np.std(alone, axis=0).min() > 0
     np.testing.assert_allclose(log_p, np.mean(alone, axis=0), rtol=1e-6)
 
@@ -130,7 +139,7 @@ def test_demonstrations_are_answered_examples_of_each_class():
 def test_demonstrations_need_an_example_of_each_class():
     settings = SETTINGS | {'answers': ('a', 'b', 'c', 'd'), 'demonstrations': 1}
     with pytest.raises(UserError, match="there is none of 'd'"):
-        make(Prompt, (*LABELS, 'd'), train=examples(3), **settings)
+        make(PROMPT, (*LABELS, 'd'), train=examples(3), **settings)
 
 
 def test_regression_minimizes_the_divergence_from_two_ends():
@@ -138,41 +147,50 @@ def test_regression_minimizes_the_divergence_from_two_ends():
     given[3] = given[3]._replace(label=None)
     settings = {k: v for k, v in PROBLEMS['prompt_regression'].settings.items() if k != 'labels'}
     settings |= {'template': SETTINGS['template'], 'answers': ('low=sea', 'high=cow|the small')}
-    problem, model = make(PromptRegression, ENDS, **settings | {'highest': 5.0})
+    problem, model = make(PROMPT_REGRESSION, ENDS, **settings | {'highest': 5.0})
     params = large_params(model, EncodedExamples.of(problem, given))
     parts, terms = answers(model, params, given)
-    predictions = [problem.decode(one, own) for one, own in zip(given, parts, strict=True)]
+    predictions = [
+        problem.decoder.decode(one, own, Calibration())
+        for one, own in zip(given, parts, strict=True)
+    ]
     known = [i for i in range(9) if i != 3]
     share = torch.tensor([given[i].label / 5 for i in known])
     target = torch.stack([share, 1 - share], -1)
     found = mean(terms['regression'])
     parallel, _ = make(
-        PromptRegression, ENDS, **settings | {'highest': 5.0, 'decoding': 'parallel'}
+        PROMPT_REGRESSION, ENDS, **settings | {'highest': 5.0, 'decoding': 'parallel'}
     )
-    log_p = [parallel.decode(given[i], parts[i][:1]).classes.values() for i in known]
+    log_p = [
+        parallel.decoder.decode(given[i], parts[i][:1], Calibration()).classes.values()
+        for i in known
+    ]
     log_p = torch.tensor([list(own) for own in log_p]).log()
     expected = torch.nn.functional.kl_div(log_p, target, reduction='batchmean')
     assert float(found) == pytest.approx(float(expected), rel=1e-4)
     assert float(terms['regression'].count) == 8
-    record = problem.to_record(given[1], predictions[1])
+    record = problem.decoder.to_record(given[1], predictions[1])
     assert record['predicted'] == pytest.approx(5 * predictions[1].classes['high'])
-    assert 'pearson' in problem.score([given[i] for i in known], [predictions[i] for i in known])[0]
-    guess = problem.blind_guess([given[i] for i in known])
-    assert problem.to_record(given[0], guess)['predicted'] == pytest.approx(
+    assert (
+        'pearson'
+        in problem.decoder.score([given[i] for i in known], [predictions[i] for i in known])[0]
+    )
+    guess = problem.decoder.blind_guesses([given[i] for i in known], given[:1])[0]
+    assert problem.decoder.to_record(given[0], guess)['predicted'] == pytest.approx(
         np.mean([given[i].label for i in known])
     )
     with pytest.raises(UserError, match='the label 9.0 is not between problem.lowest=0 and'):
-        problem.encode(given[0]._replace(label=9.0))
+        problem.encoding.encode(given[0]._replace(label=9.0))
     with pytest.raises(UserError, match='problem.lowest is 5, but problem.highest is 1'):
-        make(PromptRegression, ENDS, **settings | {'lowest': 5.0})
+        make(PROMPT_REGRESSION, ENDS, **settings | {'lowest': 5.0})
 
 
 def test_a_field_that_the_data_lacks_is_refused():
-    problem, _ = make(Prompt, LABELS, **SETTINGS | {'template': '{title} [MASK]'})
+    settings = SETTINGS | {'template': '{title} [MASK]'}
     with pytest.raises(UserError, match=r'has the field \{title\}, but the data has text; set'):
-        problem.prepare(examples(1))
+        make(PROMPT, LABELS, train=examples(1), **settings)
     with pytest.raises(UserError, match='problem.template is empty; set it, such as'):
-        make(Prompt, LABELS, **SETTINGS | {'template': ''})
+        make(PROMPT, LABELS, **SETTINGS | {'template': ''})
 
 
 @pytest.fixture(scope='module')
@@ -272,8 +290,8 @@ def test_a_run_of_regression_predicts_numbers(tmp_path, weights):
 
 def test_only_unlabeled_prompts_are_masked_and_only_in_training():
     given = [*examples(4), *(one._replace(label=None) for one in examples(6, seed=1))]
-    problem, model = make(Prompt, LABELS, **SETTINGS | {'mlm_weight': 1e-4})
-    assert problem.weights == {'classification': 1 - 1e-4, 'mlm': 1e-4}
+    problem, model = make(PROMPT, LABELS, **SETTINGS | {'mlm_weight': 1e-4})
+    assert problem.loss.weights == {'classification': 1 - 1e-4, 'mlm': 1e-4}
     encoded = EncodedExamples.of(problem, given)
     ((batch, _),) = batches(encoded, BatchShape(16, 64, 16))
     np.testing.assert_array_equal(model.rows(batch).input_ids_BT, batch['input_ids'])
@@ -286,12 +304,12 @@ def test_only_unlabeled_prompts_are_masked_and_only_in_training():
     assert not changed[(batch['is_unlabeled'] == 0) | (batch['mask_slot'] > 0)].any()
     params = large_params(model, encoded)
     outputs = model.outputs(params, batch, seeds_R)
-    terms = problem.terms(outputs, batch)
+    terms = problem.loss.terms(outputs, batch)
     # 15 % of the tokens of each sequence, at least one.
     sizes = [
         max(1, round(0.15 * len(sequence.ids)))
         for one in given[4:]
-        for item in problem.encode(one)
+        for item in problem.encoding.encode(one)
         for sequence in item
     ]
     assert float(terms['mlm'].count) == sum(sizes)
@@ -302,17 +320,17 @@ def test_only_unlabeled_prompts_are_masked_and_only_in_training():
         torch.tensor(np.asarray(labels))[np.asarray(weights) > 0].long(),
     )
     assert float(mean(terms['mlm'])) == pytest.approx(float(expected), rel=1e-4)
-    assert 'mlm' not in problem.terms(model.outputs(params, batch), batch)
+    assert 'mlm' not in problem.loss.terms(model.outputs(params, batch), batch)
 
 
 def test_an_epoch_has_three_unlabeled_examples_for_each_labeled_one():
     train, unlabeled = examples(2), [one._replace(label=None) for one in examples(9)] * 2
-    problem, _ = make(Prompt, LABELS, **SETTINGS | {'mlm_weight': 1e-4})
-    mixed = problem.training_examples(train, unlabeled)
+    problem, _ = make(PROMPT, LABELS, **SETTINGS | {'mlm_weight': 1e-4})
+    mixed = problem.encoding.training_examples(train, unlabeled)
     assert [one.label is None for one in mixed].count(True) == 18
     assert [one.label is None for one in mixed].count(False) == 6
     with pytest.raises(UserError, match='mlm_weight is 0.0001, but there are 0 unlabeled'):
-        problem.training_examples(train, [])
+        problem.encoding.training_examples(train, [])
 
 
 def test_a_run_with_the_auxiliary_loss_of_pet(tmp_path, weights):
@@ -397,7 +415,7 @@ def test_unlabeled_examples_are_refused_where_nothing_uses_them():
     settings = dict(PROBLEMS['classification'].settings)
     problem, _ = make(kind, settings.pop('labels') or LABELS, **settings)
     with pytest.raises(UserError, match='data.unlabeled has no use for this kind of problem'):
-        problem.training_examples([], examples(1))
+        problem.encoding.training_examples([], examples(1))
 
 
 def test_weights_without_the_head_are_refused(tmp_path):

@@ -11,7 +11,6 @@ import optax
 import pytest
 import torch
 from flax import linen as nn
-from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
 from bert_jax.averages import mean
@@ -19,10 +18,11 @@ from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
 from bert_jax.labels.examples import Answer, QuestionExample
 from bert_jax.metrics import squad
-from bert_jax.problems.finetuning_model import EncodedExamples
-from bert_jax.problems.question_answering import QuestionAnswering
+from bert_jax.problems.base import Calibration
+from bert_jax.problems.finetuning_model import EncodedExamples, decode_all
+from bert_jax.problems.question_answering import QUESTION_ANSWERING
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
-from tests.tasks.small_problems import TEXT, make
+from tests.tasks.small_problems import TEXT, make, problem_of
 
 RANDOM = random.Random(0)
 ODD = 'The of in costs a naïve café 北京 £5 U.S. dog’s Москва “so” 𝒳y (b) I. 100km\u200b e\u0301t'
@@ -58,9 +58,8 @@ def problem(spec='wordpiece:140', length=64, types=2, **settings):
         dict(doc_stride=128, question_tokens=64, answer_tokens=30, n_best=20, no_answer=False)
         | settings
     )
-    return QuestionAnswering(
-        ConfigDict(settings), SpecialTokenLayout(tokenizer(spec), length, types), ()
-    )
+    own = tokenizer(spec) if isinstance(spec, str) else spec
+    return problem_of(QUESTION_ANSWERING, settings, SpecialTokenLayout(own, length, types))
 
 
 class Computed(NamedTuple):
@@ -71,9 +70,9 @@ class Computed(NamedTuple):
 
 def compute(task, examples, logits_of, length=128, rows=8) -> Computed:
     """Host outputs of packed examples whose logits are logits_of(batch), [R, T, 2]."""
-    found = [task.encode(example) for example in examples]
+    found = [task.encoding.encode(example) for example in examples]
     windows_of = [(n, w) for n, own in enumerate(found) for w in range(len(own))]
-    items = Items(list(itertools.chain.from_iterable(found)), task.tokenizer.pad_id)
+    items = Items(list(itertools.chain.from_iterable(found)), task.encoding.tokenizer.pad_id)
     parts = [[None] * len(own) for own in found]
     logits = [[None] * len(own) for own in found]
     total = np.zeros(2)
@@ -81,7 +80,9 @@ def compute(task, examples, logits_of, length=128, rows=8) -> Computed:
     @jax.jit
     def run(batch, logits_RT2):
         outputs = {'logits': logits_RT2}
-        return task.host_outputs(outputs, batch).per_sequence, task.terms(outputs, batch)['answer']
+        return task.loss.host_outputs(outputs, batch).per_sequence, task.loss.terms(outputs, batch)[
+            'answer'
+        ]
 
     for batch, placed in evaluation_batches(items, BatchShape(rows, length, 12)):
         logits_RT2 = np.asarray(logits_of(batch), np.float32)
@@ -113,8 +114,10 @@ def test_the_sequence_is_question_and_window_in_the_layout_of_the_family():
     for types, spec, between in [(2, 'wordpiece:140', 1), (1, 'unigram:130', 2)]:
         task = problem(spec, 48, types)
         example = QUESTIONS[0]
-        question, context = task.tokenizer.encode_batch([example.question, example.context]).ids
-        found = task.encode(example)
+        question, context = task.encoding.tokenizer.encode_batch(
+            [example.question, example.context]
+        ).ids
+        found = task.encoding.encode(example)
         assert len(found) > 1
         covered = []
         for (sequence,) in found:
@@ -122,9 +125,12 @@ def test_the_sequence_is_question_and_window_in_the_layout_of_the_family():
             assert len(sequence.ids) <= 48
             first = 1 + len(question) + between
             assert is_context.argmax() == first
-            assert sequence.ids[[0, -1]].tolist() == [task.tokenizer.cls_id, task.tokenizer.sep_id]
+            assert sequence.ids[[0, -1]].tolist() == [
+                task.encoding.tokenizer.cls_id,
+                task.encoding.tokenizer.sep_id,
+            ]
             np.testing.assert_array_equal(sequence.ids[1 : 1 + len(question)], question)
-            assert (sequence.ids[first - between : first] == task.tokenizer.sep_id).all()
+            assert (sequence.ids[first - between : first] == task.encoding.tokenizer.sep_id).all()
             expected = (np.arange(len(is_context)) >= first) & (types > 1)
             np.testing.assert_array_equal(sequence.token_type_ids, expected)
             covered.append(sequence.ids[is_context].tolist())
@@ -144,11 +150,14 @@ def test_gold_answers_survive_encoding_and_decoding(spec):
         found = compute(task, QUESTIONS, gold_logits)
         assert length == 128 or max(map(len, found.parts)) > 2
         for example, parts in zip(QUESTIONS, found.parts, strict=True):
-            prediction, (gold,) = task.decode(example, parts), example.answers
+            prediction, (gold,) = (
+                task.decoder.decode(example, parts, Calibration()),
+                example.answers,
+            )
             assert (prediction['text'], prediction['start']) == gold
             assert prediction['text'] == example.context[gold.start : prediction['end']]
             assert prediction['probability'] > 0.99
-        assert not +task.counts
+        assert not +task.setup.counts
 
 
 def qamr(folder) -> list[QuestionExample]:
@@ -173,16 +182,19 @@ def qamr(folder) -> list[QuestionExample]:
 def check_lossless(examples, task, most_lost: float):
     """Check that all gold answers are decoded, except those counted as longer than a window."""
     found = compute(task, examples, gold_logits, rows=64)
-    predictions = [task.decode(*pair) for pair in zip(examples, found.parts, strict=True)]
+    predictions = [
+        task.decoder.decode(*pair, Calibration())
+        for pair in zip(examples, found.parts, strict=True)
+    ]
     lost = [
         example
         for example, prediction in zip(examples, predictions, strict=True)
         if (prediction['text'], prediction['start']) != example.answers[0]
     ]
-    counts = task.counts
+    counts = task.setup.counts
     assert len(lost) == counts['answers longer than a window'] <= most_lost * len(examples)
     if not lost:
-        assert task.score(examples, predictions).metrics['exact_match'] == 1.0
+        assert task.decoder.score(examples, predictions).metrics['exact_match'] == 1.0
 
 
 def real_tokenizers(folder, examples):
@@ -198,9 +210,7 @@ def test_answers_of_qamr_survive_encoding_and_decoding(real_data, every):
     examples = qamr(real_data / 'qamr')[::every]
     for own in real_tokenizers(real_data, examples):
         for length, most_lost in ((128, 0.0001), (48, 0.01), (32, 0.04)):
-            task = problem(answer_tokens=999, doc_stride=8, n_best=2)
-            task.layout = SpecialTokenLayout(own, length, 2)
-            task.tokenizer = own
+            task = problem(own, length, answer_tokens=999, doc_stride=8, n_best=2)
             check_lossless(examples, task, most_lost)
 
 
@@ -210,7 +220,7 @@ def test_loss_is_the_cross_entropy_of_each_sequence():
     found = compute(task, examples, noise)
     expected = []
     for example, logits in zip(examples[:-1], found.logits, strict=False):
-        for (sequence,), own_T2 in zip(task.encode(example), logits, strict=True):
+        for (sequence,), own_T2 in zip(task.encoding.encode(example), logits, strict=True):
             targets = sequence.tokens['answer_ends'].argmax(0)
             loss = torch.nn.functional.cross_entropy(
                 torch.tensor(own_T2.T), torch.tensor(targets), reduction='mean'
@@ -228,9 +238,9 @@ def test_answers_agree_with_brute_force():
     # without characters that belong to no token
     examples = [own for own in QUESTIONS if '\u200b' not in own.context][:5]
     for example, parts, logits in zip(examples, *compute(task, examples, noise)[::2], strict=True):
-        (offsets,) = task.tokenizer.encode_batch([example.context]).offsets
+        (offsets,) = task.encoding.tokenizer.encode_batch([example.context]).offsets
         best, start = {}, 0
-        sequences = [sequence for (sequence,) in task.encode(example)]
+        sequences = [sequence for (sequence,) in task.encoding.encode(example)]
         sizes = [int(own.tokens['is_context'].sum()) for own in sequences]
         stride = sizes[0] - sizes[0] // 2
         for number, (sequence, size) in enumerate(zip(sequences, sizes, strict=True)):
@@ -247,7 +257,7 @@ def test_answers_agree_with_brute_force():
             span = (int(offsets[a, 0]) + len(text) - len(text.lstrip()), int(offsets[b, 1]))
             scores[span] = max(scores.get(span, -99), min(found)[2])
         expected = sorted(scores, key=lambda span: -scores[span])[:10]
-        found = task.decode(example, parts)
+        found = task.decoder.decode(example, parts, Calibration())
         assert [(own['start'], own['end']) for own in found['n_best'][:10]] == expected
         ratios = [own['probability'] / found['probability'] for own in found['n_best'][:10]]
         np.testing.assert_allclose(
@@ -271,37 +281,41 @@ def test_questions_without_answer_and_the_tuned_threshold():
         return logits
 
     parts = compute(task, examples, logits_of).parts
-    before = [task.decode(*pair) for pair in zip(examples, parts, strict=True)]
+    before = [
+        task.decoder.decode(*pair, Calibration()) for pair in zip(examples, parts, strict=True)
+    ]
     assert [own['text'] for own in before] == [''] * 10 + [e.answers[0].text for e in examples[10:]]
     assert before[0]['start'] is None
     assert before[0]['no_answer_score'] == pytest.approx(28)
     assert before[10]['no_answer_score'] == pytest.approx(8 - 20)
-    scores = task.score(examples, before)
+    scores = task.decoder.score(examples, before)
     assert set(scores.metrics.values()) == {1.0}
     assert [row[3] for row in scores.tables['Questions'].rows] == [20, 10, 10]
     # A threshold is needed where everything looks unanswerable, and is found.
     biased = [
         [[{**part, 'null_score': part['null_score'] + 50.0}] for (part,) in own] for own in parts
     ]
-    after = [task.decode(*pair) for pair in zip(examples, biased, strict=True)]
-    metrics = task.score(examples, after).metrics
+    after = [
+        task.decoder.decode(*pair, Calibration()) for pair in zip(examples, biased, strict=True)
+    ]
+    metrics = task.decoder.score(examples, after).metrics
     assert (metrics['f1'], metrics['has_answer_f1'], metrics['best_f1']) == (0.5, 0.0, 1.0)
-    task.thresholds = task.tune_thresholds(examples, biased)
-    assert task.thresholds == {'no_answer_threshold': pytest.approx(38)}
-    after = [task.decode(*pair) for pair in zip(examples, biased, strict=True)]
-    assert task.score(examples, after).metrics['f1'] == 1.0
-    assert task.to_record(examples[0], after[0])['gold'] == []
+    thresholds = task.decoder.tune_thresholds(examples, biased)
+    assert thresholds == {'no_answer_threshold': pytest.approx(38)}
+    after = decode_all(task, examples, biased, Calibration(thresholds))
+    assert task.decoder.score(examples, after).metrics['f1'] == 1.0
+    assert task.decoder.to_record(examples[0], after[0])['gold'] == []
 
 
 def test_answers_inside_a_token_are_widened_and_counted():
     task = problem()
     context = 'The dog costs of cost'
-    (offsets,) = task.tokenizer.encode_batch([context]).offsets
+    (offsets,) = task.encoding.tokenizer.encode_batch([context]).offsets
     start, end = next((a, b) for a, b in offsets.tolist() if b - a > 2)
     example = QuestionExample('q', 'in', context, (Answer(context[start + 1 : end], start + 1),))
     (parts,) = compute(task, [example], gold_logits).parts
-    assert task.decode(example, parts)['text'] == context[start:end]
-    assert task.counts == {'answers that start or end inside a token': 1}
+    assert task.decoder.decode(example, parts, Calibration())['text'] == context[start:end]
+    assert task.setup.counts == {'answers that start or end inside a token': 1}
 
 
 def test_answers_that_cannot_be_predicted_are_counted():
@@ -309,13 +323,13 @@ def test_answers_that_cannot_be_predicted_are_counted():
     example = QUESTIONS[0]
     everything = example.context.strip()
     place = example.context.index(everything)
-    found = task.encode(example._replace(answers=(Answer(everything, place),)))
+    found = task.encoding.encode(example._replace(answers=(Answer(everything, place),)))
     assert all(own.tokens['answer_ends'].argmax(0).tolist() == [0, 0] for (own,) in found)
-    task.encode(example._replace(answers=None, question='dog ' * 80))
+    task.encoding.encode(example._replace(answers=None, question='dog ' * 80))
     odd = QuestionExample('odd', 'who?', 'costs \u200b of', (Answer('\u200b', 6),))
-    ((own,),) = task.encode(odd)
+    ((own,),) = task.encoding.encode(odd)
     assert not own.tokens['answer_ends'].any()  # not learned as having no answer
-    assert task.counts == {
+    assert task.setup.counts == {
         'answers longer than a window': 1,
         'answers longer than problem.answer_tokens': 1,
         'truncated questions': 1,
@@ -326,20 +340,20 @@ def test_answers_that_cannot_be_predicted_are_counted():
 def test_a_question_without_answer_needs_the_no_answer_setting():
     example = QUESTIONS[1]._replace(answers=())
     with pytest.raises(UserError, match='q1: the question has no answer.*no_answer=True'):
-        problem().encode(example)
-    assert problem(no_answer=True).encode(example)
+        problem().encoding.encode(example)
+    assert problem(no_answer=True).encoding.encode(example)
 
 
 def test_an_empty_context_has_no_answer():
     for no_answer in (False, True):
         task = problem(no_answer=no_answer)
-        example = task.parse_input('empty', {'question': 'who?', 'context': ''})
+        example = task.encoding.parse_input('empty', {'question': 'who?', 'context': ''})
         (parts,) = compute(task, [example], noise).parts
-        prediction = task.decode(example, parts)
+        prediction = task.decoder.decode(example, parts, Calibration())
         assert (prediction['text'], prediction['n_best']) == ('', [])
-        assert task.to_record(example, prediction)['gold'] is None
+        assert task.decoder.to_record(example, prediction)['gold'] is None
     with pytest.raises(UserError, match="line: key 'context' is missing"):
-        task.parse_input('line', {'question': 'who?'})
+        task.encoding.parse_input('line', {'question': 'who?'})
 
 
 def test_a_tiny_encoder_memorizes_some_questions():
@@ -351,14 +365,14 @@ def test_a_tiny_encoder_memorizes_some_questions():
         answer = Answer(' '.join(own[first : first + 2]), start)
         question = ' '.join(rng.choices(words, k=3))
         examples.append(QuestionExample(str(number), question, ' '.join(own), (answer,)))
-    task, model = make(QuestionAnswering, (), 40, **SETTINGS)
+    task, model = make(QUESTION_ANSWERING, (), 40, **SETTINGS)
     encoded = EncodedExamples.of(task, examples)
     assert len(encoded.items) > len(examples)
     shape = BatchShape(8, 128, 8)
     ((batch, places),) = evaluation_batches(encoded.items, shape)
 
     def loss(params):
-        return mean(task.terms(model.outputs(params, batch), batch)['answer'])
+        return mean(task.loss.terms(model.outputs(params, batch), batch)['answer'])
 
     @jax.jit
     def train(params):
@@ -370,7 +384,7 @@ def test_a_tiny_encoder_memorizes_some_questions():
 
         (params, _), losses = jax.lax.scan(step, (params, optimizer.init(params)), length=120)
         outputs = model.outputs(params, batch)
-        return losses, task.host_outputs(outputs, batch)
+        return losses, task.loss.host_outputs(outputs, batch)
 
     optimizer = optax.adam(3e-3)
     losses, answers = train(
@@ -383,7 +397,7 @@ def test_a_tiny_encoder_memorizes_some_questions():
     for place in places:
         parts[place.item] = unpack_outputs(batch, *answers, place)
     predictions = [
-        task.decode(example, own)
+        task.decoder.decode(example, own, Calibration())
         for example, own in zip(examples, encoded.by_example(parts), strict=True)
     ]
-    assert task.score(examples, predictions).metrics['exact_match'] == 1.0
+    assert task.decoder.score(examples, predictions).metrics['exact_match'] == 1.0

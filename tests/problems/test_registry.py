@@ -22,7 +22,25 @@ def test_configs_of_all_kinds_are_read_without_jax():
 @pytest.mark.parametrize('kind', PROBLEMS)
 def test_settings_of_a_kind_are_the_problem_of_its_config(kind):
     assert finetune.get_config(kind).problem.to_dict() == dict(PROBLEMS[kind].settings)
-    assert PROBLEMS[kind].load().weights
+    assert PROBLEMS[kind].load().loss.weights
+
+
+@pytest.mark.parametrize(
+    ('kind', 'name'),
+    [
+        ('classification', 'class_weights'),
+        ('tagging', 'label_pieces'),
+        ('tagging', 'decode_pieces'),
+        ('spans', 'summary'),
+        ('spans', 'boundary'),
+        ('prompt', 'decoding'),
+        ('prompt', 'calibration'),
+    ],
+)
+def test_unknown_choices_are_refused(kind, name):
+    declared = PROBLEMS[kind].keys[name].declaration
+    with pytest.raises(UserError, match=rf"problem.{name} 'odd'; known: .*{declared.default}"):
+        declared.check(f'problem.{name}', 'odd')
 
 
 def test_an_unknown_kind_is_refused():

@@ -1,11 +1,14 @@
 """The metrics of resamples, which are computed from counts, are those of the resampled examples."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.labels.examples import PromptExample, Span, SpansExample, TaggedExample, TextExample
 from bert_jax.problems import PROBLEMS
+from bert_jax.problems.base import Calibration, Setup
 from bert_jax.problems.prompt import PromptPrediction
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.inference.small_runs import tokenizer
@@ -15,8 +18,9 @@ DRAW = np.random.default_rng(0)
 
 
 def make(kind, labels, **settings):
-    values = ConfigDict({**PROBLEMS[kind].settings, **settings})
-    return PROBLEMS[kind].load()(values, SpecialTokenLayout(tokenizer(), 24, 2), labels)
+    values = {**PROBLEMS[kind].settings, **settings}
+    layout = SpecialTokenLayout(tokenizer(), 24, 2)
+    return PROBLEMS[kind].load().build(Setup(ConfigDict(values), layout, tuple(labels)))
 
 
 def probabilities(labels):
@@ -71,10 +75,10 @@ CASES = {
 @pytest.mark.parametrize('case', CASES)
 def test_metrics_of_drawn_examples(case):
     problem, examples, predictions = CASES[case]()
-    score = problem.score_rows(examples, predictions)
+    score = problem.decoder.score_rows(examples, predictions)
     for rows in DRAW.integers(NUMBER, size=(20, NUMBER)):
         drawn = [[values[row] for row in rows] for values in (examples, predictions)]
-        wanted = problem.metrics(*drawn)
+        wanted = problem.decoder.score(*drawn).metrics
         found = score(rows)
         assert list(found) == list(wanted)
         assert found == pytest.approx(wanted, abs=1e-12)
@@ -91,22 +95,25 @@ def test_metrics_of_drawn_prompts(kind):
     gold = DRAW.random(NUMBER) if kind == 'prompt_regression' else DRAW.choice(labels, NUMBER)
     examples = [PromptExample(str(n), ('text',), ('x',), gold[n]) for n in range(NUMBER)]
     predictions = [PromptPrediction(probabilities(labels), ()) for _ in examples]
-    score = problem.score_rows(examples, predictions)
+    score = problem.decoder.score_rows(examples, predictions)
     for rows in DRAW.integers(NUMBER, size=(10, NUMBER)):
         drawn = [[values[row] for row in rows] for values in (examples, predictions)]
-        assert score(rows) == pytest.approx(problem.metrics(*drawn), abs=1e-12)
+        assert score(rows) == pytest.approx(problem.decoder.score(*drawn).metrics, abs=1e-12)
 
 
 def test_probabilities_of_classes_in_an_array_are_scored_and_written_as_a_dict_is():
     problem, examples, dicts = classes('abc')
     predictions = [
-        problem.decode(example, [[{'probabilities': np.array(list(own.values()))}]])
+        problem.decoder.decode(
+            example, [[{'probabilities': np.array(list(own.values()))}]], Calibration()
+        )
         for example, own in zip(examples, dicts, strict=True)
     ]
     assert predictions == dicts
-    assert problem.metrics(examples, predictions) == problem.metrics(examples, dicts)
-    problem.all_probabilities = True
+    assert problem.decoder.score(examples, predictions) == problem.decoder.score(examples, dicts)
+    setup = dataclasses.replace(problem.setup, all_probabilities=True)
+    problem = PROBLEMS['classification'].load().build(setup)
     for example, own, wanted in zip(examples, predictions, dicts, strict=True):
-        record = problem.to_record(example, own)
-        assert record == problem.to_record(example, wanted)
+        record = problem.decoder.to_record(example, own)
+        assert record == problem.decoder.to_record(example, wanted)
         assert type(record['probabilities']) is dict

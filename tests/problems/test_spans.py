@@ -8,14 +8,15 @@ import random
 import numpy as np
 import pytest
 import torch
-from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.labels import word_spans
 from bert_jax.labels.examples import Span, SpansExample
-from bert_jax.problems.spans import THRESHOLD, SpanLabeling, best_threshold
+from bert_jax.problems.base import Calibration
+from bert_jax.problems.finetuning_model import decode_all
+from bert_jax.problems.spans import SPANS, THRESHOLD, best_threshold
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks import small_problems
 
@@ -34,12 +35,10 @@ LABELS = ('PER', 'THING')
 DATA = pathlib.Path(os.environ.get('BERT_JAX_TEST_DATA', 'missing')) / 'genia_nested'
 
 
-def make(kind='wordpiece', max_length=64, **settings):
+def make(kind='wordpiece', max_length=64, train=(), **settings):
     tokenizer = tokenizers.train(f'{kind}:{KINDS[kind]}', [LINE] * 20, True)
     layout = SpecialTokenLayout(tokenizer, max_length, 2)
-    problem = SpanLabeling(ConfigDict(SETTINGS | settings), layout, LABELS)
-    problem.prepare([])
-    return problem
+    return small_problems.problem_of(SPANS, SETTINGS | settings, layout, LABELS, train)
 
 
 def example(name, words, spans):
@@ -68,7 +67,7 @@ def sentences(number, most=3, line=LINE):
 def perfect(problem, example):
     """Host outputs of an oracle: probability 0.9 for gold labels, 0.1 for unlabeled spans."""
     parts = []
-    for (sequence,) in problem.encode(example):
+    for (sequence,) in problem.encoding.encode(example):
         label, size = sequence.tokens['span_labels'], sequence.tokens['span_sizes']
         probability = np.where(label > 1, 0.9, np.where(size > 0, 0.1, 0)).astype(np.float32)
         parts.append([{'label': np.maximum(label - 2, 0), 'probability': probability}])
@@ -87,7 +86,7 @@ def test_gold_spans_survive_encoding_and_decoding_once_each(kind, max_length):
     for one in sentences(40):
         parts = perfect(problem, one)
         cut += len(parts) > 1
-        predicted = problem.decode(one, parts)
+        predicted = problem.decoder.decode(one, parts, Calibration())
         gold = {tuple(span) for span in one.spans}
         assert triples(predicted) <= gold
         missing += len(gold - triples(predicted))
@@ -95,17 +94,17 @@ def test_gold_spans_survive_encoding_and_decoding_once_each(kind, max_length):
         cells = sum((part['probability'] > 0).sum() for (part,) in parts)
         spans = sum(min(3, len(one.words) - first) for first in range(len(one.words)))
         assert cells == spans if max_length == 256 else cells <= spans
-    assert missing == problem.counts['gold spans in no window']
+    assert missing == problem.setup.counts['gold spans in no window']
     assert (cut > 0) == (max_length == 16)
     assert missing == 0 or max_length == 16
-    assert problem.counts['texts split into windows'] == cut
+    assert problem.setup.counts['texts split into windows'] == cut
 
 
 def test_a_span_belongs_to_the_window_with_the_most_context():
     """One token per word: a window of 8 words starts every 4 words."""
     problem = make(max_length=10, max_span_words=2)
     one = example('long', ['a'] * 16, [(7, 7, 'PER'), (6, 7, 'PER'), (2, 3, 'THING')])
-    windows = [item[0].tokens['span_labels'] for item in problem.encode(one)]
+    windows = [item[0].tokens['span_labels'] for item in problem.encoding.encode(one)]
     assert [window.shape for window in windows] == [(10, 2)] * 3
     where = [{(t - 1 + 4 * k, n) for t, n in np.argwhere(w > 1)} for k, w in enumerate(windows)]
     assert where == [{(2, 1)}, {(6, 1), (7, 0)}, set()]
@@ -115,13 +114,17 @@ def test_long_spans_and_second_labels_are_counted_and_score_as_misses():
     problem = make(max_span_words=2)
     spans = [(0, 2, 'PER'), (0, 0, 'PER'), (0, 0, 'THING'), (1, 2, 'THING')]
     one = example('x', ['the', 'old', 'cat'], spans)
-    predicted = problem.decode(one, perfect(problem, one))
-    assert problem.counts['gold spans longer than problem.max_span_words'] == 1
-    assert problem.counts['gold spans with two labels'] == 1
+    predicted = problem.decoder.decode(one, perfect(problem, one), Calibration())
+    assert problem.setup.counts['gold spans longer than problem.max_span_words'] == 1
+    assert problem.setup.counts['gold spans with two labels'] == 1
     assert len(predicted) == 2
-    metrics = problem.score([one], [predicted]).metrics
+    metrics = problem.decoder.score([one], [predicted]).metrics
     assert (metrics['precision'], metrics['recall']) == (1.0, 0.5)
-    assert problem.to_record(one, predicted)['gold'][0] == {'start': 0, 'end': 11, 'label': 'PER'}
+    assert problem.decoder.to_record(one, predicted)['gold'][0] == {
+        'start': 0,
+        'end': 11,
+        'label': 'PER',
+    }
 
 
 @pytest.mark.parametrize('nested', [True, False])
@@ -133,7 +136,7 @@ def test_without_nesting_the_most_probable_of_overlapping_spans_is_kept(nested):
     own['probability'] *= 0
     for word, number, probability in [(0, 1, 0.8), (1, 1, 0.9), (3, 0, 0.7), (0, 0, 0.6)]:
         own['probability'][first[word], number] = probability
-    found = [span['text'] for span in problem.decode(one, [[own]])]
+    found = [span['text'] for span in problem.decoder.decode(one, [[own]], Calibration())]
     flat = ['the', 'old cat', 'sat']
     assert found == (['the', 'the old', 'old cat', 'sat'] if nested else flat)
 
@@ -150,19 +153,19 @@ def test_without_nesting_the_most_probable_of_overlapping_spans_is_kept(nested):
 def test_spans_inside_text_without_spaces_align_to_subwords(kind, text, span):
     tokenizer = tokenizers.train(f'{kind}:320', [text] + [span] * 20, True)
     layout = SpecialTokenLayout(tokenizer, 64, 2)
-    problem = SpanLabeling(ConfigDict(SETTINGS | {'max_span_words': 30}), layout, LABELS)
     start = text.index(span)
     gold = Span(start, start + len(span), 'PER')
     one = SpansExample('', text, word_spans.split_characters(text), (gold,))
-    problem.prepare([one])
-    (found,) = problem.decode(one, perfect(problem, one))
-    moved = problem.counts['gold spans that start or end inside a subword']
+    settings = SETTINGS | {'max_span_words': 30}
+    problem = small_problems.problem_of(SPANS, settings, layout, LABELS, [one])
+    (found,) = problem.decoder.decode(one, perfect(problem, one), Calibration())
+    moved = problem.setup.counts['gold spans that start or end inside a subword']
     assert (found['text'] == span) == (moved == 0)
     assert span in found['text']
     assert len(found['text']) <= len(span) + 4
-    assert problem.counts['words tokenized separately'] == 0
-    assert problem.score([one], [[found]]).metrics['f1'] == (1.0 if not moved else 0.0)
-    assert problem.parse_input('', {'text': text}).words == one.words
+    assert problem.setup.counts['words tokenized separately'] == 0
+    assert problem.decoder.score([one], [[found]]).metrics['f1'] == (1.0 if not moved else 0.0)
+    assert problem.encoding.parse_input('', {'text': text}).words == one.words
 
 
 def test_the_best_threshold_has_the_best_f1_of_all():
@@ -186,52 +189,53 @@ def test_the_tuned_threshold_is_used():
     parts = [perfect(problem, one) for one in examples]
     for own in parts:
         own[0][0]['probability'] /= 3
-    assert not any(problem.decode(*pair) for pair in zip(examples, parts, strict=True))
-    problem.thresholds = problem.tune_thresholds(examples, parts)
-    assert 0.1 / 3 < problem.thresholds['threshold'] < 0.3
-    found = [problem.decode(*pair) for pair in zip(examples, parts, strict=True)]
-    assert problem.score(examples, found).metrics['f1'] == 1.0
+    assert not any(
+        problem.decoder.decode(*pair, Calibration()) for pair in zip(examples, parts, strict=True)
+    )
+    thresholds = problem.decoder.tune_thresholds(examples, parts)
+    assert 0.1 / 3 < thresholds['threshold'] < 0.3
+    found = decode_all(problem, examples, parts, Calibration(thresholds))
+    assert problem.decoder.score(examples, found).metrics['f1'] == 1.0
 
 
 def test_raw_text_and_words_are_accepted_as_input():
     problem = make()
-    one = problem.parse_input('line 1', {'text': 'the old cat.'})
+    one = problem.encoding.parse_input('line 1', {'text': 'the old cat.'})
     assert (len(one.words), one.spans) == (4, None)
-    assert problem.parse_input('', {'words': ['the', 'old cat']}).words == ((0, 3), (4, 11))
-    ((sequence,),) = problem.encode(one)
+    assert problem.encoding.parse_input('', {'words': ['the', 'old cat']}).words == (
+        (0, 3),
+        (4, 11),
+    )
+    ((sequence,),) = problem.encoding.encode(one)
     assert sequence.tokens['span_sizes'].any()
     assert not sequence.tokens['span_labels'].any()
-    assert 'gold' not in problem.to_record(one, [])
-    empty = problem.parse_input('', {'text': ' '})
-    assert problem.decode(empty, perfect(problem, empty)) == []
+    assert 'gold' not in problem.decoder.to_record(one, [])
+    empty = problem.encoding.parse_input('', {'text': ' '})
+    assert problem.decoder.decode(empty, perfect(problem, empty), Calibration()) == []
 
 
 def test_mistakes_are_reported():
     problem = make()
-    one = problem.parse_input('line 1', {'text': 'the old cat.'})
+    one = problem.encoding.parse_input('line 1', {'text': 'the old cat.'})
     with pytest.raises(UserError, match="key 'text' is missing"):
-        problem.parse_input('line 1', {})
+        problem.encoding.parse_input('line 1', {})
     with pytest.raises(UserError, match='0:5 .PER. does not begin and end with words'):
-        problem.encode(one._replace(spans=(Span(0, 5, 'PER'),)))
+        problem.encoding.encode(one._replace(spans=(Span(0, 5, 'PER'),)))
     with pytest.raises(UserError, match="'X' is not among the trained labels"):
-        problem.encode(one._replace(spans=(Span(0, 3, 'X'),)))
-    for wrong in (dict(summary='max'), dict(boundary='')):
-        with pytest.raises(UserError, match=f'problem.{next(iter(wrong))} is'):
-            make(**wrong)
+        problem.encoding.encode(one._replace(spans=(Span(0, 3, 'X'),)))
 
 
 def test_balanced_weights_are_inverse_to_the_frequency_of_labels():
     """Compared with the cross-entropy of torch, with frequencies counted in the batch."""
-    problem = make(class_weights='balanced')
     examples = list(sentences(20))
-    problem.prepare(examples)
-    sequences = [sequence for one in examples for ((sequence,),) in [problem.encode(one)]]
+    problem = make(class_weights='balanced', train=examples)
+    sequences = [sequence for one in examples for ((sequence,),) in [problem.encoding.encode(one)]]
     labels = np.concatenate([s.tokens['span_labels'].reshape(-1) for s in sequences])
     gold = torch.tensor(labels[labels > 0] - 1, dtype=torch.long)
     counts = torch.bincount(gold, minlength=3)
     logits = np.random.default_rng(0).normal(size=(1, 1, len(labels), 3)).astype(np.float32)
     batch = {'span_labels': labels[None, None]}
-    found = mean(problem.terms({'logits': logits}, batch)['spans'])
+    found = mean(problem.loss.terms({'logits': logits}, batch)['spans'])
     known = torch.tensor(logits[0, 0][labels > 0])
     expected = torch.nn.functional.cross_entropy(known, gold, weight=len(gold) / (3 * counts))
     assert float(found) == pytest.approx(float(expected), rel=1e-5)
@@ -241,13 +245,13 @@ def test_balanced_weights_are_inverse_to_the_frequency_of_labels():
 def test_a_model_learns_a_few_sentences_in_packed_rows():
     """The whole path without the training loop; texts have many nested spans."""
     settings = SETTINGS | dict(max_span_words=3, width=32)
-    problem, model = small_problems.make(SpanLabeling, LABELS, **settings)
+    problem, model = small_problems.make(SPANS, LABELS, **settings)
     examples = list(sentences(8, line=small_problems.TEXT))
     parts, losses = small_problems.fit(model, examples, 250)
-    problem.thresholds = problem.tune_thresholds(examples, parts)
-    found = [problem.decode(*pair) for pair in zip(examples, parts, strict=True)]
+    thresholds = problem.decoder.tune_thresholds(examples, parts)
+    found = decode_all(problem, examples, parts, Calibration(thresholds))
     assert losses[-1] < 0.1 < losses[0]
-    assert problem.score(examples, found).metrics['f1'] == 1.0
+    assert problem.decoder.score(examples, found).metrics['f1'] == 1.0
 
 
 @pytest.mark.skipif(not DATA.exists(), reason='needs BERT_JAX_TEST_DATA')
@@ -261,14 +265,16 @@ def test_nested_entities_of_genia_survive_windows(kind):
         examples.append(example(line['sent_id'], line['tokens'], spans))
     texts = [one.text for one in examples]
     tokenizer = tokenizers.train(f'{kind}:800', texts, True)
-    settings = ConfigDict(SETTINGS | dict(max_span_words=8, overlap=0.8))
-    labels = sorted(SpanLabeling.count_labels(examples))
-    problem = SpanLabeling(settings, SpecialTokenLayout(tokenizer, 32, 2), labels)
-    found = [problem.decode(one, perfect(problem, one)) for one in examples]
-    metrics = problem.score(examples, found).metrics
-    lost = sum(n for name, n in problem.counts.items() if name.startswith('gold spans'))
+    settings = SETTINGS | dict(max_span_words=8, overlap=0.8)
+    labels = sorted(SPANS.encoding.count_labels(examples))
+    problem = small_problems.problem_of(
+        SPANS, settings, SpecialTokenLayout(tokenizer, 32, 2), labels
+    )
+    found = [problem.decoder.decode(one, perfect(problem, one), Calibration()) for one in examples]
+    metrics = problem.decoder.score(examples, found).metrics
+    lost = sum(n for name, n in problem.setup.counts.items() if name.startswith('gold spans'))
     gold = sum(len(set(one.spans)) for one in examples)
     assert metrics['precision'] == 1.0
     assert metrics['recall'] == pytest.approx(1 - lost / gold)
     assert lost < 0.1 * gold
-    assert problem.counts['texts split into windows'] > 50
+    assert problem.setup.counts['texts split into windows'] > 50

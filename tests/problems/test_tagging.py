@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
 from bert_jax.errors import UserError
@@ -15,11 +14,12 @@ from bert_jax.examples.finetune_batches import BatchShape, Items, evaluation_bat
 from bert_jax.labels import word_spans
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.models import crf
+from bert_jax.problems.base import Calibration
 from bert_jax.problems.finetuning_model import EncodedExamples, predict, prediction_step
-from bert_jax.problems.tagging import Tagging, mean_over_words
+from bert_jax.problems.tagging import TAGGING, mean_over_words
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.parity.odd_strings import ODD
-from tests.tasks.small_problems import TEXT, large_params, make
+from tests.tasks.small_problems import TEXT, large_params, make, problem_of
 
 SETTINGS = dict(
     labels=(),
@@ -41,11 +41,9 @@ def trained():
     return {kind: tokenizers.train(spec, LINES, True) for kind, spec in KINDS.items()}
 
 
-def tagging(tokenizer, labels=LABELS, max_length=128, **settings):
+def tagging(tokenizer, labels=LABELS, max_length=128, train=(), **settings):
     layout = SpecialTokenLayout(tokenizer, max_length, 2)
-    problem = Tagging(ConfigDict(SETTINGS | settings), layout, labels)
-    problem.prepare([])
-    return problem
+    return problem_of(TAGGING, SETTINGS | settings, layout, labels, train)
 
 
 def random_words(text, rng):
@@ -83,12 +81,12 @@ def as_if_predicted(sequence):
 
 def round_trip(problem, example):
     """The decoded gold tags, and the number of words that are learned."""
-    made = problem.encode(example)
+    made = problem.encoding.encode(example)
     parts = [[as_if_predicted(sequence) for sequence in item] for item in made]
     pairs = zip(parts, made, strict=True)
     first = [own['word'][sequence.tokens['label'] > 0] for (own,), (sequence,) in pairs]
     learned = int((np.concatenate(first) >= 2).sum()) if first else 0
-    return tuple(problem.decode(example, parts)['tags']), learned
+    return tuple(problem.decoder.decode(example, parts, Calibration())['tags']), learned
 
 
 @pytest.mark.parametrize('pieces', ['first', 'all'])
@@ -102,14 +100,14 @@ def test_gold_tags_survive_encoding_and_decoding_of_odd_texts(trained, kind, pie
             tags, learned = round_trip(problem, example)
             assert tags == example.tags, (example.id, max_length)
             assert learned == len(example.words)
-        assert problem.counts['words tokenized separately'] > 0
-        assert (problem.counts['texts split into windows'] > 0) == (max_length < 100)
+        assert problem.setup.counts['words tokenized separately'] > 0
+        assert (problem.setup.counts['texts split into windows'] > 0) == (max_length < 100)
 
 
 def test_words_without_tags_are_predicted_but_not_learned(trained):
     problem = tagging(trained['wordpiece'], max_length=12)
     for example in odd_examples():
-        made = problem.encode(example._replace(tags=None))
+        made = problem.encoding.encode(example._replace(tags=None))
         assert not any(sequence.tokens['label'].any() for (sequence,) in made)
         answered = sum(int((sequence.tokens['word'] == 3).sum()) for (sequence,) in made)
         assert answered == len(example.words)
@@ -119,8 +117,8 @@ def test_labels_are_at_the_first_token_or_at_all_tokens_of_a_word(trained):
     """[CLS] and [SEP] have no label."""
     tokenizer = trained['unigram']
     example = TaggedExample('a', 'sitwanna xyz', ((0, 8), (9, 12)), ('B-y', 'O'))
-    ((first,),) = tagging(tokenizer).encode(example)
-    ((every,),) = tagging(tokenizer, label_pieces='all').encode(example)
+    ((first,),) = tagging(tokenizer).encoding.encode(example)
+    ((every,),) = tagging(tokenizer, label_pieces='all').encoding.encode(example)
     lengths = [len(tokenizer.encode_batch([word]).ids[0]) for word in ('sitwanna', 'xyz')]
     assert max(lengths) > 1
     expected = [2] * lengths[0] + [5] * lengths[1]
@@ -133,8 +131,8 @@ def test_labels_are_at_the_first_token_or_at_all_tokens_of_a_word(trained):
 
 def packed(problem, examples, rows=2, length=64):
     """Batches of the items of examples, and the example of each item."""
-    made = [problem.encode(example) for example in examples]
-    flat = Items([item for own in made for item in own], problem.tokenizer.pad_id)
+    made = [problem.encoding.encode(example) for example in examples]
+    flat = Items([item for own in made for item in own], problem.encoding.tokenizer.pad_id)
     owners = np.repeat(np.arange(len(made)), [len(own) for own in made])
     return list(evaluation_batches(flat, BatchShape(rows, length, 16))), owners
 
@@ -142,13 +140,15 @@ def packed(problem, examples, rows=2, length=64):
 def answered(problem, outputs_of, examples, **shape):
     """Predictions for examples in packed batches, from given outputs of the model."""
     batches, owners = packed(problem, examples, **shape)
-    parts, answers_of = [None] * len(owners), jax.jit(problem.host_outputs)
+    parts, answers_of = [None] * len(owners), jax.jit(problem.loss.host_outputs)
     for batch, places in batches:
         answers = jax.device_get(answers_of(outputs_of(batch), batch))
         for placed in places:
             parts[placed.item] = unpack_outputs(batch, *answers, placed)
     return [
-        problem.decode(example, [parts[i] for i in np.flatnonzero(owners == number)])
+        problem.decoder.decode(
+            example, [parts[i] for i in np.flatnonzero(owners == number)], Calibration()
+        )
         for number, example in enumerate(examples)
     ]
 
@@ -180,10 +180,10 @@ def test_packed_rows_and_rows_of_one_sequence_agree(trained, settings):
 
     def outputs_of(batch):
         found = {'logits': logits_by_token(batch)}
-        return found | ({'crf': chain} if problem.settings.crf else {})
+        return found | ({'crf': chain} if problem.setup.settings.crf else {})
 
     def mean_loss(rows, length):
-        total, terms_of = np.zeros(2), jax.jit(problem.terms)
+        total, terms_of = np.zeros(2), jax.jit(problem.loss.terms)
         for batch, _ in packed(problem, examples, rows, length)[0]:
             term = terms_of(outputs_of(batch), batch)['tagging']
             total += [float(term.sum), float(term.count)]
@@ -198,14 +198,14 @@ def test_packed_rows_and_rows_of_one_sequence_agree(trained, settings):
     ):
         assert one['tags'] == other['tags']
         np.testing.assert_allclose(one['probabilities'], other['probabilities'], rtol=1e-4)
-    if problem.settings.crf:
+    if problem.setup.settings.crf:
         assert_legal_inside_windows(problem, examples, together)
 
 
 def assert_legal_inside_windows(problem, examples, predictions):
     legal, numbers = crf.allowed_tags(LABELS), {label: i for i, label in enumerate(LABELS)}
     for example, prediction in zip(examples, predictions, strict=True):
-        if len(problem.encode(example)) == 1:
+        if len(problem.encoding.encode(example)) == 1:
             tags = [numbers[tag] for tag in prediction['tags']]
             assert legal.start_C[tags[0]]
             assert all(legal.transition_CC[pair] for pair in itertools.pairwise(tags))
@@ -233,14 +233,14 @@ def test_loss_is_the_cross_entropy_of_labeled_tokens(trained):
             label_pieces=pieces,
             label_smoothing=smoothing,
             class_weights=weights,
+            train=[example],
         )
-        problem.prepare([example])
         counts = {label: example.tags.count(label) for label in LABELS}
         ((batch, _),), _ = packed(problem, [example], rows=1, length=128)
         logits = np.random.default_rng(0).normal(size=(1, 128, len(LABELS)))
 
         def loss(logits, problem=problem, batch=batch):
-            return problem.terms({'logits': logits}, batch)['tagging'].sum
+            return problem.loss.terms({'logits': logits}, batch)['tagging'].sum
 
         shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
         expected, total = 0, 0
@@ -251,7 +251,7 @@ def test_loss_is_the_cross_entropy_of_labeled_tokens(trained):
             weight = len(example.tags) / (5 * counts[own]) if weights == 'balanced' else 1
             expected -= weight * targets @ np.log(shares[0, place])
             total += weight
-        count = problem.terms({'logits': logits}, batch)['tagging'].count
+        count = problem.loss.terms({'logits': logits}, batch)['tagging'].count
         np.testing.assert_allclose(count, total, rtol=1e-6)
         np.testing.assert_allclose(loss(logits), expected, rtol=1e-5)
         touched = np.abs(jax.grad(loss)(jnp.asarray(logits)))[0].sum(-1) > 0
@@ -269,7 +269,7 @@ def test_start_and_end_scores_apply_to_texts_not_to_windows(trained):
     @jax.jit
     def gradient_of(scores, logits, batch):
         def loss(scores):
-            return problem.terms({'logits': logits, 'crf': scores}, batch)['tagging'].sum
+            return problem.loss.terms({'logits': logits, 'crf': scores}, batch)['tagging'].sum
 
         return jax.grad(loss)(scores)
 
@@ -290,17 +290,20 @@ def test_a_model_predicts_the_same_for_packed_and_single_sequences():
         text, places = word_spans.join_words([str(rng.choice(words)) for _ in range(1 + number)])
         examples.append(TaggedExample(f'{number}', text, places, random_tags(1 + number, rng)))
     settings = SETTINGS | {'labels': LABELS, 'crf': True, 'decode_pieces': 'mean'}
-    problem, model = make(Tagging, **settings)
+    problem, model = make(TAGGING, **settings)
     encoded = EncodedExamples.of(problem, examples)
     params = large_params(model, encoded)
     params['crf'] = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), params['crf'])
     step = jax.jit(prediction_step(model, with_terms=True))
-    together, loss = predict(step, params, encoded, BatchShape(2, 64, 8))
-    alone, same_loss = predict(step, params, encoded, BatchShape(4, 32, 1))
+    together, _, loss = predict(step, params, encoded, BatchShape(2, 64, 8))
+    alone, _, same_loss = predict(step, params, encoded, BatchShape(4, 32, 1))
     np.testing.assert_allclose(loss['tagging'], same_loss['tagging'], rtol=1e-4)
     tags = set()
     for example, own, other in zip(examples, together, alone, strict=True):
-        found, expected = problem.decode(example, own), problem.decode(example, other)
+        found, expected = (
+            problem.decoder.decode(example, own, Calibration()),
+            problem.decoder.decode(example, other, Calibration()),
+        )
         assert len(found['tags']) == len(example.words)
         assert found['tags'] == expected['tags']
         np.testing.assert_allclose(found['probabilities'], expected['probabilities'], rtol=1e-3)
@@ -311,25 +314,25 @@ def test_a_model_predicts_the_same_for_packed_and_single_sequences():
 def test_entities_are_scored_by_f1_and_other_tags_by_accuracy(trained):
     examples = [TaggedExample('a', 'a b c', ((0, 1), (2, 3), (4, 5)), ('B-x', 'I-x', 'O'))]
     guess = [{'tags': ['B-x', 'O', 'O'], 'probabilities': [1.0] * 3}]
-    found = tagging(trained['wordpiece']).score(examples, guess)
+    found = tagging(trained['wordpiece']).decoder.score(examples, guess)
     assert next(iter(found.metrics)) == 'f1'
     assert found.metrics['f1'] == 0
     np.testing.assert_allclose(found.metrics['accuracy'], 2 / 3)
     plain = tagging(trained['wordpiece'], labels=('ADJ', 'NOUN'))
     examples = [examples[0]._replace(tags=('NOUN', 'NOUN', 'ADJ'))]
     guess = [{'tags': ['NOUN', 'ADJ', 'ADJ'], 'probabilities': [1.0] * 3}]
-    found = plain.score(examples, guess)
+    found = plain.decoder.score(examples, guess)
     assert next(iter(found.metrics)) == 'accuracy'
     np.testing.assert_allclose(found.metrics['accuracy'], 2 / 3)
-    assert 'entities' not in plain.to_record(examples[0], guess[0])
+    assert 'entities' not in plain.decoder.to_record(examples[0], guess[0])
 
 
 def test_records_give_words_and_entities_in_characters(trained):
     problem = tagging(trained['wordpiece'])
-    example = problem.parse_input('line 1', {'text': 'We sit  in Naïve cafés, you.'})
+    example = problem.encoding.parse_input('line 1', {'text': 'We sit  in Naïve cafés, you.'})
     tags = ['O', 'O', 'O', 'B-x', 'I-x', 'O', 'B-y', 'O']
     shares = [0.5, 0.5, 0.5, 0.9, 0.7, 0.5, 0.8, 0.5]
-    record = problem.to_record(example, {'tags': tags, 'probabilities': shares})
+    record = problem.decoder.to_record(example, {'tags': tags, 'probabilities': shares})
     json.dumps(record)
     expected = ['We', 'sit', 'in', 'Naïve', 'cafés', ',', 'you', '.']
     assert [word['text'] for word in record['words']] == expected
@@ -337,7 +340,7 @@ def test_records_give_words_and_entities_in_characters(trained):
         {'start': 11, 'end': 22, 'text': 'Naïve cafés', 'label': 'x', 'probability': 0.7},
         {'start': 24, 'end': 27, 'text': 'you', 'label': 'y', 'probability': 0.8},
     ]
-    given = problem.parse_input('line 2', {'words': ["don't", 'sit', '.']})
+    given = problem.encoding.parse_input('line 2', {'words': ["don't", 'sit', '.']})
     assert [given.text[start:end] for start, end in given.words] == ["don't", 'sit', '.']
 
 
@@ -348,8 +351,6 @@ def test_records_give_words_and_entities_in_characters(trained):
         ({}, ('O',), '1 tags for 2 words'),
         ({'crf': True}, ('O', 'I-x'), 'O, I-x at word 1 are not legal'),
         ({'crf': True}, ('I-x', 'O'), 'I-x at word 0 are not legal'),
-        ({'label_pieces': 'last'}, (), 'label_pieces'),
-        ({'decode_pieces': 'all'}, (), 'decode_pieces'),
         ({'crf': True, 'label_pieces': 'all'}, (), 'one tag per word'),
         ({'crf': True, 'class_weights': 'balanced'}, (), 'class_weights=none'),
     ],
@@ -357,5 +358,5 @@ def test_records_give_words_and_entities_in_characters(trained):
 def test_mistakes_are_reported_in_one_line(trained, settings, tags, message):
     example = TaggedExample('a', 'We sit', ((0, 2), (3, 6)), tags)
     with pytest.raises(UserError, match=message) as caught:
-        tagging(trained['wordpiece'], **settings).encode(example)
+        tagging(trained['wordpiece'], **settings).encoding.encode(example)
     assert '\n' not in str(caught.value)

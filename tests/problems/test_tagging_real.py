@@ -3,15 +3,15 @@
 import functools
 
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
 from bert_jax.labels import tag_schemes
 from bert_jax.labels.examples import TaggedExample
-from bert_jax.problems.tagging import Tagging
+from bert_jax.problems.tagging import TAGGING
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.labels.reading import read
 from tests.problems.test_tagging import SETTINGS, round_trip
+from tests.tasks.small_problems import problem_of
 
 UNUSUAL = ('words tokenized separately', 'words encoded as unknown token')
 
@@ -68,19 +68,18 @@ def corpus(name, real_data):
 )
 def test_every_gold_tag_comes_back(tokenizer, real_data, name, every):
     examples = corpus(name, real_data)[::every]
-    labels = sorted(Tagging.count_labels(examples))
+    labels = sorted(TAGGING.encoding.count_labels(examples))
     num_words = sum(len(example.words) for example in examples)
     for max_length in (512, 32):
-        problem = Tagging(
-            ConfigDict(SETTINGS), SpecialTokenLayout(tokenizer, max_length, 2), labels
-        )
+        layout = SpecialTokenLayout(tokenizer, max_length, 2)
+        problem = problem_of(TAGGING, SETTINGS, layout, labels)
         tags, taught = zip(*(round_trip(problem, example) for example in examples), strict=True)
         assert tags == tuple(example.tags for example in examples)
         assert sum(taught) == num_words
-        figures = problem.score(examples, [{'tags': list(own)} for own in tags]).metrics
+        figures = problem.decoder.score(examples, [{'tags': list(own)} for own in tags]).metrics
         assert next(iter(figures)) == ('accuracy' if name == 'treebank' else 'f1')
         assert next(iter(figures.values())) == figures['accuracy'] == 1.0
-        assert sum(problem.counts[name] for name in UNUSUAL) < 0.01 * num_words
-        assert (problem.counts['texts split into windows'] > 0.05 * len(examples)) == (
+        assert sum(problem.setup.counts[name] for name in UNUSUAL) < 0.01 * num_words
+        assert (problem.setup.counts['texts split into windows'] > 0.05 * len(examples)) == (
             max_length == 32
         )

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from bert_jax.metrics import intervals
 from bert_jax.models import architectures
 from bert_jax.reports import finetuning_card, model_card
 from configs import finetune
@@ -13,19 +12,6 @@ def accuracy(examples, predictions):
     return {
         'accuracy': float(np.mean([a == b for a, b in zip(examples, predictions, strict=True)]))
     }
-
-
-def test_a_split_is_scored_with_intervals_and_a_guess():
-    gold, predicted = ['a'] * 40, ['a'] * 32 + ['b'] * 8
-    found = finetuning_card.score_split(accuracy, gold, predicted, ['b'] * 40)
-    assert found.metrics == {'accuracy': 0.8}
-    assert found.intervals == intervals.of_metrics(accuracy, gold, predicted)
-    assert found.baseline == {'accuracy': 0.0}
-
-
-def test_a_problem_without_a_blind_guess_has_no_baseline():
-    found = finetuning_card.score_split(accuracy, ['a'], ['a'], [])
-    assert found.baseline == {}
 
 
 def test_a_score_within_the_interval_of_the_baseline_is_weak():

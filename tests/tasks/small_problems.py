@@ -14,6 +14,7 @@ from bert_jax.examples.finetune_batches import BatchShape, evaluation_slots, row
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
+from bert_jax.problems.base import Setup
 from bert_jax.problems.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
@@ -40,13 +41,17 @@ def architecture(name: str = 'bert', **sizes):
     return architectures.build(name, vocab_size=tokenizer().vocab_size, **common, **sizes)
 
 
-def make(kind, labels, max_length: int = 64, name: str = 'bert', train=(), **settings):
-    """A problem of a class with these settings, and its model."""
+def problem_of(parts, settings, layout, labels=(), train=()):
+    """A problem that is trained on some examples."""
+    return parts.build_for(list(train), Setup(ConfigDict(settings), layout, tuple(labels)))
+
+
+def make(parts, labels, max_length: int = 64, name: str = 'bert', train=(), **settings):
+    """A problem with these settings, and its model."""
     built = architecture(name)
     layout = SpecialTokenLayout(tokenizer(), max_length, built.type_vocab_size)
-    problem = kind(ConfigDict(settings), layout, labels)
-    problem.prepare(list(train))
-    return problem, FineTuningModel(problem, Model(built, Compute(), problem.heads()))
+    problem = problem_of(parts, settings, layout, labels, train)
+    return problem, FineTuningModel(problem, Model(built, Compute(), problem.loss.heads()))
 
 
 def large_params(model, encoded, scale: float = 8.0):
@@ -64,8 +69,8 @@ def fit(model, examples, steps: int):
     optimizer = optax.adam(3e-3)
 
     def loss(params):
-        terms = model.problem.terms(model.outputs(params, batch), batch)
-        return sum(mean(terms[name]) for name in model.problem.weights)
+        terms = model.problem.loss.terms(model.outputs(params, batch), batch)
+        return sum(mean(terms[name]) for name in model.problem.loss.weights)
 
     def step(carry, _):
         params, state = carry
@@ -98,4 +103,5 @@ def answers(model, params, examples, rows: int = 2, length: int | None = None):
     shape = BatchShape(rows, length, 1)
     shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
     step = jax.jit(prediction_step(model, with_terms=True))
-    return predict(step, jax.tree.map(jnp.asarray, params), encoded, shape)
+    predicted = predict(step, jax.tree.map(jnp.asarray, params), encoded, shape)
+    return predicted.parts, predicted.terms

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.labels.examples import TextExample
-from bert_jax.problems import PROBLEMS, classification
+from bert_jax.problems import PROBLEMS
 from bert_jax.tasks import finetuning_data, initialization, make_task
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.training.workdir import Workdir
@@ -68,7 +68,7 @@ def test_a_head_whose_classes_share_a_name_is_not_trained_further():
     settings = finetune.get_config('classification').problem
     model = types.SimpleNamespace(heads=('sequence_classification',), labels=('a', 'b', 'a'))
     train = [TextExample(str(n), ('x',), label) for n, label in enumerate('ab')]
-    problem = PROBLEMS['classification'].load()
+    problem = PROBLEMS['classification']
     assert finetuning_data.choose_labels(problem, train, settings, model) == (('a', 'b'), ())
 
 
@@ -83,7 +83,7 @@ def test_a_head_whose_classes_share_a_name_is_not_trained_further():
 def test_labels_that_are_integers_are_sorted_by_value(found, wanted):
     settings = finetune.get_config('classification').problem
     train = [TextExample(str(n), ('x',), label) for n, label in enumerate(found)]
-    problem = PROBLEMS['classification'].load()
+    problem = PROBLEMS['classification']
     assert finetuning_data.choose_labels(problem, train, settings, None) == (wanted, ())
 
 
@@ -93,7 +93,7 @@ def test_labels_that_are_integers_are_sorted_by_value(found, wanted):
 def test_measured_numbers_are_not_taken_for_classes(labels):
     train = [TextExample(f'{n}', ('a text',), label) for n, label in enumerate(labels)]
     settings = ConfigDict({'labels': ()})
-    classes_of_texts = classification.Classification
+    classes_of_texts = PROBLEMS['classification']
     with pytest.raises(UserError, match='finetune.py:regression'):
         finetuning_data.choose_labels(classes_of_texts, train, settings, None)
     stars = [example._replace(label=str(n % 10)) for n, example in enumerate(train)]
@@ -109,12 +109,12 @@ def test_measured_numbers_are_not_taken_for_classes(labels):
 def test_a_class_for_every_example_is_warned_about_unless_the_classes_are_given(capsys):
     train = [TextExample(str(n), (f'text {n}',), f'title {n}') for n in range(30)]
     settings = ConfigDict({'labels': ()})
-    finetuning_data.choose_labels(classification.Classification, train, settings, None)
+    finetuning_data.choose_labels(PROBLEMS['classification'], train, settings, None)
     warning = capsys.readouterr().err
     assert '30 classes in 30' in warning
     assert 'data.columns.label' in warning
     settings.labels = tuple(sorted(one.label for one in train))
-    finetuning_data.choose_labels(classification.Classification, train, settings, None)
+    finetuning_data.choose_labels(PROBLEMS['classification'], train, settings, None)
     assert not capsys.readouterr().err
 
 
