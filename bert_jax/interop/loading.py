@@ -1,4 +1,4 @@
-"""Loads models from runs, checkpoints, Hugging Face folders and original BERT folders."""
+"""Loads models from runs, checkpoints, and folders of Hugging Face, original BERT and fairseq."""
 
 import dataclasses
 import functools
@@ -11,6 +11,7 @@ from flax import traverse_util
 from bert_jax import files, objectives, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import (
+    fairseq_folder,
     huggingface,
     peft_folder,
     pretrained,
@@ -40,7 +41,7 @@ def load_any(
 
     Args:
         path: folder of a run, one of its checkpoints, a Hugging Face folder, a folder of peft, or a
-            folder of google-research/bert or one of the checkpoints in it.
+            folder of google-research/bert or fairseq or one of the checkpoints in it.
         heads, allow_missing: see `huggingface.load`.
         base_of: the tuned model that names this model as its base, which must not be tuned itself.
 
@@ -51,6 +52,9 @@ def load_any(
     if tf1_folder.is_checkpoint(folder):
         parent = paths.fetch(folder.parent)
         return tf1_folder.load(parent, heads, allow_missing, folder.name)
+    if fairseq_folder.is_checkpoint(folder):
+        parent = paths.fetch(folder.parent)
+        return fairseq_folder.load(parent, heads, allow_missing, folder.name)
     _check_exists(folder)
     # A run has both config.json and checkpoints; a Hugging Face folder has no checkpoints.
     has_checkpoints = (folder / 'checkpoints').is_dir()
@@ -69,6 +73,8 @@ def load_any(
         return huggingface.load(copy, heads, allow_missing)
     if tf1_folder.is_folder(copy):
         return tf1_folder.load(copy, heads, allow_missing)
+    if fairseq_folder.checkpoints(copy):
+        return fairseq_folder.load(copy, heads, allow_missing)
     if runs and not has_checkpoints:
         raise UserError(f'{folder} holds {_describe_runs(folder, runs)}')
     if not has_checkpoints and not checkpoint_files.steps(folder):

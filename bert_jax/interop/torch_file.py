@@ -47,13 +47,39 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
         UserError: a damaged file, a value that is not a tensor, or a pickle that calls any other
             function.
     """
+    return _tensors(path, lambda: _read(path))
+
+
+def read_fairseq(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read the options of the model and the tensors of a checkpoint of fairseq.
+
+    The options are those of the command line, `args`, in early versions, and `cfg.model` later.
+
+    Raises:
+        UserError: as `read`, or the file is not a checkpoint of fairseq.
+    """
+    options: dict[str, Any] = {}
+
+    def read_model() -> Any:
+        checkpoint = _read(path)
+        if not isinstance(checkpoint, dict) or 'model' not in checkpoint:
+            raise UserError('it is not a checkpoint of fairseq, which has the key "model"')
+        config = checkpoint.get('args') or (checkpoint.get('cfg') or {}).get('model')
+        options.update(config if isinstance(config, dict) else vars(config or _Settings()))
+        return checkpoint['model']
+
+    weights = _tensors(path, read_model)
+    return options, weights
+
+
+def _tensors(path: pathlib.Path, read_dictionary: Callable[[], Any]) -> dict[str, np.ndarray]:
+    """Check what was read from a file: a dictionary of tensors that fit into it."""
     try:
-        weights = _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
-        items = list(weights.items())
+        items = list(read_dictionary().items())
     except UserError as error:
         raise UserError(f'{path}: {error}') from None
     except Exception as error:  # a damaged pickle can raise any exception
-        raise UserError(f'{path} is damaged: {" ".join(str(error).split())}') from error
+        raise UserError(f'{path} is damaged: {" ".join(str(error).split()):.200}') from error
     for name, value in items:
         if not isinstance(value, np.ndarray):
             raise UserError(f'{path}: {name} is not a tensor')
@@ -64,6 +90,14 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
             f'{limits.SHARED_STORAGE} times as many'
         )
     return dict(items)
+
+
+def _read(path: pathlib.Path) -> Any:
+    return _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
+
+
+class _Settings:
+    """An argparse.Namespace: values by name."""
 
 
 def _read_zip(path: pathlib.Path) -> Any:
@@ -142,6 +176,8 @@ class _Unpickler(pickle._Unpickler):
         }
         if module == 'torch' and name in _STORAGES:
             return _STORAGES[name]
+        if (module, name) == ('argparse', 'Namespace'):
+            return _Settings
         if (module, name) not in allowed:
             raise UserError(
                 f'the file asks to run {module}.{name}, which is refused; save the weights as '

@@ -42,7 +42,10 @@ def read(folder: pathlib.Path) -> Weights:
 
 def write(path: pathlib.Path, weights: Weights) -> None:
     """Write a safetensors file with the metadata that transformers expects."""
+    path.touch()
+    mode = path.stat().st_mode
     safetensors.numpy.save_file(weights, path, metadata={'format': 'pt'})
+    path.chmod(mode)  # the library makes a new file that only its owner can read
 
 
 def check_values(weights: Weights, source: str | pathlib.Path) -> None:

@@ -22,7 +22,7 @@ from bert_jax.tokenizers.backend import Backend
 from bert_jax.tokenizers.cached_encoding import CachedEncoder, encodable, splitter
 from bert_jax.types import JsonObject
 
-MODELS = ('WordPiece', 'BPE', 'Unigram')
+MODELS = ('WordPiece', 'BPE', 'Unigram', 'WordLevel')
 
 
 class Encodings(NamedTuple):
@@ -41,7 +41,8 @@ class Tokenizer:
     """An immutable tokenizer, created from the JSON of the `tokenizers` library.
 
     Attributes:
-        kind: 'wordpiece', 'bytebpe', 'unigram', 'sentencepiece-bpe', or 'bpe' for other BPEs.
+        kind: 'wordpiece', 'bytebpe', 'unigram', 'sentencepiece-bpe', 'wordlevel', or 'bpe' for
+            other BPEs.
         vocab: The token of each id.
         vocab_size: V, the number of ids.
         pad_id, unk_id, cls_id, sep_id, mask_id: Ids of the special tokens.
@@ -220,6 +221,14 @@ def _without_special_subwords(settings: JsonObject, names: set[str]) -> JsonObje
         added = [
             token | {'content': hidden.get(token['content'], token['content'])} for token in added
         ]
+    elif model['type'] == 'WordLevel':
+        # A word with a space never matches, if texts are split at spaces.
+        hidden = {word: f' {word} ' for word in model['vocab'] if word in names}
+        model['vocab'] = {hidden.get(word, word): i for word, i in model['vocab'].items()}
+        model['unk_token'] = hidden.get(model['unk_token'], model['unk_token'])
+        added = [
+            token | {'content': hidden.get(token['content'], token['content'])} for token in added
+        ]
     elif model['type'] == 'BPE':
         pairs = (m.split(' ') if isinstance(m, str) else m for m in model['merges'])
         model['merges'] = [[a, b] for a, b in pairs if a + b not in names]
@@ -242,6 +251,7 @@ def _word_starts(kind: str, settings: JsonObject, vocab: Sequence[str]) -> np.nd
         'bytebpe': byte_bpe.SPACE,
         'unigram': charsmap.SPACE,
         'sentencepiece-bpe': charsmap.SPACE,
+        'wordlevel': None,
         'bpe': None,
     }[kind]
     marked = np.array([bool(mark) and token.startswith(mark) for token in vocab])

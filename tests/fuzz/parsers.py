@@ -1,5 +1,6 @@
 """The parsers of files that strangers send, each with valid samples to damage."""
 
+import argparse
 import io
 import json
 import os
@@ -34,8 +35,11 @@ class Parser(NamedTuple):
     read: Callable[[bytes, pathlib.Path], object]
 
 
-def _torch_samples() -> list[bytes]:
+def _torch_samples(is_fairseq: bool = False) -> list[bytes]:
     state = {'a.weight': torch.ones(4, 3), 'a.bias': torch.zeros(3, dtype=torch.float16)}
+    if is_fairseq:
+        options = argparse.Namespace(arch='roberta', encoder_layers=2, dropout=0.1)
+        state = {'args': options, 'model': state, 'extra_state': {'epoch': 1}}
     samples = []
     for is_zip in (True, False):
         buffer = io.BytesIO()
@@ -142,6 +146,9 @@ def _check_key(data: bytes, folder: pathlib.Path) -> None:
 # Name → function that makes the parser.
 PARSERS: dict[str, Callable[[], Parser]] = {
     'torch': lambda: Parser(_torch_samples(), _read_file('pytorch_model.bin', torch_file.read)),
+    'fairseq': lambda: Parser(
+        _torch_samples(is_fairseq=True), _read_file('model.pt', torch_file.read_fairseq)
+    ),
     'safetensors': lambda: Parser(
         [safetensors.numpy.save(_arrays())],
         _read_file('model.safetensors', weights.read_safetensors),

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface, weights
 from tests.interop import published
 from tests.interop.published import put
 
@@ -222,3 +222,10 @@ def test_a_model_without_a_family_is_not_exported(folder, tmp_path):
     with pytest.raises(UserError, match='belongs to no published family'):
         huggingface.save(loaded, tmp_path / 'out')
     assert not list(tmp_path.iterdir())
+
+
+def test_weights_have_the_permissions_of_the_files_beside_them(tmp_path):
+    weights.write(tmp_path / 'model.safetensors', {'a': np.ones(3, np.float32)})
+    (tmp_path / 'config.json').write_text('{}')
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1
