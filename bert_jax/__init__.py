@@ -38,7 +38,8 @@ def load(
 
     Args:
         path: folder of a run (for a sweep, of one of its runs), a checkpoint of a run, a Hugging
-            Face folder, or a folder with the bert_model.ckpt of google-research/bert.
+            Face folder, or a folder with the bert_model.ckpt of google-research/bert or the
+            model.pt of fairseq.
         dtype: 'float32' or 'bfloat16', for computation.
         max_length: tokens in a window of a long text, special tokens included; default: the model's
             maximum. Fine-tuned models use the length they were trained with.
