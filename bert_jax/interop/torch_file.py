@@ -82,7 +82,7 @@ def _tensors(path: pathlib.Path, read_dictionary: Callable[[], Any]) -> dict[str
         raise UserError(f'{path} is damaged: {" ".join(str(error).split()):.200}') from error
     for name, value in items:
         if not isinstance(value, np.ndarray):
-            raise UserError(f'{path}: {name} is not a tensor')
+            raise UserError(f'{path}: {str(name):.80} is not a tensor')
     total, size = sum(array.nbytes for _, array in items), path.stat().st_size
     if total > limits.SHARED_STORAGE * size:
         raise UserError(
@@ -180,8 +180,8 @@ class _Unpickler(pickle._Unpickler):
             return _Settings
         if (module, name) not in allowed:
             raise UserError(
-                f'the file asks to run {module}.{name}, which is refused; save the weights as '
-                'safetensors'
+                f'the file asks to run {f"{module}.{name}":.80}, which is refused; save the '
+                'weights as safetensors'
             )
         return allowed[module, name]
 
