@@ -15,6 +15,7 @@ from bert_jax.errors import UserError, report
 from bert_jax.interop import conversion, families, torch_file
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.weights import Weights
+from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer, byte_bpe, sentence_piece, word_level
 
 DICTIONARY = 'dict.txt'
@@ -62,14 +63,14 @@ _NAMES = {
 _BUFFERS = r'(^|\.)(version|_float_tensor)$'
 
 
-def checkpoints(folder: pathlib.Path) -> list[str]:
+def checkpoints(folder: Path) -> list[str]:
     """The names of the checkpoints in a folder of fairseq; [] for another folder."""
     if not (folder / DICTIONARY).is_file():
         return []
     return sorted(path.name for path in folder.glob('*.pt'))
 
 
-def is_checkpoint(path: pathlib.Path) -> bool:
+def is_checkpoint(path: Path) -> bool:
     """Whether a path is a checkpoint in a folder of fairseq."""
     return path.suffix == '.pt' and path.is_file() and path.name in checkpoints(path.parent)
 

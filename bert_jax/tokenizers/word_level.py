@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import tokenizers
 
 from bert_jax.tokenizers import special_tokens
+from bert_jax.types import JsonObject
 
 
-def settings(vocab: dict[str, int], names: Mapping[str, str]) -> dict[str, Any]:
+def settings(vocab: dict[str, int], names: Mapping[str, str]) -> JsonObject:
     """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
     Args:
@@ -21,4 +21,5 @@ def settings(vocab: dict[str, int], names: Mapping[str, str]) -> dict[str, Any]:
     backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     special_tokens.add(backend, sorted(names.values(), key=vocab.__getitem__))
     backend.post_processor = special_tokens.template(names, vocab)
-    return json.loads(backend.to_str())
+    contents: JsonObject = json.loads(backend.to_str())
+    return contents
