@@ -71,5 +71,7 @@ def test_a_wheel_says_that_the_package_is_typed(tmp_path):
     )
     (wheel,) = tmp_path.glob('*.whl')
     names = zipfile.ZipFile(wheel).namelist()
-    assert {'bert_jax/py.typed', 'bert_jax/configs/base.py'} <= {*names}
+    assert {'bert_jax/py.typed', 'configs/base.py'} <= {*names}
+    folders = {name.partition('/')[0] for name in names}
+    assert {name for name in folders if 'dist-info' not in name} == {'bert_jax', 'configs'}
     assert any(name.startswith('bert_jax/text/sources/sample_books/') for name in names)
