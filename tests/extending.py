@@ -49,7 +49,7 @@ def apply(root: pathlib.Path) -> None:
 
 def _add(source: str, table: str, block: str) -> str:
     """Add the imports and the entry of a block to the source of a module."""
-    imports, _, entry = block.partition('\n\n')
+    imports, _, entry = block.rpartition('\n\n')
     tree, lines = ast.parse(source), source.splitlines()
     targets = {ast.unparse(_target(node)): node for node in tree.body if _target(node)}
     entries = next(node for node in ast.walk(targets[table]) if isinstance(node, ast.Dict))

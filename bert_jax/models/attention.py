@@ -1,7 +1,7 @@
 """Multi-head self-attention (Vaswani et al. 2017, section 3.2) and its position encodings."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import flax.struct
 import jax
@@ -76,7 +76,12 @@ class Attention(Module):
 
     With `mutable='intermediates'`, stores the fp32 probabilities before dropout as `attention_BHTU`
     (encoders.transformer.attention_probabilities), which rules out the kernels of kernels.py.
+
+    Attributes:
+        relative_positions: Module of the position vectors that all layers share, if there is one.
     """
+
+    relative_positions: ClassVar[type[Module] | None] = None
 
     def setup(self) -> None:
         architecture = self.architecture

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from bert_jax.lazy_table import LazyTable
 from bert_jax.models.attention import (
     AlibiAttention,
     Attention,
@@ -13,19 +14,20 @@ from bert_jax.models.attention import (
     LayerConstants,
     RotaryAttention,
 )
-from bert_jax.models.disentangled import DisentangledAttention
 from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.feedforward import ACTIVATIONS, FEEDFORWARDS
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.tuning_method import Sublayer
 
-ATTENTIONS: dict[str, type[Attention]] = {
-    'standard': Attention,
-    'rotary': RotaryAttention,
-    'alibi': AlibiAttention,
-    'disentangled': DisentangledAttention,
-}
+ATTENTIONS: LazyTable[type[Attention]] = LazyTable(
+    {
+        'standard': Attention,
+        'rotary': RotaryAttention,
+        'alibi': AlibiAttention,
+        'disentangled': 'bert_jax.models.disentangled:DisentangledAttention',
+    }
+)
 _ATTENTION_WEIGHTS, _ATTENTION_OUTPUT, _FEEDFORWARD_OUTPUT = range(3)  # dropout sites
 
 

@@ -64,6 +64,8 @@ class DisentangledAttention(Attention):
     to the distance vectors, differently for each example.
     """
 
+    relative_positions = RelativePositions
+
     def setup(self) -> None:
         super().setup()
         options = _options(self.architecture)

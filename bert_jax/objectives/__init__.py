@@ -9,36 +9,28 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bert_jax.averages import Terms
 from bert_jax.errors import UserError, unknown
+from bert_jax.lazy_table import LazyTable
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.base import Objective
-from bert_jax.objectives.clm import CausalLanguageModel
 from bert_jax.objectives.corruption import Corruption
-from bert_jax.objectives.edit_detection import (
-    DeletionDetection,
-    InsertionDetection,
-    PermutationDetection,
-    SubstitutionDetection,
-)
 from bert_jax.objectives.generator import ModelWithGenerator
-from bert_jax.objectives.mlm import MaskedLanguageModel
-from bert_jax.objectives.nsp import NextSentencePrediction, SentenceOrderPrediction
-from bert_jax.objectives.rtd import ReplacedTokenDetection
-from bert_jax.objectives.sbo import SpanBoundaryObjective
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    'mlm': MaskedLanguageModel,
-    'nsp': NextSentencePrediction,
-    'sop': SentenceOrderPrediction,
-    'sbo': SpanBoundaryObjective,
-    'rtd': ReplacedTokenDetection,
-    'clm': CausalLanguageModel,
-    'permutation': PermutationDetection,
-    'deletion': DeletionDetection,
-    'insertion': InsertionDetection,
-    'substitution': SubstitutionDetection,
-}
+OBJECTIVES: LazyTable[type[Objective]] = LazyTable(
+    {
+        'mlm': 'bert_jax.objectives.mlm:MaskedLanguageModel',
+        'nsp': 'bert_jax.objectives.nsp:NextSentencePrediction',
+        'sop': 'bert_jax.objectives.nsp:SentenceOrderPrediction',
+        'sbo': 'bert_jax.objectives.sbo:SpanBoundaryObjective',
+        'rtd': 'bert_jax.objectives.rtd:ReplacedTokenDetection',
+        'clm': 'bert_jax.objectives.clm:CausalLanguageModel',
+        'permutation': 'bert_jax.objectives.edit_detection:PermutationDetection',
+        'deletion': 'bert_jax.objectives.edit_detection:DeletionDetection',
+        'insertion': 'bert_jax.objectives.edit_detection:InsertionDetection',
+        'substitution': 'bert_jax.objectives.edit_detection:SubstitutionDetection',
+    }
+)
 
 
 def enabled(weights: Mapping[str, float]) -> tuple[str, ...]:

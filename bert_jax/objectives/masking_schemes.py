@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.errors import unknown
-from bert_jax.objectives.ngram_masking import Ngrams, WholeWords
-from bert_jax.objectives.span_masking import AnchoredSpans, Spans
+from bert_jax.lazy_table import LazyTable
 from bert_jax.objectives.token_rows import BudgetedScheme, ChosenPositions, Scheme, TokenRow
 from bert_jax.types import Key
 
@@ -33,13 +32,15 @@ class Tokens(BudgetedScheme):
         return ChosenPositions(positions_P, jnp.minimum(n_X, jnp.sum(score_P >= 0)))
 
 
-SCHEMES: dict[str, type[Scheme]] = {
-    'tokens': Tokens,
-    'whole_words': WholeWords,
-    'spans': Spans,
-    'anchored_spans': AnchoredSpans,
-    'ngrams': Ngrams,
-}
+SCHEMES: LazyTable[type[Scheme]] = LazyTable(
+    {
+        'tokens': Tokens,
+        'whole_words': 'bert_jax.objectives.ngram_masking:WholeWords',
+        'spans': 'bert_jax.objectives.span_masking:Spans',
+        'anchored_spans': 'bert_jax.objectives.span_masking:AnchoredSpans',
+        'ngrams': 'bert_jax.objectives.ngram_masking:Ngrams',
+    }
+)
 
 
 def find_scheme(name: str) -> type[Scheme]:

@@ -14,8 +14,7 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Context, LayerConstants, layer_constants
-from bert_jax.models.block import Block, Convolution
-from bert_jax.models.disentangled import RelativePositions
+from bert_jax.models.block import ATTENTIONS, Block, Convolution
 from bert_jax.models.dropout import fold_in
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoders.base import Encoder, EncoderOutput
@@ -48,8 +47,8 @@ class Transformer(Encoder):
         self.layers = self._make_layers()
         if self.architecture.norms.placement != 'post':
             self.final_norm = self.make_norm()
-        if self.architecture.attention.kind == 'disentangled':
-            self.relative_positions = RelativePositions(*settings)
+        if make_positions := ATTENTIONS[self.architecture.attention.kind].relative_positions:
+            self.relative_positions = make_positions(*settings)
         if self.architecture.convolution is not None:
             self.convolution = Convolution(*settings)
         if self.architecture.pooler:
@@ -138,7 +137,7 @@ class Transformer(Encoder):
             if segment_ids_BT is not None:
                 segment_ids_BT = prompts.insert_first_values(segment_ids_BT, absent=-1)
         context = Context(Visibility(mask_BT, segment_ids_BT, is_causal=causal))
-        if architecture.attention.kind == 'disentangled':
+        if ATTENTIONS[architecture.attention.kind].relative_positions:
             relative_RD, rows_TU = self.relative_positions(embedded_BTD.shape[1])
             context = context._replace(relative_RD=relative_RD, rows_TU=jnp.asarray(rows_TU))
         embedded_BTD = embedded_BTD.astype(self.compute.residual_dtype)
