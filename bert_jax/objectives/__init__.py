@@ -15,7 +15,6 @@ from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.base import Objective
 from bert_jax.objectives.corruption import Corruption
-from bert_jax.objectives.generator import ModelWithGenerator
 
 OBJECTIVES: LazyTable[type[Objective]] = LazyTable(
     {
@@ -70,9 +69,8 @@ def build_model(
     for objective in chosen:
         heads |= objective.heads()
     for objective in chosen:
-        if isinstance(objective, ReplacedTokenDetection):
-            del heads['mlm']  # the generator has it
-            return ModelWithGenerator(architecture, compute, heads, options=objective)
+        if model := objective.make_model(architecture, compute, heads):
+            return model
     causal = any(objective.is_causal for objective in chosen)
     return Model(architecture, compute, heads, causal)
 

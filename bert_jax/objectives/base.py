@@ -7,7 +7,8 @@ from typing import ClassVar, Self
 
 from bert_jax.averages import Terms
 from bert_jax.errors import UserError
-from bert_jax.models.model import HeadOptions, ModelOutput
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.corruption import Corruption
 from bert_jax.types import Config
@@ -58,6 +59,12 @@ class Objective(abc.ABC):
     @abc.abstractmethod
     def heads(self) -> Mapping[str, HeadOptions]:
         """Return the heads of the objective: name in HEADS of models/heads → options."""
+
+    def make_model(
+        self, architecture: Architecture, compute: Compute, heads: Mapping[str, HeadOptions]
+    ) -> Model | None:
+        """Return the model with the heads of all objectives; None: a `Model` serves."""
+        return None
 
     @abc.abstractmethod
     def terms(self, output: ModelOutput, clean: Rows) -> Terms:

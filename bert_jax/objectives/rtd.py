@@ -9,11 +9,12 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms
-from bert_jax.models.model import HeadOptions, ModelOutput
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.base import Objective
 from bert_jax.objectives.edit_detection import detection_terms
-from bert_jax.objectives.generator import GeneratorOptions, ReplacedText
+from bert_jax.objectives.generator import GeneratorOptions, ModelWithGenerator, ReplacedText
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,13 @@ class ReplacedTokenDetection(Objective, GeneratorOptions):
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'rtd': {}}
+
+    def make_model(
+        self, architecture: Architecture, compute: Compute, heads: Mapping[str, HeadOptions]
+    ) -> Model:
+        """Return a model with a generator, which has the head of masked language modeling."""
+        others = {name: options for name, options in heads.items() if name != 'mlm'}
+        return ModelWithGenerator(architecture, compute, others, options=self)
 
     def terms(self, output: ModelOutput, clean: Rows) -> Terms:
         """Return the discriminator's terms.

@@ -19,12 +19,8 @@ from bert_jax.models.architecture_parts import KINDS
 from bert_jax.models.block import ATTENTIONS
 from bert_jax.models.encoders import EncoderOutput, build_encoder
 from bert_jax.models.feedforward import ACTIVATIONS, FEEDFORWARDS
-from bert_jax.models.heads import (
-    MaskedLanguageModelHead,
-    NextSentenceHead,
-    SequenceClassificationHead,
-)
-from bert_jax.models.heads.classification import CLASSIFIERS
+from bert_jax.models.heads.classification import CLASSIFIERS, SequenceClassificationHead
+from bert_jax.models.heads.prediction import MaskedLanguageModelHead, NextSentenceHead
 from bert_jax.models.module import NORMS
 from bert_jax.models.parameters import num_parameters, stack_layers
 from bert_jax.models.rows import Rows

@@ -13,7 +13,7 @@ from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
-from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.heads.prediction import MaskedLanguageModelHead
 from bert_jax.models.parameters import stack_layers, unstack_layers
 from bert_jax.models.rows import Rows
 from tests.random_parameters import random_parameters

@@ -10,7 +10,7 @@ from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import EncoderOutput
-from bert_jax.models.heads import (
+from bert_jax.models.heads.classification import (
     MultipleChoiceHead,
     QuestionAnsweringHead,
     SequenceClassificationHead,

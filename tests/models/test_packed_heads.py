@@ -12,7 +12,7 @@ from flax import linen as nn
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import EncoderOutput, build_encoder
-from bert_jax.models.heads import (
+from bert_jax.models.heads.classification import (
     MultipleChoiceHead,
     QuestionAnsweringHead,
     SequenceClassificationHead,

@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from bert_jax.models import architectures, kernels, pallas_attention
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
-from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.heads.prediction import MaskedLanguageModelHead
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.training import sharding

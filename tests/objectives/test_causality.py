@@ -13,7 +13,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.architecture_parts import ConvolutionOptions
 from bert_jax.models.encoders import build_encoder
-from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.heads.prediction import MaskedLanguageModelHead
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.clm import CausalLanguageModel, CausalText
 from bert_jax.objectives.corruption import Vocabulary

@@ -19,7 +19,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.disentangled import log_buckets
 from bert_jax.models.encoders import EncoderOutput, build_encoder
-from bert_jax.models.heads import ReplacedTokenHead
+from bert_jax.models.heads.prediction import ReplacedTokenHead
 from bert_jax.models.parameters import num_parameters, stack_layers, unstack_layers
 from bert_jax.models.rows import Rows
 from tests.interop.published import randomize
