@@ -4,15 +4,19 @@ if __name__ == 'types':  # a file of this folder was run and found this module a
     raise SystemExit('error: run python -m bert_jax.NAME instead of a file of the package')
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import jax
 import numpy as np
 
-Array: TypeAlias = jax.Array | np.ndarray
+if TYPE_CHECKING:
+    import jax
+
+    Array: TypeAlias = jax.Array | np.ndarray
+    Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
+else:  # configs are read without JAX
+    Array = Key = Any
 Batch: TypeAlias = Mapping[str, Any]  # name → Array whose first axis is the example or row
 Params: TypeAlias = Mapping[str, Any]  # nested dictionaries of float32 arrays
-Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
 Config: TypeAlias = Any  # ml_collections.ConfigDict, which is untyped
 Tree: TypeAlias = Any  # a pytree, that is, nested containers of arrays
 JsonObject: TypeAlias = dict[str, Any]  # an object of JSON, as it is read or will be written
