@@ -1,4 +1,4 @@
-"""Bootstrap intervals of metrics over examples or documents, and of means over runs.
+"""Bootstrap intervals of metrics over examples, documents or runs.
 
 Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap.
 """
@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-
-from bert_jax import sampling
 
 LEVEL = 0.95  # of the intervals
 # Examples and their predictions, of the types of a problem → metrics.
@@ -21,31 +19,10 @@ Interval: TypeAlias = tuple[float, float]
 
 _Z = 1.96  # half width of the interval at LEVEL, in standard errors
 _PERCENTILE_RESAMPLES = 1000
-# `of_metrics` draws about _RESAMPLED_EXAMPLES examples in total, within these bounds on the number
+# `of_rows` draws about _RESAMPLED_EXAMPLES examples in total, within these bounds on the number
 # of resamples. 50 to 200 resamples suffice for a standard error (section 6.4).
 _RESAMPLED_EXAMPLES, _LEAST_RESAMPLES, _MOST_RESAMPLES = 200_000, 50, 200
 _SEED = 0  # fixed, so that the same values give the same interval
-_PURPOSE = 300  # separates these draws from others with the same seed
-
-
-def of_metrics(
-    score: Score, examples: Sequence[object], predictions: Sequence[object]
-) -> dict[str, Interval]:
-    """Estimate how metrics vary over other examples of the same kind.
-
-    The interval is the metric ± 1.96 bootstrap standard errors (section 12.2), clipped to the
-    smallest and largest value of the resamples, so it stays in the range of the metric. A resample
-    that lacks a metric (no examples of its class) does not count for that metric.
-
-    Args:
-        score: examples and predictions → metrics.
-        examples: the examples, at least one.
-        predictions: one for each example.
-
-    Returns:
-        Name of the metric → (low, high).
-    """
-    return of_rows(rows_of(score, examples, predictions), len(examples))
 
 
 def rows_of(score: Score, examples: Sequence[object], predictions: Sequence[object]) -> RowScore:
@@ -59,7 +36,11 @@ def rows_of(score: Score, examples: Sequence[object], predictions: Sequence[obje
 
 
 def of_rows(score: RowScore, number: int) -> dict[str, Interval]:
-    """Estimate how metrics vary, like `of_metrics`.
+    """Estimate how metrics vary over other examples of the same kind.
+
+    The interval is the metric ± 1.96 bootstrap standard errors (section 12.2), clipped to the
+    smallest and largest value of the resamples, so it stays in the range of the metric. A resample
+    that lacks a metric (no examples of its class) does not count for that metric.
 
     Args:
         score: numbers of examples, which may repeat → metrics.
@@ -75,18 +56,6 @@ def of_rows(score: RowScore, number: int) -> dict[str, Interval]:
         low, high = max(value - half, values_R.min()), min(value + half, values_R.max())
         intervals[name] = float(min(low, value)), float(max(high, value))
     return intervals
-
-
-def of_mean(values_S: np.ndarray) -> Interval:
-    """The percentile interval of the mean of values (section 13.3)."""
-    means = []
-    for resample in range(_PERCENTILE_RESAMPLES):
-        key = sampling.key(_SEED, resample, _PURPOSE)
-        (bits_S,) = sampling.random_bits(key, np.arange(len(values_S)), 1)
-        rows, counts = np.unique(sampling.integers(bits_S, len(values_S)), return_counts=True)
-        means.append(np.average(values_S[rows], weights=counts))
-    low, high = percentiles(means)
-    return float(low), float(high)
 
 
 def percentiles(resampled: Sequence[ArrayLike]) -> np.ndarray:

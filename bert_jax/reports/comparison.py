@@ -35,7 +35,8 @@ def summarize(values: Sequence[float]) -> Summary:
     """Summarize the values of one metric, one for each run."""
     values_S = np.asarray(values, np.float64)
     sd = float(values_S.std(ddof=1)) if len(values_S) > 1 else None
-    low, high = intervals.of_mean(values_S) if len(values_S) >= MIN_RUNS else (None, None)
+    interval = intervals.of_share(values_S) if len(values_S) >= MIN_RUNS else None
+    low, high = interval or (None, None)
     return Summary(float(values_S.mean()), sd, low, high, values_S.tolist())
 
 
