@@ -30,6 +30,7 @@ def load(
     *,
     dtype: str = 'float32',
     max_length: int | None = None,
+    leave_out: str = '',
     overlap: float = 0.25,
     batch_tokens: int = 1024,
     advance: Callable[[int], object] | None = None,
@@ -43,6 +44,8 @@ def load(
         dtype: 'float32' or 'bfloat16', for computation.
         max_length: tokens in a window of a long text, special tokens included; default: the model's
             maximum. Fine-tuned models use the length they were trained with.
+        leave_out: regular expression for the names of weights of a Hugging Face folder to leave
+            out, such as those of heads that bert_jax does not have.
         overlap: share of a window that the next window repeats.
         batch_tokens: tokens in a batch, padding included.
         advance: called with the number of windows just finished, such as `tqdm.update`.
@@ -56,7 +59,9 @@ def load(
     from bert_jax.inference.predictor import Predictor
     from bert_jax.interop import loading
 
-    model = loading.load_any(os.fspath(path), allow_missing=('^encoder/pooler/',))
+    model = loading.load_any(
+        os.fspath(path), allow_missing=('^encoder/pooler/',), leave_out=leave_out
+    )
     return Predictor(
         model,
         name=os.fspath(path),

@@ -39,6 +39,11 @@ class Request:
     generator: bool = flag(
         'for a run with the objective rtd: export the generator instead of the discriminator', False
     )
+    leave_out: str = flag(
+        'for a Hugging Face folder with parts that bert_jax does not have: regular expression for '
+        'the names of the weights to leave out',
+        '',
+    )
     merge: bool = flag(
         'for a run with transfer.method lora, ia3 or bitfit: merge the tuned parameters into the '
         'base model',
@@ -82,11 +87,13 @@ def export(request: Request) -> None:
 
     output, overwrite = request.output, request.overwrite
     outputs.check_folder(output, overwrite, [_MARKERS.get(request.format, 'load.py')])
+    if request.generator and request.leave_out:
+        raise errors.UserError('--leave_out is for Hugging Face folders, which have no generator')
     if request.generator:
         loaded = loading.load_checkpoint(request.model, generator=True)
     else:
         unused = ('^encoder/pooler/',) if request.format in _FORMATS else ()
-        loaded = loading.load_any(request.model, (), unused)
+        loaded = loading.load_any(request.model, (), unused, leave_out=request.leave_out)
     if request.format in _FORMATS:
         _export_other(loaded, request)
         return

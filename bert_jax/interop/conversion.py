@@ -72,6 +72,7 @@ def from_state_dict(
             f'{source}: a {family.model_type} model with {", ".join(heads) or "no head"} has no '
             f'place for the weights {pretrained.enumerate_names(left_over)}'
             + (f' (and lacks {lacking})' if missing else '')
+            + '; weights that are not needed can be left out with export --leave_out=REGEX'
         )
     described = {ours: f'{places[ours].name} ({ours})' for ours in missing}
     if any(pretrained.reads_pooler(head, architecture) for head in heads):

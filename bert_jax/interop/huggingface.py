@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from bert_jax import files, tokenizers, tree_paths
-from bert_jax.errors import UserError, warn
+from bert_jax.errors import UserError, report, warn
 from bert_jax.interop import (
     conversion,
     families,
@@ -38,7 +38,10 @@ _SPECIAL_TOKENS = ('pad', 'unk', 'cls', 'sep', 'mask')
 
 
 def load(
-    path: str | Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
+    path: str | Path,
+    heads: Iterable[str] = (),
+    allow_missing: Iterable[str] = (),
+    leave_out: str = '',
 ) -> Pretrained:
     """Read a local folder.
 
@@ -47,6 +50,8 @@ def load(
             config.json declares but the files lack is only reported.
         allow_missing: regular expressions (re.search) for the names of our parameters, such as
             '^mlm/', that may be newly initialized if the folder lacks them.
+        leave_out: a regular expression (re.search) for the names of weights to leave out, such as
+            those of heads that we do not have; '' for none. They are reported.
 
     Raises:
         UserError: an unknown model_type, a config value that is not supported, a weight that is
@@ -67,6 +72,8 @@ def load(
         warn(f'{folder / "config.json"}: ignored keys: {", ".join(ignored)}')
     published = families.published_class(config) or ''
     state = weights.read(folder)
+    if leave_out:
+        state = _without(state, leave_out, folder)
     if not architecture.pooler and conversion.has_weight(family, state, 'encoder/pooler'):
         architecture = dataclasses.replace(architecture, pooler=True)
     position = 'encoder/embeddings/position'
@@ -104,6 +111,18 @@ def load(
         is_causal=bool(config.get('is_decoder')),
         sentence_modules=modules,
     )
+
+
+def _without(state: weights.Weights, leave_out: str, folder: pathlib.Path) -> weights.Weights:
+    """The weights whose names do not match a regular expression; reports the others."""
+    try:
+        left_out = [name for name in state if re.search(leave_out, name)]
+    except re.error as error:
+        raise UserError(f'{leave_out!r} is not a valid regular expression: {error}') from None
+    if not left_out:
+        raise UserError(f'{folder} has no weight that matches {leave_out!r}')
+    report(f'{folder}: left out {pretrained.enumerate_names(left_out)}')
+    return {name: array for name, array in state.items() if name not in left_out}
 
 
 def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenizer | None:

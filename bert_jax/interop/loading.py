@@ -36,6 +36,7 @@ def load_any(
     heads: Iterable[str] = (),
     allow_missing: Iterable[str] = (),
     base_of: str | Path | None = None,
+    leave_out: str = '',
 ) -> Pretrained:
     """Load the model at a path.
 
@@ -44,6 +45,7 @@ def load_any(
             folder of google-research/bert or fairseq or one of the checkpoints in it.
         heads, allow_missing: see `huggingface.load`.
         base_of: the tuned model that names this model as its base, which must not be tuned itself.
+        leave_out: weights of a Hugging Face folder to leave out (see `huggingface.load`).
 
     Raises:
         UserError: the path does not hold a model, or the model is damaged or not supported.
@@ -70,7 +72,9 @@ def load_any(
         raise UserError(f'{folder} is a run without a checkpoint: rerun its command to train it')
     names = ('config.json', 'modules.json')
     if any((copy / name).is_file() for name in names) and not has_checkpoints:
-        return huggingface.load(copy, heads, allow_missing)
+        return huggingface.load(copy, heads, allow_missing, leave_out)
+    if leave_out:
+        raise UserError(f'{folder} is not a Hugging Face folder: no weights can be left out')
     if tf1_folder.is_folder(copy):
         return tf1_folder.load(copy, heads, allow_missing)
     if fairseq_folder.checkpoints(copy):

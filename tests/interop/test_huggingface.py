@@ -229,3 +229,18 @@ def test_weights_have_the_permissions_of_the_files_beside_them(tmp_path):
     (tmp_path / 'config.json').write_text('{}')
     modes = {path.stat().st_mode for path in tmp_path.iterdir()}
     assert len(modes) == 1
+
+
+def test_weights_of_other_parts_can_be_left_out_by_name(copy, capsys):
+    expected = published.ours(huggingface.load(copy))
+    published.edit(copy, published.put('cls.species.weight', np.ones((6, 20), np.float32)))
+    with pytest.raises(UserError, match=r'no place for .*cls.species.weight.*--leave_out'):
+        huggingface.load(copy)
+    loaded = huggingface.load(copy, leave_out=r'^cls\.species\.')
+    assert 'cls.species.weight' in capsys.readouterr().err
+    np.testing.assert_equal(published.ours(loaded), expected)
+    for wrong, message in (('nothing', 'no weight that matches'), ('(', 'not a valid regular')):
+        with pytest.raises(UserError, match=message):
+            huggingface.load(copy, leave_out=wrong)
+    with pytest.raises(UserError, match='lacks the weights .*LayerNorm'):
+        huggingface.load(copy, leave_out='(^cls.species|LayerNorm)')

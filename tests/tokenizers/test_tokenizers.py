@@ -272,7 +272,7 @@ def test_a_vocabulary_may_have_windows_line_ends_and_odd_tokens(tmp_path):
         ('vocab.txt', b'\xff\xfe', 'UTF-8'),
         ('tokenizer.json', b'{', 'JSON'),
         ('tokenizer.json', b'[]', "no 'model'"),
-        ('tokenizer.json', b'{"model": {"type": "Words"}}', "'Words'; known: BPE, U"),
+        ('tokenizer.json', b'{"model": {"type": "Chars"}}', "'Chars'; known: BPE, U"),
         ('tokenizer.json', b'{"model": {"type": "WordPiece"}}', 'cannot read it'),
         ('readme.md', b'x', 'contains no tokenizer.json, vocab.txt'),
     ],
