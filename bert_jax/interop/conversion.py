@@ -110,7 +110,7 @@ def _without_extras(
     positions = state.pop(family.position_ids, np.arange(1))
     if not (positions == np.arange(positions.shape[-1])).all():
         raise UserError(f'{source}: {family.position_ids} is not 0, 1, 2, …')
-    if not architecture.tied_decoder and f'{family.decoder}.bias' in state:
+    if not architecture.prediction.tied and f'{family.decoder}.bias' in state:
         # With an untied decoder, transformers reads the decoder's own bias.
         state[family.table['mlm/head/bias']] = state.pop(f'{family.decoder}.bias')
     for copy, original in family.duplicates(architecture).items():
@@ -128,7 +128,7 @@ def _head(ours: str) -> str | None:
 
 def _possible_heads(family: Family, architecture: Architecture) -> tuple[str, ...]:
     excluded = set() if architecture.pooler else {'nsp', 'sop'}
-    if excluded and architecture.pooling == 'pooler':
+    if excluded and architecture.classifier.pooling == 'pooler':
         excluded |= {'sequence_classification', 'multiple_choice'}
     return tuple(name for name in family.heads if name not in excluded)
 

@@ -349,7 +349,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     num_labels = pretrained.num_labels(model.params)
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
-    if {'mlm', 'clm'} & {*model.heads} and not architecture.tied_decoder:
+    if {'mlm', 'clm'} & {*model.heads} and not architecture.prediction.tied:
         state[f'{family.decoder}.bias'] = state[family.table['mlm/head/bias']]
     if not model.heads:
         state = {name.removeprefix(family.prefix): array for name, array in state.items()}

@@ -214,7 +214,7 @@ def _tuned_weights(
     embeddings = {places[name].name.removesuffix('.weight') for name in _EMBEDDINGS & places.keys()}
     tuned_state = adapters.apply(config, arrays, state, linear, embeddings)
     token = places[_TOKEN].name
-    is_tied = base.architecture.tied_decoder and not {'mlm', 'clm'}.isdisjoint(heads)
+    is_tied = base.architecture.prediction.tied and not {'mlm', 'clm'}.isdisjoint(heads)
     if is_tied and not np.array_equal(tuned_state[token], state[token]):
         raise UserError(
             f'{token} is tuned, but not the decoder, to which it is tied; merge the adapter with '

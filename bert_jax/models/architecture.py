@@ -16,10 +16,12 @@ from bert_jax.models.architecture_parts import (
     AnyPositions,
     Biases,
     Checked,
+    Classifier,
     ConvolutionOptions,
     LearnedPositions,
     NoPositions,
     Norms,
+    Prediction,
     SharedLayers,
     Standard,
     from_json,
@@ -75,8 +77,6 @@ class Architecture(Checked):
     feedforward: Literal['dense', 'gated'] = 'dense'
     norms: Norms = Norms()
     biases: Biases = Biases()
-    # Whether predicted tokens have a bias.
-    decoder_bias: bool = True
     # Kernels that write to the residual stream are initialized smaller, by 1/√(2 num_layers).
     scaled_output_init: bool = False
     # How layers share parameters; None: they do not.
@@ -84,19 +84,10 @@ class Architecture(Checked):
     convolution: ConvolutionOptions | None = None
     # Whether the encoder has a pooler (EncoderOutput.pooled_BD).
     pooler: bool = True
-    # Whether tokens are predicted with the token embeddings instead of a separate matrix.
-    tied_decoder: bool = True
-    # Activation of the heads that predict tokens; None: hidden_act.
-    prediction_act: Activation | None = None
+    prediction: Prediction = Prediction()
+    classifier: Classifier = Classifier()
     # Replaced-token head: the state of the first position is added to all, and normalized.
     detection_context: bool = False
-    # How classification heads pool a sequence into one vector (heads/classification.py).
-    pooling: Literal['pooler', 'first', 'mean'] = 'pooler'
-    # A key of heads.classification.CLASSIFIERS.
-    classifier: Literal['linear', 'dense', 'dropout_dense', 'dense_norm'] = 'linear'
-    classifier_act: Activation = 'tanh'
-    # None: hidden_dropout.
-    classifier_dropout: float | None = None
     # What parameter-efficient tuning adds to the encoder (models/tuning); None: nothing.
     tuning: Tuning | None = None
 
@@ -186,6 +177,11 @@ class Architecture(Checked):
     def embedding_width(self) -> int:
         """Size of a token embedding."""
         return self.embedding_size or self.hidden_size
+
+    @property
+    def prediction_act(self) -> Activation:
+        """Activation of the heads that predict tokens."""
+        return self.prediction.activation or self.hidden_act
 
     @property
     def first_position(self) -> int:

@@ -208,6 +208,38 @@ class ConvolutionOptions(Checked):
             yield f'convolution.width is {self.width}, must be odd'
 
 
+@dataclasses.dataclass(frozen=True)
+class Prediction(Checked):
+    """Heads that predict tokens.
+
+    Attributes:
+        activation: None: hidden_act of the architecture.
+        tied: whether tokens are predicted with the token embeddings instead of a separate matrix.
+        bias: whether predicted tokens have a bias.
+    """
+
+    activation: Activation | None = None
+    tied: bool = True
+    bias: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Classifier(Checked):
+    """Fine-tuning heads (heads/classification.py).
+
+    Attributes:
+        layers: the layers before the logits, a key of heads.classification.CLASSIFIERS.
+        activation: of a dense layer among them.
+        pooling: how a sequence becomes one vector.
+        dropout: None: hidden_dropout of the architecture.
+    """
+
+    layers: Literal['linear', 'dense', 'dropout_dense', 'dense_norm'] = 'linear'
+    activation: Activation = 'tanh'
+    pooling: Literal['pooler', 'first', 'mean'] = 'pooler'
+    dropout: float | None = None
+
+
 AnyPositions: TypeAlias = LearnedPositions | OffsetPositions | MaskDecoderPositions | NoPositions
 AnyAttention: TypeAlias = Standard | Rotary | Alibi | Disentangled
 

@@ -85,7 +85,7 @@ def head_dropout(
     architecture: Architecture, seeds_B: jax.Array | None
 ) -> Callable[[jax.Array, int], jax.Array]:
     """Return the dropout of a fine-tuning head: a function of x and a site number in the head."""
-    rate = architecture.classifier_dropout
+    rate = architecture.classifier.dropout
     rate = architecture.hidden_dropout if rate is None else rate
     head_seeds_B = fold_in(seeds_B, architecture.num_layers + 1)  # the encoder uses 0 … L
     return lambda x, site: dropout(x, rate, fold_in(head_seeds_B, site))

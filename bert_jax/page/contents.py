@@ -132,7 +132,7 @@ def _architecture(architecture: Architecture) -> JsonObject:
         'layer_numbers': architecture.layer_numbers,
         'max_length': architecture.max_length,
         'windows': architecture.layer_windows,
-        'prediction_act': architecture.prediction_act or architecture.hidden_act,
+        'prediction_act': architecture.prediction_act,
     }
     return dataclasses.asdict(architecture) | derived
 

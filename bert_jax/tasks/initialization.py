@@ -198,7 +198,7 @@ def reads_pooler(config: Config, architecture: Architecture) -> bool:
 
         heads = problems.find(config.task).pretrained_heads
     if 'sequence_classification' in heads:
-        return architecture.pooling == 'pooler'
+        return architecture.classifier.pooling == 'pooler'
     return architecture.pooler and not {'multiple_choice', 'nsp', 'sop'}.isdisjoint(heads)
 
 

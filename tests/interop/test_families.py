@@ -159,7 +159,7 @@ def test_an_early_config_of_modernbert_is_read():
     architecture = family.read_config(early)
     assert architecture.windows == (None, 16, None, 16, None)
     assert architecture.attention == Rotary(theta=9000.0, local_theta=70.0)
-    assert architecture.pooling == 'mean'
+    assert architecture.classifier.pooling == 'mean'
     assert family.read_config(family.write_config(architecture)) == architecture
     of_theirs = transformers.ModernBertConfig(**early).to_dict()
     assert family.read_config(of_theirs) == architecture

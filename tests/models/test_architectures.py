@@ -144,7 +144,7 @@ def test_every_architecture_file_is_in_the_table():
         ('hidden_act', ACTIVATIONS),
         ('feedforward', FEEDFORWARDS),
         ('norms.function', NORMS),
-        ('classifier', CLASSIFIERS),
+        ('classifier.layers', CLASSIFIERS),
     ],
 )
 def test_the_names_of_a_component_are_those_of_its_table(name, table):
@@ -178,7 +178,7 @@ def test_model_code_does_not_mention_architectures_by_name():
 
 
 TOY = """
-from bert_jax.models.architecture_parts import NO_BIASES, Alibi, NoPositions, Norms
+from bert_jax.models.architecture_parts import NO_BIASES, Alibi, Classifier, NoPositions, Norms
 from bert_jax.models.architectures.builder import Builder
 
 BUILDERS = {
@@ -194,8 +194,7 @@ BUILDERS = {
             norms=Norms('rms_norm', 'pre', embeddings=False),
             biases=NO_BIASES,
             pooler=False,
-            pooling='mean',
-            classifier='dense',
+            classifier=Classifier('dense', pooling='mean'),
         ),
     )
 }
@@ -269,7 +268,11 @@ def test_initial_values_are_truncated_and_padding_rows_are_zero():
         ),
         ('distilbert', {'type_vocab_size': 2}, "size of architecture distilbert 'type_vocab_size'"),
         ('modernbert', {'num_heads': 256}, 'even head size, not 3'),
-        ('bert', {'pooling': 'last'}, "unknown pooling 'last'; known: pooler, first, mean"),
+        (
+            'bert',
+            {'classifier.pooling': 'last'},
+            "unknown pooling 'last'; known: pooler, first, mean",
+        ),
         ('bert', {'hidden_dropout': 1.0}, r'hidden_dropout is 1.0, must be in \[0, 1\)'),
     ],
 )

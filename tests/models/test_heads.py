@@ -9,6 +9,7 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
+from bert_jax.models.architecture_parts import Classifier
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.classification import (
     MultipleChoiceHead,
@@ -35,7 +36,7 @@ def run(head, inputs, seeds=None):
 
 @pytest.mark.parametrize('pooling', ['first', 'mean'])
 def test_padding_has_no_effect_and_a_row_of_padding_gives_finite_logits(pooling):
-    architecture = architectures.build('bert', pooling=pooling, **SIZES)
+    architecture = architectures.build('bert', classifier=Classifier(pooling=pooling), **SIZES)
     head, inputs = SequenceClassificationHead(architecture, Compute(), 3), encoded()
     logits, _ = run(head, inputs)
     assert logits.shape == (3, 3)
@@ -77,12 +78,12 @@ def test_each_architecture_has_the_published_layers(name, parts):
 
 
 def test_dropout_has_the_rate_of_the_classifier():
-    architecture = architectures.build('bert', classifier_dropout=0.5, **SIZES)
+    architecture = architectures.build('bert', classifier=Classifier(dropout=0.5), **SIZES)
     head, inputs = TokenClassificationHead(architecture, Compute(), 1), encoded()
     seeds = jnp.arange(3, dtype=jnp.uint32)
     clean, _ = run(head, inputs)
     assert (run(head, inputs, seeds)[0] != clean).all()
-    without = architectures.build('bert', classifier_dropout=0.0, **SIZES)
+    without = architectures.build('bert', classifier=Classifier(dropout=0.0), **SIZES)
     np.testing.assert_array_equal(
         run(TokenClassificationHead(without, Compute(), 1), inputs, seeds)[0], clean
     )
@@ -97,7 +98,7 @@ def test_dropout_before_the_dense_layer_depends_on_the_classifier():
 
     def logits(classifier, rate):
         architecture = architectures.build(
-            'bert', pooling='first', classifier=classifier, classifier_dropout=rate, **SIZES
+            'bert', classifier=Classifier(classifier, pooling='first', dropout=rate), **SIZES
         )
         return run(SequenceClassificationHead(architecture, Compute()), inputs, seeds)[0]
 

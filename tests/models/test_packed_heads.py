@@ -1,6 +1,5 @@
 """Heads give each sequence of a packed row the logits it has alone."""
 
-import dataclasses
 import functools
 
 import jax
@@ -29,9 +28,9 @@ ARCHITECTURES = {
     'bert': {},
     'roberta': {'max_position_embeddings': LENGTH + 2},
     'distilbert': {},
-    'modernbert': {'windows': (None, 3, 3), 'pooling': 'mean'},
+    'modernbert': {'windows': (None, 3, 3), 'classifier.pooling': 'mean'},
     'deberta': {'attention.buckets': None},
-    'bert first': {'pooling': 'first', 'pooler': False},
+    'bert first': {'classifier.pooling': 'first', 'pooler': False},
 }
 
 
@@ -125,7 +124,7 @@ def test_each_sequence_has_the_logits_it_has_alone_and_ignores_its_neighbors(nam
 
 
 def test_dropout_differs_between_the_sequences_of_a_row():
-    architecture = dataclasses.replace(make('bert'), classifier_dropout=0.5)
+    architecture = make('bert').changed({'classifier.dropout': 0.5})
     head = SequenceClassificationHead(architecture, Compute(), 3)
     encoded = EncoderOutput(jnp.zeros((2, LENGTH, 16)), jnp.ones((2, 4, 16)))
     mask, segments = np.ones((2, 2, LENGTH), np.int32)

@@ -6,6 +6,7 @@ from flax import linen as nn
 
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
+from bert_jax.models.architecture_parts import Classifier
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.relations import MarkedPairHead
 from bert_jax.models.rows import Rows
@@ -27,7 +28,9 @@ def expected(p, states, marks):
 
 
 def test_pairs_depend_only_on_their_own_marked_positions():
-    architecture = architectures.build('bert', hidden_size=8, num_heads=2, classifier_dropout=0.5)
+    architecture = architectures.build(
+        'bert', hidden_size=8, num_heads=2, classifier=Classifier(dropout=0.5)
+    )
     head = MarkedPairHead(architecture, Compute(), 3)
     rng = np.random.default_rng(0)
     hidden = rng.normal(size=(2, 8, 8)).astype(np.float32)

@@ -243,8 +243,8 @@ def is_real(head: str, architecture: Architecture, mask_BT: np.ndarray) -> np.nd
     real_BT = mask_BT > 0
     if head in ('mlm', 'rtd', 'token_classification', 'question_answering'):
         return real_BT
-    anywhere = architecture.pooling == 'mean' or (
-        head == 'multiple_choice' and architecture.classifier == 'dense_norm'
+    anywhere = architecture.classifier.pooling == 'mean' or (
+        head == 'multiple_choice' and architecture.classifier.layers == 'dense_norm'
     )
     # All other published classes read the first position, even if it is padding.
     return real_BT.any(1) if anywhere else real_BT[:, 0]

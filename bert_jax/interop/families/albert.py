@@ -44,7 +44,7 @@ FAMILY = Family(
     | {
         'embedding_size': Key('embedding_size', 128),
         'num_hidden_groups': Key('sharing.groups', 1),
-        'classifier_dropout_prob': Key('classifier_dropout', 0.1),
+        'classifier_dropout_prob': Key('classifier.dropout', 0.1),
     },
     complete=_complete,
     read_by_complete={'inner_group_num': int},

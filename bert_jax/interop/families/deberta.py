@@ -161,8 +161,8 @@ def _table(attention: Mapping[str, str]) -> dict[str, str]:
 
 
 _KEYS = with_defaults(BERT_KEYS, vocab_size=50265, type_vocab_size=0, layer_norm_eps=1e-7) | {
-    'cls_dropout': Key('classifier_dropout', None),
-    'pooler_hidden_act': Key('classifier_act', 'gelu', ACTIVATIONS),
+    'cls_dropout': Key('classifier.dropout', None),
+    'pooler_hidden_act': Key('classifier.activation', 'gelu', ACTIVATIONS),
 }
 del _KEYS['classifier_dropout']
 _V1_CLASSES, _V2_CLASSES = common_classes('Deberta'), common_classes('DebertaV2')

@@ -16,7 +16,7 @@ FAMILY = Family(
         'dropout': Key('hidden_dropout', 0.1),
         'attention_dropout': Key('attention_dropout', 0.1),
         'initializer_range': Key('initializer_range', 0.02),
-        'seq_classif_dropout': Key('classifier_dropout', 0.2),
+        'seq_classif_dropout': Key('classifier.dropout', 0.2),
     },
     fixed={'tie_weights_': True},
     table=bert_like(

@@ -76,7 +76,7 @@ def with_defaults(keys: Mapping[str, Key], **defaults: object) -> dict[str, Key]
     return {**keys, **changed}
 
 
-_KEYS = {'tie_word_embeddings': Key('tied_decoder', True)}  # of every family
+_KEYS = {'tie_word_embeddings': Key('prediction.tied', True)}  # of every family
 BERT_KEYS = {
     'vocab_size': Key('vocab_size', 30522),
     'hidden_size': Key('hidden_size', 768),
@@ -90,7 +90,7 @@ BERT_KEYS = {
     'hidden_dropout_prob': Key('hidden_dropout', 0.1),
     'attention_probs_dropout_prob': Key('attention_dropout', 0.1),
     'initializer_range': Key('initializer_range', 0.02),
-    'classifier_dropout': Key('classifier_dropout', None),
+    'classifier_dropout': Key('classifier.dropout', None),
 }
 
 
@@ -138,7 +138,7 @@ class Family:
 
     def duplicates(self, architecture: Architecture) -> dict[str, str]:
         """Tied copy of a weight, which some files contain → the weight that it must equal."""
-        if not architecture.tied_decoder:
+        if not architecture.prediction.tied:
             return {}
         embedding, bias = self.table['encoder/embeddings/token'], self.table['mlm/head/bias']
         tied = {f'{self.decoder}.weight': embedding, f'{self.decoder}.bias': bias}

@@ -40,7 +40,7 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     changes: JsonObject = {
         'windows': tuple(None if name == _GLOBAL else window for name in layer_types),
         'attention': Rotary(thetas[_GLOBAL], thetas[_LOCAL]),
-        'prediction_act': architecture.classifier_act,
+        'prediction.activation': architecture.classifier.activation,
     }
     for key, (field, values) in _BIASES.items():
         changes[field] = values[bool(config.get(key))]
@@ -96,10 +96,10 @@ FAMILY = Family(
         'embedding_dropout': Key('hidden_dropout', 0.0),
         'attention_dropout': Key('attention_dropout', 0.0),
         'initializer_range': Key('initializer_range', 0.02),
-        'classifier_pooling': Key('pooling', 'cls', {'cls': 'first', 'mean': 'mean'}),
-        'classifier_activation': Key('classifier_act', 'gelu', ACTIVATIONS),
-        'classifier_dropout': Key('classifier_dropout', 0.0),
-        'decoder_bias': Key('decoder_bias', True),
+        'classifier_pooling': Key('classifier.pooling', 'cls', {'cls': 'first', 'mean': 'mean'}),
+        'classifier_activation': Key('classifier.activation', 'gelu', ACTIVATIONS),
+        'classifier_dropout': Key('classifier.dropout', 0.0),
+        'decoder_bias': Key('prediction.bias', True),
     },
     complete=_complete,
     read_by_complete=dict.fromkeys(_BIASES, bool)

@@ -1,6 +1,6 @@
 """BERT, and models that differ from it in sizes, embeddings, heads and training."""
 
-from bert_jax.models.architecture_parts import OffsetPositions, SharedLayers
+from bert_jax.models.architecture_parts import Classifier, OffsetPositions, Prediction, SharedLayers
 from bert_jax.models.architectures.builder import Builder
 
 # BERT (Devlin et al. 2019, 1810.04805) and its small sizes (Turc et al. 2019, 1908.08962).
@@ -32,10 +32,8 @@ ROBERTA = Builder(
     ),
     fixed=dict(
         positions=OffsetPositions(),
-        prediction_act='gelu',
-        pooling='first',
-        classifier='dropout_dense',
-        classifier_act='tanh',
+        prediction=Prediction('gelu'),
+        classifier=Classifier('dropout_dense', 'tanh', pooling='first'),
     ),
 )
 _ROBERTA_LARGE = dict(num_layers=24, hidden_size=1024)
@@ -45,9 +43,11 @@ XLMR = ROBERTA.resized('xlm-roberta', vocab_size=250_002)
 # DistilBERT (Sanh et al. 2019, arXiv 1910.01108): 6 layers, no token types, no pooler.
 DISTILBERT = Builder(
     family='distilbert',
-    sizes=dict(num_layers=6, classifier_dropout=0.2),
+    sizes=dict(num_layers=6),
     fixed=dict(
-        type_vocab_size=0, pooler=False, pooling='first', classifier='dense', classifier_act='relu'
+        type_vocab_size=0,
+        pooler=False,
+        classifier=Classifier('dense', 'relu', pooling='first', dropout=0.2),
     ),
 )
 
@@ -61,10 +61,8 @@ ELECTRA = Builder(
     sizes=dict(embedding_size=768),
     fixed=dict(
         pooler=False,
-        prediction_act='gelu',
-        pooling='first',
-        classifier='dropout_dense',
-        classifier_act='gelu',
+        prediction=Prediction('gelu'),
+        classifier=Classifier('dropout_dense', 'gelu', pooling='first'),
     ),
 )
 _ELECTRA_LARGE = dict(embedding_size=1024, num_layers=24)
@@ -82,7 +80,7 @@ ALBERT = Builder(
         hidden_act='gelu_tanh',
         hidden_dropout=0.0,
         attention_dropout=0.0,
-        classifier_dropout=0.1,
+        classifier=Classifier(dropout=0.1),
     ),
     fixed=dict(sharing=SharedLayers()),
     always_projects=True,

@@ -5,21 +5,25 @@ which adds a table of absolute positions; parameter counts in the papers and in 
 it.
 """
 
-from bert_jax.models.architecture_parts import Biases, ConvolutionOptions, Disentangled, NoPositions
+from bert_jax.models.architecture_parts import (
+    Biases,
+    Classifier,
+    ConvolutionOptions,
+    Disentangled,
+    NoPositions,
+)
 from bert_jax.models.architectures.builder import Builder
 
 _SIZES = dict(
     type_vocab_size=0,
     layer_norm_eps=1e-7,
     positions=NoPositions(),
-    classifier_act='gelu',
 )
 _FIXED = dict(
     attention=Disentangled(),
     embedding_mask=True,
     pooler=False,
-    pooling='first',
-    classifier='dense',
+    classifier=Classifier('dense', 'gelu', pooling='first'),
     detection_context=True,
 )
 DEBERTA = Builder(

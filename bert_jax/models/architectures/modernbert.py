@@ -1,6 +1,15 @@
 """ModernBERT and other encoders without learned positions."""
 
-from bert_jax.models.architecture_parts import NO_BIASES, Alibi, Biases, NoPositions, Norms, Rotary
+from bert_jax.models.architecture_parts import (
+    NO_BIASES,
+    Alibi,
+    Biases,
+    Classifier,
+    NoPositions,
+    Norms,
+    Prediction,
+    Rotary,
+)
 from bert_jax.models.architectures.builder import Builder
 
 # ModernBERT (Warner et al. 2024, arXiv 2412.13663; AnswerDotAI/ModernBERT).
@@ -17,10 +26,6 @@ MODERNBERT = Builder(
         layer_norm_eps=1e-5,
         hidden_dropout=0.0,
         attention_dropout=0.0,
-        prediction_act='gelu',
-        pooling='mean',
-        classifier_act='gelu',
-        classifier_dropout=0.0,
         windows=(None, 64, 64),
     ),
     fixed=dict(
@@ -32,7 +37,8 @@ MODERNBERT = Builder(
         biases=NO_BIASES,
         scaled_output_init=True,
         pooler=False,
-        classifier='dense_norm',
+        prediction=Prediction('gelu'),
+        classifier=Classifier('dense_norm', 'gelu', pooling='mean', dropout=0.0),
     ),
 )
 
@@ -73,8 +79,7 @@ NEOBERT = Builder(
         norms=Norms('rms_norm', 'pre', embeddings=False),
         biases=NO_BIASES,
         pooler=False,
-        pooling='first',
-        classifier='dropout_dense',
+        classifier=Classifier('dropout_dense', pooling='first'),
     ),
 )
 

@@ -1,11 +1,10 @@
 """Fine-tuning heads: classes of sequences or tokens, multiple choice, and answer spans.
 
-The architecture's `pooling` represents a sequence as one vector:
+The architecture's `classifier.pooling` represents a sequence as one vector:
     pooler: the output of the encoder's pooler.
     first: the state of the first token.
     mean: the mean state of the tokens.
-The layers of its `classifier` precede the output projection, with activation `classifier_act` and
-dropout rate `classifier_dropout`:
+The `classifier.layers` precede the output projection:
     linear: dropout.
     dense: dense, activation, dropout (DistilBERT).
     dropout_dense: dropout, dense, activation, dropout (RoBERTa, ELECTRA).
@@ -69,7 +68,7 @@ class _Classifier(Head):
                 spec, names = f'{letters}D,DE->{letters}E', ('embed', 'features')
                 options = dict(init_range=init_range, name='transform')
                 x = self.make_dense(spec, (size, size), names, **options)(x)
-                x = ACTIVATIONS[architecture.classifier_act](x)
+                x = ACTIVATIONS[architecture.classifier.activation](x)
         spec, names = f'{letters}D,DC->{letters}C', ('embed', 'labels')
         options = dict(use_bias=True, init_range=init_range, name='output')
         output = self.make_dense(spec, (size, self.num_labels), names, **options)
@@ -82,20 +81,20 @@ class _Classifier(Head):
     @nn.nowrap
     def token_layers(self, default: tuple[str, ...]) -> tuple[str, ...]:
         """Return the layers that precede the logits of tokens."""
-        classifier = self.architecture.classifier
-        return CLASSIFIERS[classifier] if classifier == 'dense_norm' else default
+        layers = self.architecture.classifier.layers
+        return CLASSIFIERS[layers] if layers == 'dense_norm' else default
 
 
 class SequenceClassificationHead(_Classifier):
     """logits_BC of each sequence's classes; logits_BSC in packed rows."""
 
     def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
-        layers = CLASSIFIERS[self.architecture.classifier]
+        layers = CLASSIFIERS[self.architecture.classifier.layers]
         return _pool(self.architecture, encoded, rows), layers
 
     @nn.nowrap
     def reads_pooler(self) -> bool:
-        return self.architecture.pooling == 'pooler'
+        return self.architecture.classifier.pooling == 'pooler'
 
 
 class MultipleChoiceHead(SequenceClassificationHead):
@@ -139,12 +138,12 @@ class QuestionAnsweringHead(_Classifier):
 
 def _pool(architecture: Architecture, encoded: EncoderOutput, rows: Rows) -> jax.Array:
     """Pool each sequence into one vector: [B, D], or [B, S, D] in packed rows."""
-    if architecture.pooling == 'pooler':
+    if architecture.classifier.pooling == 'pooler':
         if encoded.pooled_BD is None:
             raise UserError('architecture: pooling pooler needs an encoder with a pooler')
         return encoded.pooled_BD
     first_BS = rows.first_positions_BS
-    if architecture.pooling == 'mean':
+    if architecture.classifier.pooling == 'mean':
         vector_BSD = masked_mean(encoded.hidden_BTD, rows.members())
     else:
         place_BS = rows.is_token_BT.argmax(1)[:, None] if first_BS is None else first_BS

@@ -36,14 +36,13 @@ class MaskedLanguageModelHead(Head):
     def predict(self, hidden_BPD: jax.Array, embedding_VE: jax.Array | None) -> jax.Array:
         """Return fp32 logits [B, P, padded_vocab_size] for some states."""
         architecture = self.architecture
-        activation = architecture.prediction_act or architecture.hidden_act
         shape = (architecture.hidden_size, architecture.embedding_width)
         transform = self.make_dense('BPD,DE->BPE', shape, ('embed', 'features'), name='transform')
         x_BPE = transform(constrain(hidden_BPD, ('batch', None, 'embed')))
-        x_BPE = self.make_norm('norm')(ACTIVATIONS[activation](x_BPE))
+        x_BPE = self.make_norm('norm')(ACTIVATIONS[architecture.prediction_act](x_BPE))
         x_BPE = constrain(x_BPE, ('batch', None, 'embed'))
         num_logits = architecture.padded_vocab_size
-        if not architecture.tied_decoder:
+        if not architecture.prediction.tied:
             shape = (num_logits, architecture.embedding_width)
             embedding_VE = param(
                 self, 'decoder', weight_init(architecture), shape, ('vocab', 'embed')
@@ -52,7 +51,7 @@ class MaskedLanguageModelHead(Head):
         embedding_VE = constrain(embedding_VE, ('vocab', None))
         logits_BPV = product('BPE,VE->BPV', x_BPE, embedding_VE, self.compute.activation_dtype)
         bias_V: jax.Array | int = 0
-        if architecture.decoder_bias:
+        if architecture.prediction.bias:
             bias_V = param(self, 'bias', nn.initializers.zeros, (num_logits,), ('vocab',))
         is_token_V = jnp.arange(num_logits) < architecture.vocab_size
         logits_BPV = add_bias(logits_BPV, jnp.where(is_token_V, bias_V, PADDED_LOGIT))

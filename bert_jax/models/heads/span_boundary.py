@@ -62,7 +62,7 @@ class SpanBoundaryHead(Head):
         shape = (x_BPF.shape[-1], architecture.hidden_size)
         first = self.make_dense('BPF,FD->BPD', shape, ('features', 'embed'), name='first')
         x_BPD = first(constrain(x_BPF, ('batch', None, None)))
-        activation = ACTIVATIONS[architecture.prediction_act or architecture.hidden_act]
+        activation = ACTIVATIONS[architecture.prediction_act]
         x_BPD = self.make_norm('first_norm')(activation(x_BPD))
         second = MaskedLanguageModelHead(architecture, self.compute, name='second')
         return second.predict(x_BPD, states.embedding_VE)

@@ -16,11 +16,11 @@ class Heads {
 
   /** Logits of every token for one final state. */
   masked(state) {
-    const { prediction_act: act, tied_decoder: isTied } = this.architecture;
+    const { prediction_act: act, prediction } = this.architecture;
     const { tensors } = this.encoder;
     const transformed = this.encoder.linear(state, 'mlm/head/transform').map(ACTIVATIONS[act]);
     const normed = this.encoder.norm(transformed, 'mlm/head/norm');
-    const decoder = tensors.get(isTied ? 'encoder/embeddings/token' : 'mlm/head/decoder');
+    const decoder = tensors.get(prediction.tied ? 'encoder/embeddings/token' : 'mlm/head/decoder');
     return linear(normed, decoder, tensors.get('mlm/head/bias'));
   }
 
@@ -43,25 +43,25 @@ class Heads {
 
   /** Logits of a sequence's classes. */
   sequence(output) {
-    const layers = CLASSIFIER_LAYERS[this.architecture.classifier];
+    const layers = CLASSIFIER_LAYERS[this.architecture.classifier.layers];
     return this.classify(this.pool(output), 'sequence_classification', layers);
   }
 
   /** Score of a choice, from the pooled state if the model has a pooler. */
   choice(output) {
-    const layers = output.pooled ? [] : CLASSIFIER_LAYERS[this.architecture.classifier];
+    const layers = output.pooled ? [] : CLASSIFIER_LAYERS[this.architecture.classifier.layers];
     return this.classify(output.pooled ?? this.pool(output), 'multiple_choice', layers)[0];
   }
 
   /** Logits of each position's classes, [T, C], of token_classification or question_answering. */
   tokens(output, head) {
     const { classifier } = this.architecture;
-    const layers = classifier === 'dense_norm' ? CLASSIFIER_LAYERS.dense_norm : [];
+    const layers = classifier.layers === 'dense_norm' ? CLASSIFIER_LAYERS.dense_norm : [];
     return this.classify(output.states.at(-1), head, layers);
   }
 
   classify(states, head, layers) {
-    const activate = ACTIVATIONS[this.architecture.classifier_act];
+    const activate = ACTIVATIONS[this.architecture.classifier.activation];
     let x = states;
     for (const layer of layers) {
       if (layer === 'norm') x = this.encoder.norm(x, `${head}/head/norm`);
