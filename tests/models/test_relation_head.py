@@ -34,7 +34,7 @@ def test_pairs_depend_only_on_their_own_marked_positions():
     head = MarkedPairHead(architecture, Compute(), 3)
     rng = np.random.default_rng(0)
     hidden = rng.normal(size=(2, 8, 8)).astype(np.float32)
-    rows = Rows(SEGMENTS, SEGMENTS, None, SEGMENTS, FIRST, {'marks': MARKS})
+    rows = Rows(SEGMENTS, SEGMENTS, None, SEGMENTS, FIRST, labels={'marks': MARKS})
     shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), EncoderOutput(hidden, None), rows))
     params = jax.tree.map(
         lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), nn.unbox(shapes)
