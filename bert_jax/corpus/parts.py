@@ -126,7 +126,8 @@ def load_tokenizer(folder: str) -> tokenizers.Tokenizer:
     content = path.read_bytes()
     if getattr(_thread_cache, 'content', None) != content:
         _thread_cache.content, _thread_cache.tokenizer = content, tokenizers.load(str(path))
-    return _thread_cache.tokenizer
+    tokenizer: tokenizers.Tokenizer = _thread_cache.tokenizer
+    return tokenizer
 
 
 def _is_valid(work: stages.Work, record: JsonView, folder: Path) -> bool:

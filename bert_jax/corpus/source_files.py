@@ -45,7 +45,8 @@ def write(folder: Path, source_stamps: Sequence[Stamps]) -> None:
 
 def read(folder: Path) -> list[Stamps]:
     """Return the stamps that `write` recorded."""
-    return parse_json((folder / NAME).read_text(encoding='utf-8'))
+    stamps: list[Stamps] = parse_json((folder / NAME).read_text(encoding='utf-8'))
+    return stamps
 
 
 def changes(folder: Path) -> list[str]:

@@ -172,7 +172,8 @@ def _check_versions(work: Work) -> None:
 def read_record(path: Path) -> JsonObject | None:
     """Return a record; None if it does not exist or cannot be parsed."""
     with contextlib.suppress(FileNotFoundError, ValueError):
-        return json.loads(path.read_bytes())
+        record: JsonObject | None = json.loads(path.read_bytes())
+        return record
     return None
 
 

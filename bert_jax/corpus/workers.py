@@ -194,7 +194,8 @@ class Workers:
         try:
             _send(process, block)
             assert process.stdout
-            return pickle.load(process.stdout)
+            tokenized: DocumentBlock = pickle.load(process.stdout)
+            return tokenized
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             raise _worker_ended(process) from None
         finally:

@@ -125,7 +125,7 @@ class PublishedPairs(PairSource):
     ) -> np.ndarray:
         bits = sampling.random_bits(self.keys[REDRAW], number_R, lanes=10)
         draws = sampling.integers(bits, self.text.num_documents)
-        other_R = draws[0]
+        other_R: np.ndarray = draws[0]
         for draw_R in draws[1:]:
             other_R = np.where(other_R == document_R, draw_R, other_R)
         return other_R

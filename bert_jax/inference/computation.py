@@ -4,6 +4,7 @@ The parameters may have more heads than the model.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax
@@ -18,7 +19,7 @@ from bert_jax.types import Batch, Params, Tree
 # A layer number, a name in COMBINATIONS, or a tuple of these, whose states are stacked.
 Layers: TypeAlias = int | str | tuple[int | str, ...]
 # Name → function of the states of all layers, [L + 1, B, T, D].
-COMBINATIONS = {
+COMBINATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     'sum_last_4': lambda states_LBTD: states_LBTD[-4:].sum(0),
     'mean_last_4': lambda states_LBTD: states_LBTD[-4:].mean(0),
     'concat_last_4': lambda states_LBTD: jnp.concatenate(states_LBTD[-4:], axis=-1),
@@ -35,7 +36,8 @@ def states(model: Model, layer: Layers, params: Params, batch: Batch) -> jax.Arr
     """States of a layer or a combination, float32 [B, T, D]; of K layers, float32 [B, T, K, D]."""
     output = _apply(model, params, batch, all_hidden=layer != -1).states
     if layer == -1:
-        return output.hidden_BTD.astype(jnp.float32)
+        hidden_BTD: jax.Array = output.hidden_BTD.astype(jnp.float32)
+        return hidden_BTD
     states_LBTD = output.all_hidden_LBTD.astype(jnp.float32)
     if isinstance(layer, tuple):
         return jnp.stack([_combine(states_LBTD, single) for single in layer], axis=2)
@@ -72,7 +74,8 @@ def _logits(model: Model, params: Params, batch: Batch) -> jax.Array:
     """Logits of the model's only head at the `positions` of each row, float32 [B, P, V]."""
     targets = Targets.at(jnp.asarray(batch['positions']))
     output: Tree = model.apply({'params': params}, Rows.of(batch).replace(targets=targets))
-    (logits_BPV,) = output.heads.values()
+    heads: list[jax.Array] = [*output.heads.values()]
+    (logits_BPV,) = heads
     return logits_BPV
 
 
@@ -85,7 +88,8 @@ _top_k = jax.jit(jax.lax.top_k, static_argnums=1)
 
 def guesses(model: Model, top_k: int, params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Probabilities and ids of the most probable tokens, [B, P, top_k] each."""
-    return _top_k(probabilities(logits(model, params, batch)), top_k)
+    best: tuple[jax.Array, jax.Array] = _top_k(probabilities(logits(model, params, batch)), top_k)
+    return best
 
 
 @jax.jit

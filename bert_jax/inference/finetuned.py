@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from ml_collections import ConfigDict
@@ -243,9 +243,9 @@ class FineTuned:
             candidate_labels=tuple(data.columns.candidate_labels),
         )
 
-    def _parse(self, problem: AnyProblem, name: str, item: JsonView) -> Any:
+    def _parse(self, problem: AnyProblem, name: str, item: JsonView) -> Example:
         """Make an example. Raises UserError if the model takes another number of texts."""
-        example = problem.encoding.parse_input(name, item)
+        example: Example = problem.encoding.parse_input(name, item)
         number = len(getattr(example, 'texts', ()))
         if self.num_texts == 2 and number == 1:
             raise UserError(

@@ -12,7 +12,7 @@ from bert_jax.models.model import Model
 from bert_jax.problems.base import ExampleOutputs
 from bert_jax.problems.finetuning_model import ItemRunner
 from bert_jax.problems.prompting.encoding import PromptEncoding
-from bert_jax.types import Batch, JsonObject, Params
+from bert_jax.types import Batch, JsonObject, Params, Tree
 
 
 def runner(
@@ -39,7 +39,8 @@ def runner(
             inputs['token_type_ids'] = batch['token_type_ids'][:, : batch['input_ids'].shape[1]]
         logits_BPV = computation.logits(model, params, inputs)
         p_BPV = computation.probabilities(logits_BPV)
-        return computation.pick(logits_BPV, p_BPV, encoding.answers.pieces_AK)
+        picked: dict[str, Tree] = computation.pick(logits_BPV, p_BPV, encoding.answers.pieces_AK)
+        return picked
 
     def run(examples: Sequence[Any], items: Sequence[list[Item]]) -> list[ExampleOutputs]:
         sequences = [sequence for group in items for item in group for sequence in item]

@@ -97,4 +97,5 @@ def _object(record: Record, data: ConfigDict) -> JsonObject:
     row = record.content
     columns = {field: name for field, name in data.columns.items() if isinstance(name, str)}
     values = {field: row[name] for field, name in columns.items() if name and name in row}
-    return {'id': record.default_id} | row.values | values
+    values_by_key: JsonObject = {'id': record.default_id} | row.values | values
+    return values_by_key

@@ -213,7 +213,8 @@ def _load_base(path: str, sha256: str) -> dict[str, Tree]:
             f'{path} is not the model that was tuned: its sha256 is {digest[:12]}…, not '
             f'{sha256[:12]}…; restore the base model there'
         )
-    return jax.tree.map(jnp.asarray, tree_paths.flatten({'encoder': encoder}))
+    flat: dict[str, Tree] = jax.tree.map(jnp.asarray, tree_paths.flatten({'encoder': encoder}))
+    return flat
 
 
 def find_base(base: Mapping[str, str], checkpoint: str | Path) -> dict[str, Tree]:

@@ -137,7 +137,10 @@ def abstract(
     architecture: Architecture, heads: tuple[str, ...], num_labels: int = 2
 ) -> dict[str, Tree]:
     """Shapes and axis names of `init`, without computing anything."""
-    return jax.eval_shape(lambda: init(architecture, heads, jax.random.key(0), num_labels))
+    shapes: dict[str, Tree] = jax.eval_shape(
+        lambda: init(architecture, heads, jax.random.key(0), num_labels)
+    )
+    return shapes
 
 
 def abstract_leaves(

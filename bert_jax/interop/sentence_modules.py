@@ -271,7 +271,7 @@ def _kind(module: JsonView) -> str:
 def _modules(folder: pathlib.Path) -> list[JsonObject]:
     """The entries of modules.json; [] if there is none."""
     path = folder / 'modules.json'
-    modules = files.read_json(path, list, default=[])
+    modules: list[JsonObject] = files.read_json(path, list, default=[])
     for module in modules:
         if not isinstance(module, dict) or not all(
             isinstance(module.get(key), str) for key in ('path', 'type')

@@ -40,4 +40,5 @@ def read(folder: pathlib.Path) -> JsonObject:
     Raises:
         UserError: the file is not a JSON object.
     """
-    return files.read_json(folder / FILE, default={})
+    usage: JsonObject = files.read_json(folder / FILE, default={})
+    return usage

@@ -119,7 +119,8 @@ class Convolution(Module):
         dense = self.make_dense('BTWD,WDE->BTE', shape, names, name='dense')
         update_BTD = dropout(dense(embedded_BTWD), architecture.hidden_dropout, seeds_B)
         update_BTD = ACTIVATIONS[architecture.convolution.activation](update_BTD)
-        return self.make_norm('norm')(x_BTD + update_BTD)
+        output_BTD: jax.Array = self.make_norm('norm')(x_BTD + update_BTD)
+        return output_BTD
 
 
 def _neighbors(x_BTX: jax.Array, width: int) -> jax.Array:

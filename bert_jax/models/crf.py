@@ -117,7 +117,8 @@ def marginals(scores: TransitionScores, emissions_BTC: Array, chains: Chains) ->
     The gradient of the log partition with respect to the emissions (Eisner 2016, section 3).
     """
     gradient = jax.grad(lambda emissions_BTC: log_partition(scores, emissions_BTC, chains).sum())
-    return gradient(emissions_BTC.astype(jnp.float32))
+    gradient_BTC: jax.Array = gradient(emissions_BTC.astype(jnp.float32))
+    return gradient_BTC
 
 
 def viterbi(scores: TransitionScores, emissions_BTC: Array, chains: Chains) -> jax.Array:

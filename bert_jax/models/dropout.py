@@ -128,7 +128,8 @@ def _mix(bits: jax.Array) -> jax.Array:
 def _positions(shape: tuple[int, ...]) -> jax.Array:
     """uint32 [1, …]: the flat index of each entry within its example."""
     shape = (1, *shape[1:])
-    positions, stride = jnp.uint32(0), 1
+    positions: jax.Array = jnp.uint32(0)
+    stride = 1
     for axis in reversed(range(1, len(shape))):
         steps = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
         positions = positions + steps * np.uint32(stride % 2**32)

@@ -177,7 +177,7 @@ def _cudnn_of_rows(
         bias_BHTU = visibility.bias(*shape).astype(query_BTHK.dtype)
         options['bias'] = jnp.broadcast_to(bias_BHTU, (*bias_BHTU.shape[:2], *shape))
     states = (query_BTHK, key_BUHK, value_BUHK)
-    result_BTHK = jax.nn.dot_product_attention(*states, **options, implementation=CUDNN)
+    result_BTHK: jax.Array = jax.nn.dot_product_attention(*states, **options, implementation=CUDNN)
     if is_padding_last_B is None:
         return result_BTHK
     # Lengths are wrong if padding is not last: return NaN instead of wrong numbers.

@@ -10,7 +10,8 @@ from flax.core import FrozenDict, freeze
 from bert_jax.errors import unknown
 from bert_jax.models.encoders import EncoderOutput, build_encoder
 from bert_jax.models.flops import training_flops_per_token
-from bert_jax.models.heads import HEADS, Head
+from bert_jax.models.heads import HEADS
+from bert_jax.models.heads.base import Head
 from bert_jax.models.module import Module
 from bert_jax.models.rows import Rows
 

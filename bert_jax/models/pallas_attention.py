@@ -238,7 +238,7 @@ def _call(
         segments = inputs.pop('segments')
         inputs |= {'query_ids': segments, 'key_ids': segments}
     out_shape = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in outputs.items()}
-    return pl.pallas_call(
+    arrays: _Arrays = pl.pallas_call(
         functools.partial(kernel, plan),
         grid=grid,
         in_specs=[{name: specs[name] for name in inputs}],
@@ -253,6 +253,7 @@ def _call(
         interpret=INTERPRET,
         name=kernel.__name__.strip('_'),
     )(inputs)
+    return arrays
 
 
 def _cost(

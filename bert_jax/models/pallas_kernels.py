@@ -146,7 +146,8 @@ class _Chunk:
         key_UT = jax.lax.broadcasted_iota(jnp.int32, self.shape, 0)
         query_UT = jax.lax.broadcasted_iota(jnp.int32, self.shape, 1)
         start = self.key_start - self.query_start + self.keys.start - self.queries.start
-        return key_UT - query_UT + start
+        distance_UT: jax.Array = key_UT - query_UT + start
+        return distance_UT
 
     @functools.cached_property
     def bias_UT(self) -> jax.Array | None:

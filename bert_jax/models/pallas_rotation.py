@@ -44,7 +44,7 @@ def _rotate(head_size: int, x_BTF: jax.Array, cos_TW: jax.Array, sin_TW: jax.Arr
     table = pl.BlockSpec((block, width), lambda i, b: (i, 0))
     num_bytes = 2 * x_BTF.size * x_BTF.dtype.itemsize + 8 * cos_TW.size
     cost = pl.CostEstimate(flops=4 * x_BTF.size, transcendentals=0, bytes_accessed=num_bytes)
-    return pl.pallas_call(
+    rotated: jax.Array = pl.pallas_call(
         functools.partial(_rotation_kernel, head_size),
         grid=(pl.cdiv(length, block), num_rows),
         in_specs=[states, table, table],
@@ -55,6 +55,7 @@ def _rotate(head_size: int, x_BTF: jax.Array, cos_TW: jax.Array, sin_TW: jax.Arr
         interpret=INTERPRET,
         name='rotation_kernel',
     )(x_BTF, cos_TW, sin_TW)
+    return rotated
 
 
 def _rotate_forward(

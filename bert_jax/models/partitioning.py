@@ -30,7 +30,8 @@ def param(
 ) -> jax.Array:
     """Declare an fp32 parameter of a module, with the logical names of its axes."""
     boxed_init: Callable[..., Any] = nn.with_logical_partitioning(init, axes)
-    return module.param(name, boxed_init, shape)
+    array: jax.Array = module.param(name, boxed_init, shape)
+    return array
 
 
 def platform() -> str:
@@ -41,4 +42,5 @@ def platform() -> str:
 
 def constrain(x: jax.Array, names: tuple[str | None, ...]) -> jax.Array:
     """Shard x over the current mesh by the current rules for these logical axes."""
-    return nn.with_logical_constraint(x, names)
+    array: jax.Array = nn.with_logical_constraint(x, names)
+    return array

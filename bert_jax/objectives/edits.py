@@ -216,7 +216,8 @@ def _with_labels(edited: Edited, name: str, labels_T: jax.Array) -> Edited:
 
 def _take(edited: Edited, source_T: jax.Array) -> Edited:
     """Gather every array at the positions `source_T`."""
-    return jax.tree.map(lambda leaf_T: leaf_T[source_T], edited)
+    moved: Edited = jax.tree.map(lambda leaf_T: leaf_T[source_T], edited)
+    return moved
 
 
 def _pad(edited: Edited, is_real_T: jax.Array, pad_id: int) -> Edited:

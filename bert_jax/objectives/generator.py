@@ -4,6 +4,7 @@ Source: Clark et al. 2020 (ELECTRA, arXiv 2003.10555), section 2.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -186,7 +187,8 @@ class Generator(Module):
         params = self._unbound_encoder().init(key, Rows(ids, ids + 1))['params']
         shared = self.sharing.shared
         unshared = {name: p for name, p in params['embeddings'].items() if name not in shared}
-        return params | {'embeddings': unshared}
+        all_params: dict[str, Any] = params | {'embeddings': unshared}
+        return all_params
 
     def _logits(
         self,
@@ -266,5 +268,7 @@ def put_samples(masked: Rows, samples_BP: jax.Array) -> Rows:
     """
     positions_BP, original_BP, weights_BP = masked.chosen
     new_BP = jnp.where(jnp.asarray(weights_BP) > 0, samples_BP, original_BP)
-    put = jax.vmap(lambda ids_T, positions_P, new_P: ids_T.at[positions_P].set(new_P))
+    put: Callable[..., jax.Array] = jax.vmap(
+        lambda ids_T, positions_P, new_P: ids_T.at[positions_P].set(new_P)
+    )
     return masked.replace(input_ids_BT=put(jnp.asarray(masked.input_ids_BT), positions_BP, new_BP))

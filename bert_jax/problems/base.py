@@ -105,7 +105,7 @@ class Setup:
     @property
     def splitter(self) -> str:
         """How plain text is split into words (SPLITTERS in labels/word_spans.py)."""
-        return self.kept.get('splitter', 'punctuation')
+        return str(self.kept.get('splitter', 'punctuation'))
 
     @functools.cached_property
     def label_numbers(self) -> dict[str, int]:
@@ -143,7 +143,7 @@ class Setup:
         counts_C = np.array(self.class_counts, np.float32)
         if self.settings.get('class_weights', 'none') == 'none':
             return np.ones_like(counts_C)
-        return counts_C.sum() / (len(counts_C) * np.maximum(counts_C, 1))
+        return np.asarray(counts_C.sum() / (len(counts_C) * np.maximum(counts_C, 1)))
 
     def class_terms(self, name: str, logits_XC: jax.Array, label_X: Array) -> Terms:
         """Return the term `name`, smoothed and weighted cross-entropy, and 'accuracy'.

@@ -137,7 +137,8 @@ def _same_example(batch: Batch) -> jax.Array:
     is_present_RS = batch['first_positions'] >= 0
     example_RS = jnp.cumsum(is_present_RS & (batch['place'] == 0), axis=-1)
     same_RSS = example_RS[:, :, None] == example_RS[:, None, :]
-    return same_RSS & is_present_RS[:, :, None] & is_present_RS[:, None, :]
+    is_same_RSS: jax.Array = same_RSS & is_present_RS[:, :, None] & is_present_RS[:, None, :]
+    return is_same_RSS
 
 
 def _log_probabilities(logits_RS: jax.Array, batch: Batch) -> tuple[jax.Array, jax.Array]:

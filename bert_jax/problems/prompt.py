@@ -152,7 +152,7 @@ class PromptDecoder(ClassDecoder[PromptExample, PromptPrediction]):
         log_p_XA = [
             [score.log_p for score in scores] for scores in self.encoding.partial_scores(parts)
         ]
-        return np.mean(log_p_XA, axis=0)
+        return np.asarray(np.mean(log_p_XA, axis=0))
 
     def decode(
         self, example: PromptExample, parts: base.ExampleOutputs, calibration: base.Calibration

@@ -42,7 +42,7 @@ class ScalePromptEncoding(PromptEncoding):
     def share(self, example: PromptExample) -> float:
         """Return the label scaled to [0, 1]."""
         lowest, highest = self.settings.lowest, self.settings.highest
-        share = (float(example.label or 0) - lowest) / (highest - lowest)
+        share: float = (float(example.label or 0) - lowest) / (highest - lowest)
         if not 0 <= share <= 1:
             raise UserError(
                 f'example {example.id}: the label {example.label} is not between problem.lowest='

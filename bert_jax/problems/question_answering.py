@@ -265,7 +265,8 @@ def _sequence(
 def _sequence_positions(batch: Batch) -> jax.Array:
     """Return the positions of each sequence of a row, bool [R, S, T]."""
     slots_S = jnp.arange(batch['first_positions'].shape[1])
-    return batch['segment_ids'][:, None] == slots_S[None, :, None] + 1
+    is_own: jax.Array = batch['segment_ids'][:, None] == slots_S[None, :, None] + 1
+    return is_own
 
 
 def _gold_texts(example: QuestionExample) -> list[str]:

@@ -60,7 +60,7 @@ class Status(NamedTuple):
     st_mtime_ns: int
 
 
-class BucketPath(PosixGPath):
+class BucketPath(PosixGPath):  # type: ignore[misc]  # etils ships no types
     """A file in a bucket, or a folder: a prefix of the names of files.
 
     Folders need not be created. Listings are never cached, because other hosts change them.
@@ -117,24 +117,27 @@ class BucketPath(PosixGPath):
     def resolve(self, strict: bool = False) -> 'BucketPath':
         """Return the path without '..'."""
         scheme, _, name = str(self).partition('://')
-        return self._new(f'{scheme}://{os.path.normpath(name)}')
+        resolved: BucketPath = self._new(f'{scheme}://{os.path.normpath(name)}')
+        return resolved
 
     def mkdir(self, *_: Any, **__: Any) -> None:
         """Do nothing: folders exist with their files."""
 
     def read_range(self, start: int, stop: int) -> bytes:
         """Read a part of a file."""
-        data = self._call('cat_file', str(self), start=start, end=stop)
+        data: bytes = self._call('cat_file', str(self), start=start, end=stop)
         if len(data) != stop - start:
             raise BucketError(errno.EIO, f'{len(data)} bytes instead of {stop - start}', str(self))
         return data
 
     def read_head(self, length: int) -> bytes:
         """Read the first bytes of a file, or all of a shorter one."""
-        return self._call('cat_file', str(self), start=0, end=length)
+        data: bytes = self._call('cat_file', str(self), start=0, end=length)
+        return data
 
     def read_bytes(self) -> bytes:
-        return self._call('cat_file', str(self))
+        data: bytes = self._call('cat_file', str(self))
+        return data
 
     def read_text(self, encoding: str | None = 'utf-8', errors: str | None = None) -> str:
         return self.read_bytes().decode(encoding or 'utf-8', errors or 'strict')

@@ -165,7 +165,8 @@ def _create(path: Path, content: bytes) -> None:
 
 def _parse(content: bytes) -> JsonObject:
     try:
-        return json.loads(content)
+        owner: JsonObject = json.loads(content)
+        return owner
     except ValueError:  # on a disk: another process is writing the file
         return {}
 

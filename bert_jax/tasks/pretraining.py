@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from bert_jax import averages, objectives, progress
+from bert_jax.averages import Terms
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError, warn, writing
 from bert_jax.examples.example_source import ExampleSource, FirstExamples
@@ -204,7 +205,7 @@ class Pretraining:
         params: Params = self.model.init(key, rows)['params']
         return params
 
-    def terms(self, params: Params, batch: Batch, key: Key, train: bool) -> averages.Terms:
+    def terms(self, params: Params, batch: Batch, key: Key, train: bool) -> Terms:
         """Compute the terms of a batch.
 
         Corruption and dropout depend on `key` and the index of each example alone.
@@ -257,13 +258,13 @@ class Pretraining:
         self, params: Params, source: ExampleSource, number: int, accumulation: int
     ) -> dict[str, float]:
         first, threads = FirstExamples(source, number), self.config.data.reading_threads
-        total: averages.Terms = {}
+        total: Terms = {}
         for batch in batches.read(first, 0, first.num_batches, threads):
             terms = self._held_out_step(params, batch, accumulation)
             total = averages.add(total, jax.device_get(terms))
         return averages.means(total)
 
-    def _held_out_terms(self, params: Params, batch: Batch, accumulation: int) -> averages.Terms:
+    def _held_out_terms(self, params: Params, batch: Batch, accumulation: int) -> Terms:
         key = jax.random.key(HELD_OUT_SEED)
         return sum_over_micro_batches(
             lambda micro: self.terms(params, micro, key, train=False), batch, accumulation

@@ -209,7 +209,8 @@ def train_source(
     if len(languages) == 1:
         return make(None, seed)
     mix_languages = lazy_table.load('bert_jax.examples.language_mixture:mix_languages')
-    return mix_languages(make, languages, data.language_alpha, shape[0], seed)
+    examples: ExampleSource = mix_languages(make, languages, data.language_alpha, shape[0], seed)
+    return examples
 
 
 def held_out_sources(
@@ -264,7 +265,10 @@ def source(
             f'data.pack is True, but rows of data.segments={data.segments!r} cannot be packed; set '
             'data.pack=False'
         )
-    return lazy_table.load('bert_jax.examples.packing:PackedRows')(examples, seed)
+    packed_rows: Callable[..., ExampleSource] = lazy_table.load(
+        'bert_jax.examples.packing:PackedRows'
+    )
+    return packed_rows(examples, seed)
 
 
 def describe(examples: ExampleSource, number: int) -> list[str]:

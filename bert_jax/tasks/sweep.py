@@ -214,7 +214,8 @@ def finished(config: Config) -> JsonObject | None:
     path = workdir.path / 'results.json'
     if not path.exists() or workdir.check_config(config):
         return None
-    return json.loads(path.read_text(encoding='utf-8'))
+    results: JsonObject | None = json.loads(path.read_text(encoding='utf-8'))
+    return results
 
 
 def compare(config: Config, results: dict[RunKey, JsonObject]) -> JsonObject:

@@ -94,12 +94,14 @@ class Group:
     def initial_state(self) -> TrainState:
         """Return the stacked initial states of all runs, without frozen parameters."""
         states = [self._initial_state(task) for task in self.tasks]
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        stacked: TrainState = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        return stacked
 
     def _initial_state(self, task: FineTuning) -> TrainState:
         state = self.plan.transfer.stored(self.plan.initial_state(task.config.seed))
         factor = task.learning_rate / self.plan.task.learning_rate
-        return state._replace(opt_state=(state.opt_state, jnp.float32(factor)))
+        scaled: TrainState = state._replace(opt_state=(state.opt_state, jnp.float32(factor)))
+        return scaled
 
     def step(
         self, states: TrainState, frozen: Params, batch: Batch, keys: Key
@@ -136,7 +138,8 @@ class Group:
         """Return the state of one run, with all parameters and without the learning-rate factor."""
         state = jax.tree.map(lambda leaf: leaf[number], states)
         params = self.plan.transfer.merge(state.params, frozen)
-        return state._replace(params=params, opt_state=state.opt_state[0])
+        alone: TrainState = state._replace(params=params, opt_state=state.opt_state[0])
+        return alone
 
 
 def with_rate_factor(

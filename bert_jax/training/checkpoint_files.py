@@ -122,7 +122,8 @@ def _best_or_newest(directory: Path) -> int:
 
 def best_step(metadata: JsonObject) -> int | None:
     """Step of the best checkpoint so far, according to the metadata of a later checkpoint."""
-    return metadata.get('best', {}).get('step')
+    step: int | None = metadata.get('best', {}).get('step')
+    return step
 
 
 def all_damaged(directory: Path) -> UserError:
@@ -150,13 +151,15 @@ def describe(arrays: Mapping[str, Array]) -> dict[str, str]:
 
 def read_description(folder: Path) -> dict[str, str]:
     """Read the description (see `describe`) of a checkpoint's arrays."""
-    return read_json(folder / 'arrays.json')
+    described: dict[str, str] = read_json(folder / 'arrays.json')
+    return described
 
 
 def read_metadata(folder: Path) -> JsonObject:
     """Read the current metadata of a checkpoint."""
     added = folder / checksums.ADDED
-    return read_json((added if added.is_dir() else folder) / 'metadata.json')
+    metadata: JsonObject = read_json((added if added.is_dir() else folder) / 'metadata.json')
+    return metadata
 
 
 def add_metadata(folder: Path, metadata: JsonObject) -> None:

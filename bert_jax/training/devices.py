@@ -209,7 +209,8 @@ def device_bytes() -> int | None:
     device = jax.local_devices()[0]
     statistics = device.memory_stats() or {}
     if 'bytes_limit' in statistics:
-        return statistics['bytes_limit']
+        limit: int | None = statistics['bytes_limit']
+        return limit
     if device.platform != 'cpu':
         return None
     machine = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')

@@ -157,7 +157,8 @@ def largest(number: int) -> jax.Array:
     numbers = jax.make_array_from_callback(
         (mesh.size,), one_per_device, lambda _: np.array([number], np.int32)
     )
-    return jax.jit(jnp.max)(numbers)
+    largest: jax.Array = jax.jit(jnp.max)(numbers)
+    return largest
 
 
 def fetch(tree: Tree) -> Tree:

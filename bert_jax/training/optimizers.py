@@ -115,10 +115,14 @@ def global_norm(grads: Tree) -> jax.Array:
     """
     leaves = jax.tree.leaves(grads)
     if jax.sharding.get_abstract_mesh().size > 1:
-        return optax.tree.norm(leaves)
+        leaves_norm: jax.Array = optax.tree.norm(leaves)
+        return leaves_norm
     small = [leaf.ravel() for leaf in leaves if leaf.size <= _SMALL]
     concatenated = [jnp.concatenate(small)] if small else []
-    return optax.tree.norm(concatenated + [leaf for leaf in leaves if leaf.size > _SMALL])
+    norm: jax.Array = optax.tree.norm(
+        concatenated + [leaf for leaf in leaves if leaf.size > _SMALL]
+    )
+    return norm
 
 
 class AdamState(NamedTuple):

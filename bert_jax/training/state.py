@@ -113,7 +113,8 @@ def _compute(
     init: Callable[..., TrainState], shardings: TrainState, *arguments: Tree
 ) -> TrainState:
     make = jax.jit(init, out_shardings=shardings, compiler_options=runtime.compiler_options())
-    return make(*arguments)
+    state: TrainState = make(*arguments)
+    return state
 
 
 def _place(leaf: jax.ShapeDtypeStruct, where: NamedSharding) -> jax.ShapeDtypeStruct:

@@ -1,6 +1,7 @@
 """One training step: terms → loss → gradients → update, on any mesh, with micro-batches."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import flax.linen as nn
 import jax
@@ -20,6 +21,7 @@ from bert_jax.types import Batch, Key, Params, Tree
 DATA = 'data'  # the mesh axis along which parameters are replicated
 _NORM_RATE = 0.02  # of the running mean of the gradient norm: about the last 50 steps
 
+Sums = TypeVar('Sums')  # a pytree of sums over examples
 Metrics = dict[str, Tree]
 TrainStep = Callable[[TrainState, Batch, Key], tuple[TrainState, Metrics]]
 Gradients = tuple[jax.Array, Terms, Params]  # loss, terms, gradients of the trained parameters
@@ -169,7 +171,8 @@ def _over_data_axis(compute: Callable[..., Gradients]) -> Callable[..., Gradient
 
     def compute_local_rows(params: Params, batch: Batch, key: Key) -> Gradients:
         with nn.logical_axis_rules(()):  # inside shard_map, arrays have no mesh axes to constrain
-            return jax.lax.psum(compute(params, batch, key), DATA)
+            total: Gradients = jax.lax.psum(compute(params, batch, key), DATA)
+            return total
 
     rows, replicated = PartitionSpec(DATA), PartitionSpec()
     return jax.shard_map(
@@ -186,7 +189,7 @@ def _sum_over_devices(counts: Mapping[str, jax.Array]) -> Mapping[str, jax.Array
     return jax.lax.psum(counts, DATA) if DATA in manual_axes else counts
 
 
-def _counts(terms: Terms) -> dict[str, jax.Array]:
+def _counts(terms: Terms) -> Mapping[str, jax.Array]:
     return {name: jax.lax.stop_gradient(term.count) for name, term in terms.items()}
 
 
@@ -196,7 +199,7 @@ def _split(leaf_BX: jax.Array, parts: int) -> jax.Array:
     return jnp.swapaxes(leaf, 0, 1)
 
 
-def sum_over_micro_batches(function: Callable[[Batch], Tree], batch: Batch, number: int) -> Tree:
+def sum_over_micro_batches(function: Callable[[Batch], Sums], batch: Batch, number: int) -> Sums:
     """Return Σ function(micro-batch) over `number` micro-batches, computed one at a time."""
     if number == 1:
         return function(batch)
@@ -209,4 +212,5 @@ def sum_over_micro_batches(function: Callable[[Batch], Tree], batch: Batch, numb
     def add(total: Tree, micro: Tree) -> tuple[Tree, None]:
         return jax.tree.map(jnp.add, total, function(micro)), None
 
-    return jax.lax.scan(add, zeros, stacked)[0]
+    sums: Sums = jax.lax.scan(add, zeros, stacked)[0]
+    return sums

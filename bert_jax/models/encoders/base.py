@@ -61,4 +61,5 @@ class Encoder(Module):
 
     def embedding_table(self) -> jax.Array:
         """fp32 [padded_vocab_size, embedding_width] token embeddings, for tied decoders."""
-        return self.embeddings.token_VE
+        table_VE: jax.Array = self.embeddings.token_VE
+        return table_VE

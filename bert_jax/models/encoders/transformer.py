@@ -98,7 +98,7 @@ class Transformer(Encoder):
     def _layer(self, number: int) -> Callable[..., Tree]:
         """Return the layer at depth `number`."""
         *earlier, index = self.architecture.layer_numbers[: number + 1]
-        layer = self.layers[index]
+        layer: Block = self.layers[index]
         if not self._is_tuned_per_use or self.is_initializing():
             return layer
         architecture = self._tuned(index, earlier.count(index))
@@ -263,7 +263,8 @@ def attention_probabilities(
     if not calls:
         raise UserError('this encoder does not compute attention probabilities')
     if 'layers' in calls:
-        return calls['layers'][0]
+        probabilities: jax.Array = calls['layers'][0]
+        return probabilities
     iterators = {name: iter(layer_calls) for name, layer_calls in calls.items()}
     return jnp.stack([next(iterators[f'layers_{i}']) for i in architecture.layer_numbers])
 

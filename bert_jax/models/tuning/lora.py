@@ -74,4 +74,5 @@ class LowRank(DenseModule):
         x_XI = x.reshape(-1, inputs)
         x_XR = product('XI,IR->XR', x_XI, down.reshape(inputs, rank), dtype).astype(dtype)
         update_XO = product('XR,RO->XO', x_XR, up.reshape(rank, outputs), dtype)
-        return y + self.tuning.scale * update_XO.reshape(y.shape)
+        changed_XO: jax.Array = y + self.tuning.scale * update_XO.reshape(y.shape)
+        return changed_XO

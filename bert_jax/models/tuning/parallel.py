@@ -37,4 +37,7 @@ class BesideFeedForward(BlockModule):
         settings, size = (self.architecture, self.compute), self.architecture.hidden_size
         inits = (kaiming_uniform(size), nn.initializers.zeros)
         adapter = Bottleneck(*settings, 'relu', *inits, name='adapter')
-        return sublayer.output_BTD + self.tuning.scale * adapter(sublayer.input_BTD)
+        output_BTD: jax.Array = sublayer.output_BTD + self.tuning.scale * adapter(
+            sublayer.input_BTD
+        )
+        return output_BTD

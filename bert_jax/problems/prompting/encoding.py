@@ -113,7 +113,7 @@ class PromptEncoding(base.Encoding[PromptExample]):
     @property
     def num_draws(self) -> int:
         """Number of sets of demonstrations whose scores are averaged; 1 without demonstrations."""
-        return max(1, self.settings.demonstrations)
+        return int(max(1, self.settings.demonstrations))
 
     def _prompts(self, example: PromptExample, draw: int) -> list[templates.FilledTemplate]:
         """Fill the template with each number of masks in `answers.lengths`."""
