@@ -9,7 +9,10 @@ import re
 import select
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+Entry = TypeVar('Entry')
 
 
 class UserError(Exception):
@@ -25,6 +28,13 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     close = nearest(name, names)
     advice = f'did you mean {close}? ' if close else ''
     return UserError(f'unknown {kind} {name!r}; {advice}known: {", ".join(names)}')
+
+
+def look_up(kind: str, name: str, table: Mapping[str, Entry]) -> Entry:
+    """Return the entry of a table; raise UserError if there is none."""
+    if name not in table:
+        raise unknown(kind, name, table)
+    return table[name]
 
 
 def nearest(name: object, known: Iterable[str]) -> str:

@@ -6,7 +6,6 @@ An analysis is a file in this folder with a subclass of `base.Analysis`, and a l
 
 from typing import TYPE_CHECKING
 
-from bert_jax.errors import unknown
 from bert_jax.lazy_table import LazyTable
 
 if TYPE_CHECKING:
@@ -25,10 +24,3 @@ ANALYSES: 'LazyTable[type[Analysis]]' = LazyTable(
         'similarity': 'bert_jax.analyze.similarity:Similarity',
     }
 )
-
-
-def find(name: str) -> 'type[Analysis]':
-    """Return an analysis by name. Raises UserError if the name is unknown."""
-    if name not in ANALYSES:
-        raise unknown('analysis', name, ANALYSES)
-    return ANALYSES[name]

@@ -39,7 +39,7 @@ def _parse(arguments: Sequence[str]) -> 'Analysis':
             f'the first argument must be the name of an analysis: {", ".join(names)}'
         )
     name, *rest = arguments
-    kind = analyze.find(name)
+    kind = errors.look_up('analysis', name, analyze.ANALYSES)
     analysis = flag_parser.parse(kind, rest, f'{_PROGRAM} {name}', f'{kind.description}.')
     analysis.check()
     return analysis

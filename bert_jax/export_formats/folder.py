@@ -71,7 +71,7 @@ def write(
         UserError: a package is missing, the model cannot do the task, the format cannot express the
             model, the folder exists, or the written model computes other values.
     """
-    exporter = export_formats.load(format_name)
+    exporter = export_formats.FORMATS[format_name]()
     for package, requirement in exporter.requires.items():
         if importlib.util.find_spec(package) is None:
             raise UserError(

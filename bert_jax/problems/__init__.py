@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import lazy_table
 from bert_jax.config_keys import ConfigKey, key, needs
-from bert_jax.errors import unknown
+from bert_jax.errors import look_up
 from bert_jax.labels import (
     choices,
     conll,
@@ -75,9 +75,7 @@ class ProblemKind:
 
 def find(kind: str) -> ProblemKind:
     """Return the entry of a kind of problem. Raises UserError for an unknown one."""
-    if kind not in PROBLEMS:
-        raise unknown('kind of problem', kind, PROBLEMS)
-    return PROBLEMS[kind]
+    return look_up('kind of problem', kind, PROBLEMS)
 
 
 def read(data: ConfigDict, kind: str) -> Splits:

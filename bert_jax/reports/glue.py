@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax import flag_parser, progress
-from bert_jax.errors import UserError, exit_cleanly, unknown
+from bert_jax.errors import UserError, exit_cleanly, look_up, unknown
 from bert_jax.flag_parser import flag
 from bert_jax.metrics import squad
 from bert_jax.metrics.scores import MEAN, Table, main_first
@@ -206,9 +206,7 @@ def write_submission(
     Raises:
         UserError: an unknown task or class, or a missing index.
     """
-    if task not in SUBMISSIONS:
-        raise unknown('task of GLUE', task, SUBMISSIONS)
-    file, labels = SUBMISSIONS[task]
+    file, labels = look_up('task of GLUE', task, SUBMISSIONS)
     lines = ['index\tprediction']
     for index in range(len(predictions)):
         if str(index) not in predictions:
@@ -227,9 +225,7 @@ def write_submission(
 def _format_prediction(prediction: str | float, labels: dict[str, str]) -> str:
     if not labels:
         return f'{min(5.0, max(0.0, float(prediction))):.3f}'
-    if prediction not in labels:
-        raise unknown('class', str(prediction), labels)
-    return labels[str(prediction)]
+    return look_up('class', str(prediction), labels)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Published model families by model_type; a new family is a file here and a line in FAMILIES."""
 
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError, look_up
 from bert_jax.interop.families import (
     albert,
     bert,
@@ -35,9 +35,7 @@ def by_model_type(model_type: str | None) -> Family:
         raise UserError(
             'the architecture belongs to no published family, so the model cannot be exported'
         )
-    if model_type not in FAMILIES:
-        raise unknown('model_type', str(model_type), FAMILIES)
-    return FAMILIES[model_type]
+    return look_up('model_type', model_type, FAMILIES)
 
 
 def of_config(config: JsonView) -> Family:

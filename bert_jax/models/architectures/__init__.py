@@ -29,6 +29,4 @@ def build(name: str, **sizes: Any) -> Architecture:
 
 def find(name: str) -> Builder:
     """Return the entry of BUILDERS. Raises UserError for an unknown name."""
-    if name not in BUILDERS:
-        raise errors.unknown('architecture', name, BUILDERS)
-    return BUILDERS[name]
+    return errors.look_up('architecture', name, BUILDERS)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bert_jax.errors import unknown
+from bert_jax.errors import look_up
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders.base import Encoder, EncoderOutput
 from bert_jax.models.encoders.transformer import Transformer
@@ -16,6 +16,4 @@ ENCODERS: dict[str, type[Encoder]] = {
 
 def build_encoder(architecture: Architecture, compute: Compute, **options: Any) -> Encoder:
     """Build the encoder that the architecture names; `options` go to the Flax module."""
-    if architecture.encoder not in ENCODERS:
-        raise unknown('encoder', architecture.encoder, ENCODERS)
-    return ENCODERS[architecture.encoder](architecture, compute, **options)
+    return look_up('encoder', architecture.encoder, ENCODERS)(architecture, compute, **options)

@@ -60,9 +60,7 @@ def parse_source(spec: str) -> Source:
         raise errors.UserError(
             f'source {spec!r} is a path without the kind of source; write {_with_kind(spec)!r}'
         )
-    if name not in SOURCES:
-        raise errors.unknown('source', name, SOURCES)
-    source_class = SOURCES[name]
+    source_class = errors.look_up('source', name, SOURCES)
     if source_class.location and not location:
         raise errors.UserError(
             f'source {spec!r} has no {source_class.location}; write {usage(name)}'
