@@ -65,8 +65,8 @@ def train(
             run.log.info(f'compiling stage {number} of {len(task.stages)}')
             with run.log.paused():
                 if run.step == first_step:
-                    predictions.check(run.task, run.state.params, stage, run.key, threads)
-                train_step, lines = _compile(run, stage)
+                    predictions.check(run.plan.task, run.state.params, stage, run.key, threads)
+                train_step, lines = _compile(run.plan, stage)
             for line in lines:
                 run.log.info(line)
             window = MetricsWindow(
@@ -96,7 +96,7 @@ def train(
 
                 # 4. Record the training metrics since the last record.
                 if evaluate or save or _is_due(run.step, config.logging.every_steps):
-                    run.seconds += window.record(run.step, float(run.schedule(run.step - 1)))
+                    run.seconds += window.record(run.step, float(run.plan.schedule(run.step - 1)))
 
                 # 5. Save, before the evaluation so that its failure costs nothing. The files are
                 #    written in the background.
@@ -149,21 +149,22 @@ def dry_run(task: Task, config: Config) -> Iterator[str]:
 
 def _describe(run: Run) -> None:
     """Log what is trained, on which devices, and from which step."""
-    for line in [*run.task.describe(), *run.transfer.describe(run.state.params)]:
+    for line in [*run.plan.task.describe(), *run.plan.transfer.describe(run.state.params)]:
         run.log.info(line)
     peak = ''
     if run.peak_flops is not None:
         origin = 'measured' if devices.published_flops() is None else 'published'
         peak = f', {origin} peak {run.peak_flops / 1e12:,.2f} TFLOP/s'
-    run.log.info(
-        f'{num_parameters(run.state.params):,} parameters on {devices.describe()}{peak}; '
-        + (f'resuming from step {run.step:,}' if run.step else f'new run in {run.config.workdir}')
-    )
+    where = f'new run in {run.plan.config.workdir}'
+    if run.step:
+        where = f'resuming from step {run.step:,}'
+    number = num_parameters(run.state.params)
+    run.log.info(f'{number:,} parameters on {devices.describe()}{peak}; {where}')
 
 
 def _evaluate_initial_weights(run: Run) -> None:
     """Log where the initial weights come from, and evaluate them where that is useful."""
-    initial, stage = run.task.start, run.task.stages[0]
+    initial, stage = run.plan.task.start, run.plan.task.stages[0]
     if initial.params:
         new = sorted(
             name
@@ -185,7 +186,7 @@ def _with_first_steps(stages: Sequence[Stage]) -> Iterator[tuple[Stage, int]]:
 
 
 def _stage_starts(run: Run) -> list[int]:
-    return [first_step for _, first_step in _with_first_steps(run.task.stages)]
+    return [first_step for _, first_step in _with_first_steps(run.plan.task.stages)]
 
 
 def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
@@ -217,13 +218,13 @@ def _evaluate_checkpoint(run: Run, stage: Stage) -> None:
 def _evaluate(run: Run, stage: Stage) -> None:
     """Evaluate on the held-out data, if any, record the metrics and draw the plot of the loss."""
     with run.log.paused():
-        run.held_out = run.task.evaluate(run.state.params, stage)
+        run.held_out = run.plan.task.evaluate(run.state.params, stage)
     run.is_evaluated = True
     if not run.held_out:
         return
     missing = [
         name
-        for name in run.task.weights
+        for name in run.plan.task.weights
         if not {name, f'{name}_loss'} & run.held_out.keys()  # as pretraining or fine-tuning
     ]
     if missing:
@@ -231,7 +232,7 @@ def _evaluate(run: Run, stage: Stage) -> None:
     run.log.record('held_out', run.step, run.held_out)
     shown = ', '.join(f'{name} {value:.4g}' for name, value in run.held_out.items())
     run.log.info(f'step {run.step} held-out: {shown}')
-    run.log.plot(run.task.references(), _stage_starts(run))
+    run.log.plot(run.plan.task.references(), _stage_starts(run))
     if run.step:
         run.early_stopping.update(run.step, run.held_out)
 
@@ -239,8 +240,8 @@ def _evaluate(run: Run, stage: Stage) -> None:
 def _metadata(run: Run) -> JsonObject:
     """Return the metadata that a checkpoint stores beside the arrays."""
     metadata = {
-        **run.task.metadata,
-        'config': run.config.to_dict(),
+        **run.plan.task.metadata,
+        'config': run.plan.config.to_dict(),
         'train_seconds': run.seconds,
         'is_evaluated': run.is_evaluated,
     }
@@ -269,7 +270,7 @@ def _finish(run: Run) -> tuple[Params, JsonObject]:
     if best.step is not None and best.metrics is not None:
         if best.step != run.step:
             del run.state  # first, to make room
-            restored = run.restore(run.checkpoints, best.step)
+            restored = run.plan.restore(run.checkpoints, best.step)
             assert restored is not None  # a missing checkpoint is a UserError
             run.state = restored.state
         run.held_out = best.metrics
@@ -279,25 +280,25 @@ def _finish(run: Run) -> tuple[Params, JsonObject]:
             'keeping these parameters'
         )
     if not run.held_out:  # no step was left to train
-        run.held_out = run.task.evaluate(run.state.params, run.task.stages[-1])
+        run.held_out = run.plan.task.evaluate(run.state.params, run.plan.task.stages[-1])
     for file_format in ('png', 'pdf'):
-        run.log.plot(run.task.references(), _stage_starts(run), file_format)
+        run.log.plot(run.plan.task.references(), _stage_starts(run), file_format)
     # A signal may have arrived since the last step: exit now, or a sweep would start the next run.
     _exit_if_signaled(run, int(multihost.largest(run.stop.number)))
     tokens = sum(
         stage.tokens_per_step * min(max(run.step - first_step, 0), stage.steps)
-        for stage, first_step in _with_first_steps(run.task.stages)
+        for stage, first_step in _with_first_steps(run.plan.task.stages)
     )
     return run.state.params, {
         'steps': run.step,
         'best_step': best.step,
         'tokens': tokens,
         'parameters': num_parameters(run.state.params),
-        'trained_parameters': run.transfer.num_trained(run.state.params),
+        'trained_parameters': run.plan.transfer.num_trained(run.state.params),
         'held_out': run.held_out,
         'train_seconds': round(run.seconds, 1),
         'tokens_per_second': round(tokens / max(run.seconds, 1e-9)),
-        'learning_rate': run.task.learning_rate,
+        'learning_rate': run.plan.task.learning_rate,
         'skipped_steps': skipped,
         'peak_memory_bytes': devices.peak_bytes(),
         'devices': devices.describe(),

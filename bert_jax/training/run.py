@@ -37,7 +37,7 @@ from bert_jax.types import Config, JsonObject, JsonView, Key
 _COMPARED = ('best', 'examples')
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """A run before its first step: everything that the config determines.
 
@@ -95,10 +95,11 @@ class Plan:
 
 
 @dataclasses.dataclass
-class Run(Plan):
+class Run:
     """A run in progress: the objects it works with, and what changes from step to step.
 
     Attributes:
+        plan: what the config determines.
         key: random key of the run; the key of each step is derived from it.
         peak_flops: FLOP/s of all devices, the reference for MFU; None: MFU is not reported.
         state: parameters, optimizer state and counters after `step` steps.
@@ -108,6 +109,7 @@ class Run(Plan):
         held_out: metrics of the last evaluation.
     """
 
+    plan: Plan
     checkpoints: Checkpoints
     early_stopping: EarlyStopping
     log: Log
@@ -124,7 +126,7 @@ class Run(Plan):
     def save(self, metadata: JsonObject) -> None:
         """Save the log now and the state in the background (`Checkpoints.save`)."""
         self.log.flush()
-        self.checkpoints.save(self.step, self.transfer.stored(self.state), metadata)
+        self.checkpoints.save(self.step, self.plan.transfer.stored(self.state), metadata)
 
 
 def check(config: Config, overwrite: bool = False) -> None:
@@ -191,7 +193,7 @@ def start(task: Task, config: Config, workdir: Workdir) -> Iterator[Run]:
                 log.info(f'changed since the run was started: {change}')
             with contextlib.closing(log), contextlib.closing(profile), StopSignal() as stop:
                 run = Run(
-                    **vars(plan),
+                    plan=plan,
                     checkpoints=checkpoints,
                     early_stopping=early_stopping,
                     log=log,
