@@ -18,7 +18,7 @@ from bert_jax import errors, files, flag_parser, progress
 from bert_jax.cli.line_tasks import PRETRAINED, Request, Task, predict_finetuned
 from bert_jax.inference import table_input, vector_file
 from bert_jax.storage import outputs, paths
-from bert_jax.text import text_files
+from bert_jax.text import scripts, text_files
 from bert_jax.types import JsonObject
 
 _DESCRIPTION = 'Run a trained model on texts: one text a line in, one JSON object a line out.'
@@ -78,7 +78,7 @@ def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
         text_files.read_lines('/dev/stdin' if path == '-' else path, encoding, option='--encoding'),
     )
     for number, line in enumerate(lines, start=1):
-        if text_files.has_surrogates(line):
+        if scripts.has_surrogates(line):
             raise errors.UserError(
                 f'{path}, line {number}: not valid {encoding}; set --encoding, such as latin-1'
             )

@@ -21,7 +21,7 @@ from bert_jax.interop import MODEL_HELP, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.formats import expand_globs
 from bert_jax.metrics.scores import Table
-from bert_jax.text import text_files
+from bert_jax.text import scripts, text_files
 from bert_jax.types import JsonObject, Tree
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def read_lines(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
     for path in expand_globs(patterns):
         for number, line in enumerate(text_files.read_lines(path, 'utf-8'), start=1):
             place = f'{path}, line {number}'
-            if text_files.has_surrogates(line):
+            if scripts.has_surrogates(line):
                 raise UserError(f'{place}: not valid UTF-8')
             if line.strip():
                 is_empty = False

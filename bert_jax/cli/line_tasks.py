@@ -20,7 +20,7 @@ from bert_jax.labels import word_spans
 from bert_jax.metrics.scored_rows import VARIANTS
 from bert_jax.problems import PROBLEMS
 from bert_jax.storage import outputs
-from bert_jax.text import text_files
+from bert_jax.text import scripts
 from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def parse_line(number: int, line: str, request: Request) -> JsonObject:
             ) from error
         if not isinstance(record, dict):
             raise UserError(f'{name} is not a JSON object')
-        if text_files.has_surrogates(json.dumps(record, ensure_ascii=False)):
+        if scripts.has_surrogates(json.dumps(record, ensure_ascii=False)):
             raise UserError(f'{name} has half of a surrogate pair, which is not valid text')
         return record | {'id': default_id if record.get('id') is None else record['id']}
     values = line.split('\t') if len(columns) > 1 else [line]

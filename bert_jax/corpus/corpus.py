@@ -27,6 +27,7 @@ from bert_jax.storage import names, paths, trust, wrong_paths
 from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
 from bert_jax.storage.path import Path
 from bert_jax.text.watched_file import WatchedFile
+from bert_jax.tokenizers.backend import library_errors
 from bert_jax.types import JsonObject, JsonView
 
 _VERIFYING_THREADS = 8
@@ -143,7 +144,7 @@ class Corpus:
                     f'{directory / name} {problem}, expected {file["bytes"]} bytes: prepare the '
                     'corpus again'
                 )
-        tokenizer = tokenizers.load(str(directory / 'tokenizer.json'))
+        tokenizer = _read_tokenizer(directory / 'tokenizer.json')
         if tokenizer.fingerprint != manifest['tokenizer']['fingerprint']:
             raise errors.UserError(
                 f'{directory}/tokenizer.json does not match manifest.json: prepare the corpus again'
@@ -317,6 +318,14 @@ def _check_counts(entry: JsonView, *keys: str) -> None:
 def shard_files(split: str, entry: JsonView) -> list[str]:
     """Return the names of a shard's files in the corpus, from its entry in the manifest."""
     return [f'{split}/{entry["name"]}.{array}.npy' for array in ARRAYS]
+
+
+def _read_tokenizer(file: Path) -> tokenizers.Tokenizer:
+    try:
+        with library_errors():
+            return tokenizers.Tokenizer(file.read_text(encoding='utf-8'))
+    except (errors.UserError, UnicodeDecodeError) as error:
+        raise errors.UserError(f'tokenizer {str(file)!r}: {error}') from None
 
 
 def token_dtype(vocab_size: int) -> np.dtype:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError, nearest
-from bert_jax.text import text_files
+from bert_jax.text import scripts
 from bert_jax.types import JsonObject
 
 _MAX_PLACES = 3
@@ -79,7 +79,7 @@ def check_text(text: str) -> None:
 
     Undecodable bytes are read as lone surrogates; JSON can contain them as escapes.
     """
-    if text_files.has_surrogates(text):
+    if scripts.has_surrogates(text):
         raise InvalidRecord(
             'the text cannot be decoded; set data.encoding to the encoding of the file'
         )

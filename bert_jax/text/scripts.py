@@ -1,5 +1,7 @@
 """Character classes of scripts, written as the inside of a regular expression's brackets."""
 
+import re
+
 # Scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, Tai Le, New Tai Lue,
 # Tai Tham, Balinese, Javanese, Chinese, Japanese, Bopomofo and Yi, with their punctuation.
 UNSPACED = (
@@ -21,3 +23,14 @@ STOPS = (
     '\u1803\u1809\u1b5a\u1b5b\u1b5f\u1c7e\u1c7f\u203c\u203d\u2047-\u2049\u3002\ua8ce\ua8cf'
     '\ua9c9\uabeb\ufe52\ufe56\ufe57\uff01\uff0e\uff1f\uff61'
 )
+_SURROGATE = re.compile('[\ud800-\udfff]')
+
+
+def has_surrogates(text: str) -> bool:
+    """Whether a text holds undecodable bytes (`text_files.open_text`) or lone surrogates."""
+    return not text.isascii() and bool(_SURROGATE.search(text))
+
+
+def replace_surrogates(text: str) -> tuple[str, int]:
+    """Replace each surrogate by U+FFFD; return the text and the number of replacements."""
+    return _SURROGATE.subn('\ufffd', text) if has_surrogates(text) else (text, 0)

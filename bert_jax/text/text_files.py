@@ -26,7 +26,6 @@ from bert_jax.text import file_types
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_SURROGATE = re.compile('[\ud800-\udfff]')
 _HEAD_BYTES = 2**13  # checked to distinguish text from other files
 _COMPRESSED_SUFFIXES = ('.gz', '.bz2', '.xz', '.zst')
 _CUTTABLE = re.compile('utf-8|ascii|iso8859-.*|cp125.|koi8-.')  # codecs, see `can_cut`
@@ -168,7 +167,7 @@ def open_text(
     """Open a text file; gzip, bzip2, xz and zstd are recognized by the first bytes of a file.
 
     A byte order mark is skipped. Undecodable bytes become lone surrogates
-    (`errors='surrogateescape'`); see `has_surrogates` and `replace_surrogates`. In a compressed
+    (`errors='surrogateescape'`); see `scripts.has_surrogates`. In a compressed
     file, a `cut` that starts at 0 is the whole file, and any other cut is empty. `option` is the
     user's setting of the encoding, for messages.
 
@@ -361,13 +360,3 @@ def position(file: TextIO) -> int:
     buffer: Any = file.buffer
     on_disk = buffer.raw.compressed if isinstance(buffer.raw, _Expanded) else buffer
     return on_disk.tell() if on_disk.seekable() else 0
-
-
-def has_surrogates(text: str) -> bool:
-    """Whether a text holds undecodable bytes (see `open_text`) or halves of surrogate pairs."""
-    return not text.isascii() and bool(_SURROGATE.search(text))
-
-
-def replace_surrogates(text: str) -> tuple[str, int]:
-    """Replace each surrogate by U+FFFD; return the text and the number of replacements."""
-    return _SURROGATE.subn('\ufffd', text) if has_surrogates(text) else (text, 0)

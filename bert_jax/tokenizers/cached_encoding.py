@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from bert_jax.text import text_files
+from bert_jax.text import scripts
 from bert_jax.tokenizers.backend import Backend
 from bert_jax.types import JsonObject
 
@@ -60,7 +60,7 @@ class CachedEncoder:
 
 def encodable(text: str) -> str:
     """Replace lone surrogates (from broken JSON, not encodable as UTF-8) by U+FFFD."""
-    return text_files.replace_surrogates(text)[0]
+    return scripts.replace_surrogates(text)[0]
 
 
 def splitter(

@@ -20,7 +20,6 @@ TRAINERS: LazyTable[Trainer] = LazyTable(
         'sentencepiece-bpe': 'bert_jax.tokenizers.sentence_piece:train_bpe',
     }
 )
-TRAINING_CHARACTERS = 2**26  # from longer texts, lines of about this total length are drawn
 _ANY_TEXT = ('aa aa',)  # a vocabulary is large enough for this text if it is for any
 _STRIPS_ACCENTS = ('wordpiece',)  # kinds whose trainers have an argument `strip_accents`
 

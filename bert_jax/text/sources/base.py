@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from bert_jax import errors
-from bert_jax.text import held_out, text_files
+from bert_jax.text import held_out, scripts
 from bert_jax.types import JsonObject
 
 
@@ -240,7 +240,7 @@ class Source(abc.ABC):
 
     def replace_surrogates(self, text: str, place: str, problem: str = 'undecodable_bytes') -> str:
         """Replace surrogates, such as undecodable bytes, by U+FFFD, and count them."""
-        text, number = text_files.replace_surrogates(text)
+        text, number = scripts.replace_surrogates(text)
         if number:
             self.count(problem, place, number)
         return text
