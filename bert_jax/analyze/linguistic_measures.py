@@ -17,7 +17,7 @@ from bert_jax import problems
 from bert_jax.analyze.measures import isotropy, preferences, ridge_probe
 from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.errors import UserError
-from bert_jax.examples.example_source import blank_rows
+from bert_jax.examples.example_source import ExampleSource, FirstExamples
 from bert_jax.inference.computation import log_probabilities
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.labels.loader import make_config
@@ -43,25 +43,16 @@ def find_predictor(model: Model) -> Model:
     )
 
 
-class RowBatches:
-    """Batches of one shape from arrays of rows; `blank_rows` fill up the last batch."""
+class ArrayRows(ExampleSource):
+    """Examples from arrays of rows."""
 
     def __init__(self, arrays: dict[str, np.ndarray], batch_size: int) -> None:
         self.batch_size, self._arrays = batch_size, arrays
         self.num_examples = len(arrays['input_ids'])
 
-    def batch(
-        self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)
-    ) -> dict[str, np.ndarray]:
-        """Return rows of a batch; see `BatchSource.batch`."""
-        first = np.multiply(step, self.batch_size)[..., None]
-        numbers = first + np.arange(self.batch_size)[rows]
-        batch = {name: array[numbers % self.num_examples] for name, array in self._arrays.items()}
-        return blank_rows(batch, numbers >= self.num_examples)
-
-    @property
-    def num_batches(self) -> int:
-        return -(-self.num_examples // self.batch_size)
+    def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the rows with these numbers."""
+        return {name: array[number_B % self.num_examples] for name, array in self._arrays.items()}
 
 
 class Measure(Protocol):
@@ -84,14 +75,15 @@ def _flops(inputs: EvaluatorInputs, rows: int, length: int) -> float:
     return rows * length * inputs.model.flops_per_token(length, 1) / 3
 
 
-def _batches(inputs: EvaluatorInputs, arrays: dict[str, np.ndarray]) -> RowBatches:
+def _batches(inputs: EvaluatorInputs, arrays: dict[str, np.ndarray]) -> FirstExamples:
     """Batch rows of the same length."""
     longest, length = inputs.text['input_ids'].shape[1], arrays['input_ids'].shape[1]
-    return RowBatches(arrays, inputs.rows * max(1, longest // length))
+    rows = ArrayRows(arrays, inputs.rows * max(1, longest // length))
+    return FirstExamples(rows, rows.num_examples)
 
 
 def _run(
-    program: Callable[..., Tree], params: Params, source: RowBatches, threads: int
+    program: Callable[..., Tree], params: Params, source: FirstExamples, threads: int
 ) -> np.ndarray:
     """Run a program on all rows; return its result for each row, [rows, …]."""
     read = batches.read(source, 0, source.num_batches, threads)

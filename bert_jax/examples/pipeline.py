@@ -18,7 +18,6 @@ def batches(
     stop_step: int,
     rows: slice | np.ndarray = slice(None),
     workers: int = 2,
-    prefetch: int = 4,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield source.batch(step, rows) for start_step ≤ step < stop_step, in this order.
 
@@ -30,7 +29,6 @@ def batches(
         stop_step: End of the steps, exclusive.
         rows: Rows of the global batch that this process needs.
         workers: Threads that make batches.
-        prefetch: Batches to keep ready, approximately.
     """
     tf = tensorflow_import.tensorflow()
     template = source.batch(start_step, rows)
@@ -58,7 +56,7 @@ def batches(
         lambda step: tf.numpy_function(call, [step], types),
         num_parallel_calls=workers,
         deterministic=True,
-    ).prefetch(-(-prefetch // _STEPS_PER_CALL))
+    ).prefetch(1)
     iterator = dataset.as_numpy_iterator()
     try:
         for arrays in iterator:

@@ -77,6 +77,12 @@ class PairSource(TextExampleSource):
         self.label_name = 'sentence_order_label' if swapped else 'next_sentence_label'
         if not swapped:
             self._check_documents()
+        if not self.num_examples:
+            raise UserError(
+                f'none of the {self.text.num_documents} documents has two sentences, so no '
+                'sentence pair can be made: separate the text into longer documents, or train '
+                'without predicting sentence pairs'
+            )
 
     @abc.abstractmethod
     def _partners(
@@ -175,22 +181,9 @@ class SentencePairs(PairSource):
     ALBERT: B always follows A in the text, and with label 1 the two are swapped.
     """
 
-    def __init__(
-        self,
-        settings: RowSettings,
-        short_sequence_probability: float = 0.1,
-        swapped: bool = False,
-        fixed_lengths: bool = False,
-    ):
-        """Open the source; raise UserError if the split has no sentence pairs."""
-        super().__init__(settings, short_sequence_probability, swapped, fixed_lengths)
-        self.count_chunks(np.diff(self.text.first_sentence) >= 2)
-        if not self.num_examples:
-            raise UserError(
-                f'none of the {self.text.num_documents} documents has two sentences, so no '
-                'sentence pair can be made: separate the text into longer documents, or train '
-                'without predicting sentence pairs'
-            )
+    def usable_documents(self) -> np.ndarray:
+        is_usable_D: np.ndarray = np.diff(self.text.first_sentence) >= 2
+        return is_usable_D
 
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
         """Return examples made of chunks, see `TextExampleSource.chunk_examples`.

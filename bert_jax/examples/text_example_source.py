@@ -72,8 +72,12 @@ class TextExampleSource(ExampleSource):
         self.text = CorpusText(settings.split)
         self.budget = self.sequence_length - self.num_segments - 1
         self.keys = [sampling.key(settings.seed, stream) for stream in _STREAMS]
-        self.count_chunks(True)
-        if not self.num_examples:
+        token_D = np.diff(self.text.first_token)
+        chunk_D = np.where(self.usable_documents(), -(-token_D // self.budget), 0)
+        self.first_chunk = running_total(chunk_D)
+        self.tokens_per_epoch = int(token_D[chunk_D > 0].sum())
+        self.num_examples = int(self.first_chunk[-1])
+        if not token_D.sum():
             raise UserError('the corpus is empty: no example can be made of it')
 
     @abc.abstractmethod
@@ -118,13 +122,9 @@ class TextExampleSource(ExampleSource):
             'tokens_per_epoch': self.tokens_per_epoch,
         }
 
-    def count_chunks(self, usable_D: np.ndarray | bool) -> None:
-        """Divide the usable documents, bool [documents], into chunks; True: all documents."""
-        token_D = np.diff(self.text.first_token)
-        chunk_D = np.where(usable_D, -(-token_D // self.budget), 0)
-        self.first_chunk = running_total(chunk_D)
-        self.tokens_per_epoch = int(token_D[chunk_D > 0].sum())
-        self.num_examples = int(self.first_chunk[-1])
+    def usable_documents(self) -> np.ndarray | bool:
+        """Return which documents are divided into chunks, bool [documents]; True: all."""
+        return True
 
     def find_documents(self, chunk_N: np.ndarray) -> np.ndarray:
         """Return the document of each chunk."""
