@@ -59,7 +59,8 @@ class MaskedText(Corruption):
         if self.replacement not in REPLACEMENTS:
             raise unknown('masking.replacement', self.replacement, REPLACEMENTS)
         if self.scheme.needs_words and not np.any(self.vocabulary.is_word_start_V):
-            (name,) = (name for name, kind in SCHEMES.items() if type(self.scheme) is kind)
+            names = (name for name, kind in SCHEMES.items() if type(self.scheme) is kind)
+            name = next(names, type(self.scheme).__name__)
             raise UserError(
                 f'masking.scheme {name!r} chooses words, but the vocabulary does not mark where '
                 "words start; use masking.scheme='tokens' or another tokenizer"
