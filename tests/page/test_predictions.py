@@ -58,7 +58,9 @@ def test_choices(tmp_path):
 @pytest.mark.parametrize('words', ['punctuation', 'whitespace', 'characters'])
 def test_tags_and_entities(changes, words, tmp_path):
     text = 'the shipmoon near the moon. star, storm 北京 x\u0301y'
-    predictor, found = both(tmp_path, 'tagging', 'tag', text, changes=changes, words=words)
+    predictor, found = both(
+        tmp_path, 'tagging', 'tag', text, changes=changes, kept={'splitter': words}
+    )
     (record,) = predictor.tag([text])
     assert [own['predicted'] for own in found['words']] == [
         own['predicted'] for own in record['words']
@@ -75,7 +77,7 @@ def test_tags_of_words_whose_first_subword_is_a_space(tmp_path, monkeypatch):
     monkeypatch.setattr(small_runs, 'tokenizer', lambda: made)
     text = 'the ① ship, zq ½ moon'
     assert 'Ġ' in {made.vocab[index] for index in made.encode_batch([text]).ids[0]}
-    predictor, found = both(tmp_path, 'tagging', 'tag', text, words='punctuation')
+    predictor, found = both(tmp_path, 'tagging', 'tag', text, kept={'splitter': 'punctuation'})
     (record,) = predictor.tag([text])
     shares = [word['probability'] for word in record['words']]
     assert [word['probability'] for word in found['words']] == pytest.approx(shares, abs=1e-4)
@@ -89,7 +91,7 @@ def test_tags_of_words_whose_first_subword_is_a_space(tmp_path, monkeypatch):
 @pytest.mark.parametrize('words', ['punctuation', 'characters'])
 def test_spans(changes, words, tmp_path):
     text = 'the ship near the moon. 北京 star, storm'
-    metadata = {'calibrated': {'threshold': 0.4}, 'words': words}
+    metadata = {'calibrated': {'threshold': 0.4}, 'kept': {'splitter': words}}
     predictor, found = both(tmp_path, 'spans', 'labelSpans', text, changes=changes, **metadata)
     (record,) = predictor.spans([text])
     assert len(record['predicted']) > 3
