@@ -5,7 +5,7 @@ import itertools
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -40,8 +40,27 @@ _COLUMNS = {  # task → names of the tab-separated columns of a line of text
     'answer': ('question', 'context'),
 }
 _PRETRAINED = ('fill_mask', 'embed', 'pseudo_likelihood', 'pairs')
-_FINETUNED = tuple(dict.fromkeys(kind.predict_task for kind in PROBLEMS.values()))
 _EMBED = ('task', ('embed',))
+
+
+class _Tasks(Collection[str]):
+    """Some tasks, and those of fine-tuned models, to which recipes may add others."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def _all(self) -> tuple[str, ...]:
+        finetuned = (kind.predict_task for kind in PROBLEMS.values())
+        return tuple(dict.fromkeys([*self._names, *finetuned]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._all()
+
+    def __len__(self) -> int:
+        return len(self._all())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +73,7 @@ class Request(PromptFlags):
         'each record names its run; runs with the same base share its parameters in memory',
         '',
     )
-    task: str = flag('one of the tasks below', choices=(*_PRETRAINED, *_FINETUNED))
+    task: str = flag('one of the tasks below', choices=_Tasks(*_PRETRAINED))
     input: str = flag('file with one text or example a line or row; - for stdin')
     output: str = flag('file to write; - for stdout; .npz for embed')
     overwrite: bool = flag(outputs.HELP, False)
@@ -129,7 +148,7 @@ class Request(PromptFlags):
         'after {; tables by the name of the file',
         'auto',
         choices=('auto', 'text', 'jsonl'),
-        only=('task', ('embed', *_FINETUNED)),
+        only=('task', _Tasks('embed')),
     )
     encoding: str = flag('encoding of the input', 'utf-8')
     batch_tokens: int = flag('padded tokens of a batch', 1024, '[1, inf)')

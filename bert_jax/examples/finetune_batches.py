@@ -6,6 +6,7 @@ evaluation use one shape each with little padding.
 """
 
 import collections
+import copy
 import functools
 import itertools
 from collections.abc import Iterator, Mapping
@@ -152,6 +153,12 @@ class TrainBatches:
         self.shape = BatchShape(int(rows), length, int(slots))
         self.batch_size = self.shape.rows
         self.num_examples = max(1, len(items) * self.batch_size // num_items)
+
+    def with_shape(self, shape: BatchShape) -> 'TrainBatches':
+        """Return these batches with more rows or slots, as padding."""
+        changed = copy.copy(self)
+        changed.shape, changed.batch_size = shape, shape.rows
+        return changed
 
     def batch(
         self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)

@@ -34,13 +34,13 @@ def make_task(config: ConfigDict, user_keys: Collection[str] = ()) -> 'Task':
             rehearsal.check(config)
         return Pretraining(config)
     from bert_jax.problems import PROBLEMS
-    from bert_jax.tasks.finetuning import FineTuning
+    from bert_jax.tasks import finetuning_builder
 
     if config.task not in PROBLEMS:
         raise unknown('task', config.task, ['pretraining', *PROBLEMS])
     if set(config.get('problem', {})) != set(PROBLEMS[config.task].settings):
         raise _other_task(config, f'finetune.py:{config.task}')
-    return FineTuning(config, user_keys)
+    return finetuning_builder.build(config, user_keys)
 
 
 def is_sweep(config: ConfigDict) -> bool:

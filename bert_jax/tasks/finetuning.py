@@ -2,10 +2,10 @@
 
 import dataclasses
 import functools
-import math
 import pathlib
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
 
 import flax.linen as nn
 import jax
@@ -19,7 +19,6 @@ from bert_jax.examples.finetune_batches import (
     TrainBatches,
     evaluation_batches,
     evaluation_slots,
-    row_length,
 )
 from bert_jax.labels import loader, seen_examples
 from bert_jax.labels.examples import (
@@ -30,128 +29,100 @@ from bert_jax.labels.examples import (
     is_labeled,
     texts_of,
 )
+from bert_jax.labels.loader import Splits
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
 from bert_jax.models import kernels
-from bert_jax.models.architecture import Compute
-from bert_jax.models.flops import training_flops_per_token
-from bert_jax.models.model import Model
+from bert_jax.models.architecture import Architecture
 from bert_jax.problems import finetuning_model
-from bert_jax.problems.base import Calibration, Setup
+from bert_jax.problems.base import AnyProblem, Calibration
 from bert_jax.reports import finetuning_card, glue, tables
 from bert_jax.storage import paths
-from bert_jax.tasks import finetuning_data, initialization, learning_rate, next_commands, show_batch
-from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
+from bert_jax.tasks import finetuning_data, initialization, next_commands, show_batch
 from bert_jax.training import sharding
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.training.task import Stage
 from bert_jax.types import Batch, JsonObject, Key, Params, Tree
 
-SplitResult = tuple[Sequence[object], dict[str, float]]  # predictions and metrics of a split
+
+class Evaluated(NamedTuple):
+    """The evaluation of a split.
+
+    Attributes:
+        params: the parameters.
+        predictions: one for each example.
+        scores: None if the split has examples without a label.
+        metrics: the metrics of `scores`, and losses.
+        thresholds: the thresholds of the predictions.
+    """
+
+    params: Params
+    predictions: Sequence[object]
+    scores: Scores | None
+    metrics: dict[str, float]
+    thresholds: Mapping[str, float]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class FineTuning:
     """A `Task` (training/task.py): one fine-tuning problem on labeled examples.
 
     Attributes:
-        config: the config of configs/finetune.py; `user_keys` are the keys that the user set.
+        config: the config of configs/finetune.py.
         splits: labeled examples.
+        start: the weights that training starts from.
         problem: the `Problem` of config.task.
         model: encoder and heads.
         train: the encoded train split.
-        learning_rate: the peak learning rate.
         held_out: the other encoded splits by name.
-        scores: scores of the last evaluation of each held-out split.
+        stage: the steps on the train split.
+        learning_rate: the peak learning rate.
+        rate_origin: where the learning rate comes from, for the log.
+        evaluated: the last evaluation of each held-out split.
     """
 
-    def __init__(self, config: ConfigDict, user_keys: Collection[str] = ()) -> None:
-        self.config, self._mesh = config, sharding.make_mesh(config.mesh)
-        kind = problems.find(config.task)
-        self.splits = finetuning_data.read_splits(config)
-        model = initialization.load_weights(config)
-        tokenizer = finetuning_data.make_tokenizer(config, model, self.splits.train)
-        labels, heads = finetuning_data.choose_labels(
-            kind, self.splits.unsplit, config.problem, model
-        )
-        reasons = finetuning_data.reasons_to_drop(config.task, labels, model)
-        self.start = initialization.initialize(config, model, tokenizer, heads, reasons)
-        self.architecture = self.start.architecture
-        self.compute = Compute(**config.compute.to_dict())
-        self.learning_rate, self._rate_origin = learning_rate.choose(config, self.architecture)
-        length = self._sequence_length('training.sequence_length' in user_keys)
-        layout = SpecialTokenLayout(tokenizer, length, self.architecture.type_vocab_size)
-        setup = Setup(config.problem, layout, labels)
-        self.problem = kind.load().build_for(self.splits.train, setup)
-        self.problem.decoder.score((), ())  # raises for invalid metrics now, not after training
-        self.weights = self.problem.loss.weights
-        self.model = finetuning_model.FineTuningModel(
-            self.problem, Model(self.architecture, self.compute, self.problem.loss.heads())
-        )
-        self.train = finetuning_model.EncodedExamples.of(
-            self.problem,
-            self.problem.encoding.training_examples(self.splits.train, self.splits.unlabeled),
-        )
-        held_out = {'dev': self.splits.dev, 'test': self.splits.test, **self.splits.more}
-        self.held_out = {
-            name: finetuning_model.EncodedExamples.of(self.problem, examples)
-            for name, examples in held_out.items()
-            if examples
-        }
-        for key in ('best', 'every_steps'):
-            if config.evaluation[key] and 'dev' not in self.held_out:
-                raise UserError(
-                    f'evaluation.{key} is {config.evaluation[key]!r}, but there is no dev split; '
-                    'set data.dev or data.dev_fraction'
-                )
-        self.stages = (self._make_stage(),)
-        self.scores: dict[str, Scores] = {}
-        self._thresholds: Mapping[str, float] = {}  # of the last evaluation on dev
-        self._step = jax.jit(
+    config: ConfigDict
+    splits: Splits
+    start: initialization.InitialModel
+    problem: AnyProblem
+    model: finetuning_model.FineTuningModel
+    train: finetuning_model.EncodedExamples
+    held_out: Mapping[str, finetuning_model.EncodedExamples]
+    stage: Stage
+    learning_rate: float
+    rate_origin: str
+    evaluated: dict[str, Evaluated] = dataclasses.field(default_factory=dict)
+
+    @property
+    def stages(self) -> tuple[Stage]:
+        """The only stage."""
+        return (self.stage,)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Loss term → weight."""
+        return self.problem.loss.weights
+
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture of the encoder."""
+        return self.start.architecture
+
+    @property
+    def source(self) -> TrainBatches:
+        """The training batches."""
+        return cast(TrainBatches, self.stage.source)
+
+    @functools.cached_property
+    def mesh(self) -> jax.sharding.Mesh:
+        """The devices."""
+        return sharding.make_mesh(self.config.mesh)
+
+    @functools.cached_property
+    def _step(self) -> jax.stages.Wrapped:
+        return jax.jit(
             finetuning_model.prediction_step(self.model, with_terms=True),
-            out_shardings=sharding.replicated(self._mesh),
-        )
-        # The parameters of the last evaluation on dev, and its result.
-        self._last_dev: tuple[Params | None, SplitResult] = None, ([], {})
-
-    def _sequence_length(self, is_set: bool) -> int:
-        """Return the sequence length of the config, or the shorter one of the model.
-
-        Raises:
-            UserError: the user set (`is_set`) more tokens than the model has positions.
-        """
-        length, max_length = self.config.training.sequence_length, self.architecture.max_length
-        if is_set and length > max_length:
-            raise UserError(
-                f'training.sequence_length is {length}, but the model has {max_length} positions; '
-                f'set it to at most {max_length}'
-            )
-        return int(min(length, max_length))
-
-    def _make_stage(self) -> Stage:
-        training = self.config.training
-        if (training.steps > 0) == (training.epochs > 0):
-            raise UserError(
-                f'training.steps is {training.steps} and training.epochs is {training.epochs}; set '
-                'one of them to 0'
-            )
-        per_epoch = math.ceil(len(self.train.items) / training.batch_size)
-        steps = training.steps or math.ceil(training.epochs * per_epoch)
-        all_splits = [self.train, *self.held_out.values()]
-        longest = max(int(encoded.items.length_N.max()) for encoded in all_splits)
-        length = row_length(longest, self.architecture.max_length)
-        shards = math.prod(self._mesh.shape[axis] for axis in sharding.BATCH_AXES)
-        multiple = training.accumulation * shards
-        source = self._source = TrainBatches(
-            self.train.items, training.batch_size, length, steps, self.config.seed, multiple
-        )
-        positions = source.shape.rows * source.shape.length
-        return Stage(
-            source=source,
-            steps=steps,
-            accumulation=training.accumulation,
-            tokens_per_step=max(1, round(source.num_tokens(steps) / steps)),
-            flops_per_step=positions * training_flops_per_token(self.architecture, length, 0),
-            evaluate_every=self.config.evaluation.every_steps or per_epoch,
+            out_shardings=sharding.replicated(self.mesh),
         )
 
     @property
@@ -177,8 +148,8 @@ class FineTuning:
 
     def describe(self) -> list[str]:
         """Return log lines: the model, the data, the number of steps, and what was truncated."""
-        stage, sizes = self.stages[0], self.architecture
-        rows, length, _ = self._source.shape
+        stage, sizes = self.stage, self.architecture
+        rows, length, _ = self.source.shape
         filled = stage.tokens_per_step / (rows * length)
         splits = {'train': self.train, **self.held_out}
         examples = ', '.join(f'{len(split.examples):,} {name}' for name, split in splits.items())
@@ -187,8 +158,8 @@ class FineTuning:
             f'{sizes.vocab_size:,}; {len(self.problem.setup.labels)} labels; {examples}',
             f'{stage.steps:,} steps of {self.config.training.batch_size} examples or windows, '
             f'packed in {rows} rows of {length} tokens, {filled:.0%} filled',
-            f'learning rate {self.learning_rate:.3g} ({self._rate_origin})',
-            kernels.describe(self.architecture, self.compute, length),
+            f'learning rate {self.learning_rate:.3g} ({self.rate_origin})',
+            kernels.describe(self.architecture, self.model.model.compute, length),
         ]
         asked, positions = self.config.training.sequence_length, sizes.max_length
         if asked > positions:
@@ -239,7 +210,7 @@ class FineTuning:
         finetuning_data.check_label_order(stored_labels, self.problem.setup.labels, workdir)
 
     def init(self, key: Key) -> Params:
-        batch = self._source.batch(0, np.arange(1))
+        batch = self.source.batch(0, np.arange(1))
         params: Params = self.model.model.init(key, self.model.rows(batch))['params']
         return params
 
@@ -255,9 +226,7 @@ class FineTuning:
         """Tune thresholds, if any, on the dev split; return its metrics and losses."""
         if 'dev' not in self.held_out:
             return {}
-        predictions, metrics = self._evaluate(params, 'dev')
-        self._last_dev = params, (predictions, metrics)
-        return metrics
+        return self.evaluate_split(params, 'dev').metrics
 
     def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled | None:
         if 'dev' not in self.held_out:
@@ -265,7 +234,7 @@ class FineTuning:
         items, shape = self.held_out['dev'].items, self._evaluation_shape()
         shape = shape._replace(slots=evaluation_slots(items, shape))
         batch, _ = next(evaluation_batches(items, shape))
-        sharded = sharding.batch_sharding(self._mesh)
+        sharded = sharding.batch_sharding(self.mesh)
         abstract = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharded)
             for name, array in batch.items()
@@ -274,82 +243,89 @@ class FineTuning:
 
     def _evaluation_shape(self) -> BatchShape:
         """Return the shape of a batch for evaluation, as many rows as a micro-batch of training."""
-        shape = self._source.shape
+        shape = self.source.shape
         return shape._replace(rows=shape.rows // self.config.training.accumulation)
 
-    def _evaluate(self, params: Params, split: str) -> SplitResult:
-        """Return predictions and metrics of a split; no metrics if it has no labels."""
+    @property
+    def _thresholds(self) -> Mapping[str, float]:
+        return self.evaluated['dev'].thresholds if 'dev' in self.evaluated else {}
+
+    def evaluate_split(self, params: Params, split: str) -> Evaluated:
+        """Evaluate a held-out split; on dev, tune the thresholds first."""
         encoded, shape = self.held_out[split], self._evaluation_shape()
         examples, decoder = encoded.examples, self.problem.decoder
         parts, references, terms = finetuning_model.predict(self._predict, params, encoded, shape)
-        if split == 'dev':
-            self._thresholds = decoder.tune_thresholds(examples, parts)
-        calibration = Calibration(self._thresholds, references)
+        is_dev = split == 'dev'
+        thresholds = decoder.tune_thresholds(examples, parts) if is_dev else self._thresholds
+        calibration = Calibration(thresholds, references)
         predictions = finetuning_model.decode_all(self.problem, examples, parts, calibration)
-        if not all(map(is_labeled, examples)):
-            return predictions, {}
-        self.scores[split] = decoder.score(examples, predictions)
-        means = averages.means(terms)
-        losses = {f'{name}_loss': means[name] for name in self.weights if name in means}
-        return predictions, self.scores[split].metrics | losses
+        scores, metrics = None, {}
+        if all(map(is_labeled, examples)):
+            scores, means = decoder.score(examples, predictions), averages.means(terms)
+            losses = {f'{name}_loss': means[name] for name in self.weights if name in means}
+            metrics = scores.metrics | losses
+        self.evaluated[split] = Evaluated(params, predictions, scores, metrics, thresholds)
+        return self.evaluated[split]
 
     def _predict(self, params: Params, batch: Batch) -> Tree:
         """Run the prediction step with rows distributed over the mesh."""
-        return self._step(params, jax.device_put(batch, sharding.batch_sharding(self._mesh)))
+        return self._step(params, jax.device_put(batch, sharding.batch_sharding(self.mesh)))
 
     def report(self, params: Params, results: JsonObject) -> None:
         """Write predictions and scores of the held-out splits, and the card, to the workdir."""
-        workdir = paths.local(self.config.workdir)
-        scored: dict[str, finetuning_card.SplitScores] = {}
-        with jax.set_mesh(self._mesh), nn.logical_axis_rules(self.config.sharding_rules):
-            for split, encoded in self.held_out.items():
-                evaluated_params, result = self._last_dev
-                if split != 'dev' or evaluated_params is not params:
-                    result = self._evaluate(params, split)
-                predictions, metrics = result
-                records = list(map(self.problem.decoder.to_record, encoded.examples, predictions))
-                if jax.process_index() == 0:
-                    if metrics:
-                        scored[split] = self._split_scores(split, predictions)
-                    with writing(f'workdir {workdir}'):
-                        self._save(workdir / split, split, records, scored.get(split))
-                    shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
-                    unknown = sum(not is_labeled(example) for example in encoded.examples)
-                    none = 'no labels, predictions only'
-                    if unknown < len(records):
-                        none = f'predictions only, {unknown:,} of {len(records):,} have no label'
-                    progress.say(f'{split}: {shown or none}')
+        with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.config.sharding_rules):
+            for split in self.held_out:
+                if split not in self.evaluated or self.evaluated[split].params is not params:
+                    self.evaluate_split(params, split)
         if jax.process_index() == 0:
-            results['warnings'] = self._warnings(scored)
-            num_train = len(self.splits.train)
-            pictures = [
-                path.relative_to(workdir).as_posix()
-                for pattern in ('loss.png', *(f'{split}/*.png' for split in self.held_out))
-                for path in sorted(workdir.glob(pattern))
-            ]
-            card = finetuning_card.finetuned(
-                self.config,
-                results,
-                num_train,
-                scored,
-                sys.argv,
-                initialization.license_of(self.config.init_from),
-                pictures,
-            )
-            with writing(f'workdir {workdir}'):
-                seen_examples.save(self.splits.train, workdir)
-                (workdir / 'README.md').write_text(card, encoding='utf-8')
+            self._write(paths.local(self.config.workdir), results)
 
-    def _split_scores(
-        self, split: str, predictions: Sequence[object]
-    ) -> finetuning_card.SplitScores:
+    def _write(self, workdir: pathlib.Path, results: JsonObject) -> None:
+        """Write what `report` says; add warnings to the results."""
+        scored: dict[str, finetuning_card.SplitScores] = {}
+        for split, (_, predictions, _, metrics, _) in self.evaluated.items():
+            examples = self.held_out[split].examples
+            records = list(map(self.problem.decoder.to_record, examples, predictions))
+            if metrics:
+                scored[split] = self._split_scores(split)
+            with writing(f'workdir {workdir}'):
+                self._save(workdir / split, split, records, scored.get(split))
+            shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
+            unknown = sum(not is_labeled(example) for example in examples)
+            none = 'no labels, predictions only'
+            if unknown < len(records):
+                none = f'predictions only, {unknown:,} of {len(records):,} have no label'
+            progress.say(f'{split}: {shown or none}')
+        results['warnings'] = self._warnings(scored)
+        pictures = [
+            path.relative_to(workdir).as_posix()
+            for pattern in ('loss.png', *(f'{split}/*.png' for split in self.held_out))
+            for path in sorted(workdir.glob(pattern))
+        ]
+        card = finetuning_card.finetuned(
+            self.config,
+            results,
+            len(self.splits.train),
+            scored,
+            sys.argv,
+            initialization.license_of(self.config.init_from),
+            pictures,
+        )
+        with writing(f'workdir {workdir}'):
+            seen_examples.save(self.splits.train, workdir)
+            (workdir / 'README.md').write_text(card, encoding='utf-8')
+
+    def _split_scores(self, split: str) -> finetuning_card.SplitScores:
         """Return the scores of a split with intervals, and those of a blind guess."""
         examples, decoder = self.held_out[split].examples, self.problem.decoder
         guesses = decoder.blind_guesses(self.splits.train, examples)
+        score_rows = decoder.score_rows(examples, self.evaluated[split].predictions)
+        scores = self.evaluated[split].scores
+        assert scores is not None
         return finetuning_card.SplitScores(
             len(examples),
-            self.scores[split].metrics,
-            intervals.of_rows(decoder.score_rows(examples, predictions), len(examples)),
+            scores.metrics,
+            intervals.of_rows(score_rows, len(examples)),
             decoder.score(examples, guesses).metrics if guesses else {},
         )
 
@@ -379,9 +355,9 @@ class FineTuning:
         tables.save_predictions(records, folder)
         if self.config.data.columns.candidate_labels:
             tables.save_candidates(records, self.config.data.columns.candidate_labels, folder)
-        if scored:
+        if scored and (scores := self.evaluated[split].scores):
             title = f'{self.config.task}, {split}'
-            tables.save_scores(self.scores[split], folder, title, scored.intervals)
+            tables.save_scores(scores, folder, title, scored.intervals)
         if test_set := glue.test_set(self.config.data.dataset, split):
             predicted = {record['id']: record['predicted'] for record in records}
             glue.write_submission(test_set, predicted, folder)

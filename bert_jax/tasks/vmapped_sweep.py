@@ -7,8 +7,8 @@ runs, and trained parameters have a leading axis of runs.
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Hashable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ import optax
 
 from bert_jax import progress
 from bert_jax.examples.finetune_batches import BatchShape
+from bert_jax.tasks import finetuning_builder
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.training import devices, runtime
 from bert_jax.training.checkpoints import Checkpoints
@@ -42,11 +43,8 @@ def train(
             workdir.
         user_keys: keys that the user set, which must have an effect.
     """
-    tasks = {key: FineTuning(config, user_keys) for key, config in configs.items()}
-    first = next(iter(tasks.values()))
-    for task in tasks.values():
-        task.start = first.start  # the frozen model is in memory once
-    use_common_shape(list(tasks.values()))
+    built = [finetuning_builder.build(config, user_keys) for config in configs.values()]
+    tasks = dict(zip(configs, with_common_parts(built), strict=True))
     by_rank: dict[object, dict[RunKey, FineTuning]] = {}
     for key, task in tasks.items():
         by_rank.setdefault(task.config.transfer.get('rank'), {})[key] = task
@@ -158,12 +156,19 @@ def with_rate_factor(
     )
 
 
-def use_common_shape(tasks: list[FineTuning]) -> None:
-    """Give the batches of all runs one shape; additional rows and slots are padding."""
-    sources: Any = [task.stages[0].source for task in tasks]
-    shape = BatchShape(*np.max([source.shape for source in sources], axis=0).tolist())
-    for source in sources:
-        source.shape, source.batch_size = shape, shape.rows
+def with_common_parts(tasks: Sequence[FineTuning]) -> list[FineTuning]:
+    """Give all runs the weights of the first run, in memory once, and batches of one shape.
+
+    Additional rows and slots are padding.
+    """
+    shape = BatchShape(*np.max([task.source.shape for task in tasks], axis=0).tolist())
+    stages = [
+        dataclasses.replace(task.stage, source=task.source.with_shape(shape)) for task in tasks
+    ]
+    return [
+        dataclasses.replace(task, start=tasks[0].start, stage=stage)
+        for task, stage in zip(tasks, stages, strict=True)
+    ]
 
 
 def make_steps(groups: list[Group]) -> Callable[..., tuple[list[TrainState], list[Metrics]]]:

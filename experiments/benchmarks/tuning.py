@@ -30,8 +30,7 @@ import jax
 import report
 
 from bert_jax import files, main
-from bert_jax.tasks import vmapped_sweep
-from bert_jax.tasks.finetuning import FineTuning
+from bert_jax.tasks import finetuning_builder, vmapped_sweep
 from bert_jax.training import devices, runtime
 from bert_jax.training.run import Plan
 from bert_jax.training.step import make_train_step
@@ -70,7 +69,7 @@ def make_base(options, folder):
 
 def make_side(config):
     """Return a function that runs a step, the share of parameters trained, the optimizer bytes."""
-    task = FineTuning(config)
+    task = finetuning_builder.build(config)
     with Plan.of(task, config) as plan:
         state = plan.initial_state()
         accumulation = task.stages[0].accumulation
@@ -95,7 +94,7 @@ def make_side(config):
 
 def make_at_once(configs):
     """Return the same as `make_side`, for several runs in one program."""
-    tasks = [FineTuning(config) for config in configs]
+    tasks = [finetuning_builder.build(config) for config in configs]
     vmapped_sweep.use_common_shape(tasks)
     with contextlib.ExitStack() as stack:
         group = vmapped_sweep.Group.of(stack, tasks)

@@ -10,6 +10,7 @@ import pytest
 from bert_jax import main
 from bert_jax.averages import Term
 from bert_jax.errors import UserError
+from bert_jax.tasks import finetuning_builder
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import optimizers
@@ -106,7 +107,7 @@ def fine_tuning_rows(name, capsys) -> tuple[FineTuning, list[dict]]:
     sizes = dict(hidden_size=8, num_layers=1, num_heads=1, intermediate_size=8)
     config.model.update(architecture='bert', **sizes)
     main.run(config)
-    task = FineTuning(config)
+    task = finetuning_builder.build(config)
     return task, [sequence for row in rows_of(capsys) for sequence in row['sequences']]
 
 

@@ -212,3 +212,12 @@ def test_the_blind_guess_is_the_distribution_of_classes_or_the_mean():
     numbers = [TextExample(str(i), ('x',), float(i)) for i in range(4)]
     problem, _ = make(REGRESSION, ('score',), metrics=('pearson',))
     assert problem.decoder.blind_guesses(numbers, numbers[:2]) == [1.5, 1.5]
+
+
+def test_parts_of_a_problem_are_frozen():
+    problem, _ = make(CLASSIFICATION, LABELS, **SETTINGS)
+    for part in (problem, problem.encoding, problem.loss, problem.decoder):
+        with pytest.raises(AttributeError):
+            part.setup = None
+    with pytest.raises(AttributeError):
+        problem.setup.all_probabilities = True

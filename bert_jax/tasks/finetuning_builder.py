@@ -1,0 +1,120 @@
+"""Builds a fine-tuning task from its config."""
+
+import math
+from collections.abc import Collection, Mapping
+
+from ml_collections import ConfigDict
+
+from bert_jax import problems
+from bert_jax.errors import UserError
+from bert_jax.examples.finetune_batches import TrainBatches, row_length
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.flops import training_flops_per_token
+from bert_jax.models.model import Model
+from bert_jax.problems import finetuning_model
+from bert_jax.problems.base import Setup
+from bert_jax.tasks import finetuning_data, initialization, learning_rate
+from bert_jax.tasks.finetuning import FineTuning
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
+from bert_jax.training import sharding
+from bert_jax.training.task import Stage
+
+
+def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
+    """Read the data and the weights of a run, and prepare it.
+
+    Args:
+        config: the config of configs/finetune.py.
+        user_keys: the keys that the user set.
+
+    Raises:
+        UserError: the data, the weights or the settings cannot be used.
+    """
+    kind, splits = problems.find(config.task), finetuning_data.read_splits(config)
+    model = initialization.load_weights(config)
+    tokenizer = finetuning_data.make_tokenizer(config, model, splits.train)
+    labels, heads = finetuning_data.choose_labels(kind, splits.unsplit, config.problem, model)
+    reasons = finetuning_data.reasons_to_drop(config.task, labels, model)
+    start = initialization.initialize(config, model, tokenizer, heads, reasons)
+    architecture, compute = start.architecture, Compute(**config.compute.to_dict())
+    rate, rate_origin = learning_rate.choose(config, architecture)
+    is_set = 'training.sequence_length' in user_keys
+    length = _sequence_length(config.training.sequence_length, is_set, architecture.max_length)
+    layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)
+    problem = kind.load().build_for(splits.train, Setup(config.problem, layout, labels))
+    problem.decoder.score((), ())  # raises for invalid metrics now rather than after training
+    examples = {
+        'train': problem.encoding.training_examples(splits.train, splits.unlabeled),
+        'dev': splits.dev,
+        'test': splits.test,
+        **splits.more,
+    }
+    encoded = {
+        name: finetuning_model.EncodedExamples.of(problem, some)
+        for name, some in examples.items()
+        if some
+    }
+    for key in ('best', 'every_steps'):
+        if config.evaluation[key] and 'dev' not in encoded:
+            raise UserError(
+                f'evaluation.{key} is {config.evaluation[key]!r}, but there is no dev split; '
+                'set data.dev or data.dev_fraction'
+            )
+    return FineTuning(
+        config,
+        splits,
+        start,
+        problem,
+        finetuning_model.FineTuningModel(
+            problem, Model(architecture, compute, problem.loss.heads())
+        ),
+        encoded['train'],
+        {name: own for name, own in encoded.items() if name != 'train'},
+        _make_stage(config, architecture, encoded),
+        rate,
+        rate_origin,
+    )
+
+
+def _sequence_length(length: int, is_set: bool, max_length: int) -> int:
+    """Return the sequence length of the config, or the shorter one of the model.
+
+    Raises:
+        UserError: the user set (`is_set`) more tokens than the model has positions.
+    """
+    if is_set and length > max_length:
+        raise UserError(
+            f'training.sequence_length is {length}, but the model has {max_length} positions; '
+            f'set it to at most {max_length}'
+        )
+    return min(length, max_length)
+
+
+def _make_stage(
+    config: ConfigDict,
+    architecture: Architecture,
+    encoded: Mapping[str, finetuning_model.EncodedExamples],
+) -> Stage:
+    """Plan the batches of the train split; their rows have space for the items of all splits."""
+    training, items = config.training, encoded['train'].items
+    if (training.steps > 0) == (training.epochs > 0):
+        raise UserError(
+            f'training.steps is {training.steps} and training.epochs is {training.epochs}; set '
+            'one of them to 0'
+        )
+    per_epoch = math.ceil(len(items) / training.batch_size)
+    steps = training.steps or math.ceil(training.epochs * per_epoch)
+    longest = max(int(own.items.length_N.max()) for own in encoded.values())
+    length, mesh = row_length(longest, architecture.max_length), sharding.make_mesh(config.mesh)
+    shards = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
+    multiple = training.accumulation * shards
+    source = TrainBatches(items, training.batch_size, length, steps, config.seed, multiple)
+    positions = source.shape.rows * source.shape.length
+    return Stage(
+        source=source,
+        steps=steps,
+        accumulation=training.accumulation,
+        tokens_per_step=max(1, round(source.num_tokens(steps) / steps)),
+        flops_per_step=positions * training_flops_per_token(architecture, length, 0),
+        evaluate_every=config.evaluation.every_steps or per_epoch,
+    )
