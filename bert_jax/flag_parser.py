@@ -84,11 +84,11 @@ class _Flag(NamedTuple):
         if self.needs and not getattr(request, self.needs):
             raise UserError(f'{self.shown} has no effect without --{self.needs}; leave it out')
 
-    def describe(self) -> str:
-        """Return the lines of the help."""
+    def describe(self, names: Collection[str]) -> str:
+        """Return the lines of the help; `names` are the flags of the command."""
         declared = self.declaration
-        meaning = declared.meaning
-        if self.only and len(self.only[1]) <= 3:
+        meaning = declared.describe()
+        if self.only and self.only[0] in names and len(self.only[1]) <= 3:
             meaning = f'{", ".join(self.only[1])}: {meaning}'
         if declared.default is not False and declared.default not in (None, (), ''):
             meaning += f' (default {declared.default})'
@@ -171,7 +171,9 @@ def parse(
 
 def print_help(request: type, program: str, description: str = '', epilog: str = '') -> None:
     """Print the flags of a command with their meanings."""
-    flags = [one.describe() for one in flags_of(request).values()]
+    known = flags_of(request)
+    in_order = sorted(known.values(), key=lambda one: one.only is not None)
+    flags = [one.describe(known) for one in in_order]
     parts = [f'{program} [flags]', description.strip(), '\n'.join(['flags:', *flags]), epilog]
     print('\n\n'.join(filter(None, parts)))
 

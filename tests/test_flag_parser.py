@@ -150,6 +150,7 @@ def test_one_field_declares_a_flag_everywhere(capsys):
         read('--help')
     printed = capsys.readouterr().out
     assert '  --depth=VALUE: b: depth (default 3)' in printed
+    assert '  --size=VALUE: size; in (0, 1] (default 0.5)' in printed
     assert '  --quiet: print nothing' in printed
     assert '  --data.KEY=VALUE: keys' in printed
     assert {'--depth=', '--quiet', '--labels='} <= {*words_of(Example)}
