@@ -91,7 +91,7 @@ def _fields(architecture: Architecture) -> dict[str, object]:
         largest = architecture.attention.largest_distance(architecture.max_position_embeddings)
         architecture = architecture.changed({'attention.max_distance': largest})
     fields = architecture.values() | {'windows': architecture.layer_windows}
-    return {name: fields[name] for name in fields.keys() - _INDEPENDENT - _FITTED}
+    return {name: fields[name] for name in fields if name not in _INDEPENDENT | _FITTED}
 
 
 def _fit_vocabulary(

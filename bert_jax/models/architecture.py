@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 
-from bert_jax import tree_paths
 from bert_jax.errors import UserError, unknown
 from bert_jax.models.architecture_parts import (
     KINDS,
@@ -124,9 +123,11 @@ class Architecture(Checked):
 
     def values(self) -> dict[str, Any]:
         """The values by name as in `changed`, with the fields of parts."""
-        tree = dataclasses.asdict(self)
-        fields = tree_paths.flatten(tree, lambda value: not isinstance(value, dict))
-        return {name.replace('/', '.'): value for name, value in fields.items()}
+        values: dict[str, Any] = {}
+        for name, value in dataclasses.asdict(self).items():
+            is_part = isinstance(value, dict)
+            values |= {f'{name}.{n}': value[n] for n in value} if is_part else {name: value}
+        return values
 
     def problems(self) -> Iterator[str]:
         if self.hidden_size % self.num_heads:
