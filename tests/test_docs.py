@@ -150,3 +150,14 @@ def test_every_printed_command_is_accepted(only_parse):
         with pytest.raises(Parsed):
             importlib.import_module(name).main(arguments)
     assert number > 50
+
+
+def test_a_batch_meets_few_names_which_exist():
+    page = (ROOT / 'docs/design.md').read_text().partition('## From text to update')[2]
+    row = r'^\| \d+ \| `([\w.]+)` \| `([\w/]+)\.py` \|'
+    names = re.findall(row, page.partition('## ')[0], re.MULTILINE)
+    assert 30 < len(names) <= 40
+    for name, file in names:
+        found = importlib.import_module(f'bert_jax.{file.replace("/", ".")}')
+        for part in name.split('.'):
+            found = getattr(found, part)

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from bert_jax.corpus import preparation
+
 ROOT = pathlib.Path(__file__).parents[1]
 BLOCK = """
 import sys
@@ -26,6 +28,11 @@ def run(code: str) -> subprocess.CompletedProcess:
         [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
+
+# How much a newcomer must load: the modules of the training command and its task, and with all
+# parts that a run on a prepared corpus of text files looks up.
+TRAINING_MODULES = 125
+RUN_MODULES = 141
 
 SLOW = {'tensorflow', 'tensorflow_datasets', 'tensorboardX', 'torch', 'matplotlib', 'pandas'}
 
@@ -49,6 +56,42 @@ def test_pretraining_is_imported_without_fine_tuning_and_file_formats():
         'bert_jax.interop.huggingface',
     }
     assert loaded('bert_jax.main, bert_jax.tasks.pretraining', SLOW | others) == 'set()\n'
+
+
+def count_modules(code: str) -> int:
+    """Return how many modules of bert_jax a process has imported after this code."""
+    done = run(
+        f'import sys\n{code}\nprint(sum(name.split(".")[0] == "bert_jax" for name in sys.modules))'
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.splitlines()[-1])
+
+
+def test_a_newcomer_meets_few_modules():
+    assert count_modules('import bert_jax') <= 10
+    assert count_modules('import bert_jax.main, bert_jax.tasks.pretraining') <= TRAINING_MODULES
+
+
+def test_a_run_imports_few_modules_beyond_its_task(tmp_path):
+    """Builds the task for a corpus that exists, and a batch: all kinds of parts are looked up."""
+    text = '\n\n'.join(f'The dog number {n} went home.\nIt ran {n} miles.' for n in range(60))
+    (tmp_path / 'text.txt').write_text(text)
+    source = f'text:{tmp_path}/text.txt;documents=blank_line'
+    corpus = preparation.prepare(
+        [source], 'train:wordpiece:80', tmp_path / 'corpus', held_out_fraction=0.1, workers=0
+    )
+    assert corpus.split('train').num_documents
+    overrides = {
+        'data.corpus': tmp_path / 'corpus',
+        'data.sources': source,
+        'data.tokenizer': 'train:wordpiece:80',
+        'data.held_out_fraction': 0.1,
+        'debug.batch': 1,
+        'workdir': tmp_path / 'run',
+    }
+    flags = [f'--config.{key}={value}' for key, value in overrides.items()]
+    argv = ['main', '--config=configs/tiny.py', *flags]
+    assert count_modules(f'from bert_jax import main\nmain.main({argv})') <= RUN_MODULES
 
 
 def test_tensorflow_is_imported_without_keras():
