@@ -111,7 +111,8 @@ class Architecture(Checked):
             part, _, field = name.partition('.')
             if field:
                 old = fields.get(part, getattr(self, part))
-                if field not in {known.name for known in dataclasses.fields(old) if known.init}:
+                known = dataclasses.fields(old) if isinstance(old, Checked) else ()  # type: ignore[arg-type]
+                if field not in {option.name for option in known if option.init}:
                     raise UserError(f'architecture: {name} is {value!r}, but {old} has no {field}')
                 value = dataclasses.replace(old, **{field: value})
             elif isinstance(value, str) and part in KINDS:

@@ -261,6 +261,8 @@ def test_initial_values_are_truncated_and_padding_rows_are_zero():
         ),
         ('bert', {'hidden_act': 'relu6'}, "'relu6'; known: gelu, gelu_rational, gelu_tanh"),
         ('bert', {'num_layers': 0}, 'num_layers is 0'),
+        ('bert', {'convolution.width': 3}, 'convolution.width is 3, but None has no width'),
+        ('bert', {'attention.theta': 9.0}, r'attention.theta is 9.0, but Standard.* no theta'),
         (
             'roberta',
             {'max_position_embeddings': 2},

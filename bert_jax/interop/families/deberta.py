@@ -35,7 +35,6 @@ _READ = {
     'max_relative_positions': int,
     'pooler_hidden_size': int,
     'pos_att_type': list | str,
-    'position_biased_input': bool,
     'relative_attention': bool,
 }
 _READ_V2 = _READ | {
@@ -57,8 +56,6 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     for name, width in widths.items():
         if config.get(name, width) != width:
             raise UserError(f'{name} is {config[name]!r}; only {width} is supported')
-    absolute = config.get('position_biased_input', True)
-    positions = LearnedPositions() if absolute else NoPositions()
     terms = config.get('pos_att_type') or []
     if isinstance(terms, str):
         terms = [term.strip() for term in terms.lower().split('|')]
@@ -69,12 +66,12 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
             'relative_attention, and empty without'
         )
     if not relative:
-        return dataclasses.replace(architecture, positions=positions, attention=Standard())
+        return dataclasses.replace(architecture, attention=Standard())
     attention = Disentangled(
         terms=tuple(ours for theirs, ours in _TERMS.items() if theirs in terms),
         max_distance=_positive(config, 'max_relative_positions'),
     )
-    return dataclasses.replace(architecture, positions=positions, attention=attention)
+    return dataclasses.replace(architecture, attention=attention)
 
 
 def _complete_v2(architecture: Architecture, config: JsonView) -> Architecture:
@@ -119,10 +116,7 @@ def _more_keys(architecture: Architecture) -> JsonObject:
             'pos_att_type': [their for their, our in _TERMS.items() if our in attention.terms],
             'max_relative_positions': attention.max_distance or -1,
         }
-    return keys | {
-        'position_biased_input': architecture.positions.kind == 'learned',
-        'pooler_hidden_size': architecture.hidden_size,
-    }
+    return keys | {'pooler_hidden_size': architecture.hidden_size}
 
 
 def _more_keys_v2(architecture: Architecture) -> JsonObject:
@@ -161,6 +155,9 @@ def _table(attention: Mapping[str, str]) -> dict[str, str]:
 
 
 _KEYS = with_defaults(BERT_KEYS, vocab_size=50265, type_vocab_size=0, layer_norm_eps=1e-7) | {
+    'position_biased_input': Key(
+        'positions', True, {True: LearnedPositions(), False: NoPositions()}
+    ),
     'cls_dropout': Key('classifier.dropout', None),
     'pooler_hidden_act': Key('classifier.activation', 'gelu', ACTIVATIONS),
 }

@@ -297,7 +297,7 @@ def _read(config: JsonView, name: str, key: Key) -> Any:
     """Our value of a key."""
     value = config.get(name, key.default)
     if key.values:
-        if not isinstance(value, str) or value not in key.values:
+        if not isinstance(value, str | bool) or value not in key.values:
             known = ', '.join(map(str, key.values))
             raise UserError(f'{name} is {value!r}; known: {known}')
         return key.values[value]

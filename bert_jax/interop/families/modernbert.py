@@ -8,12 +8,6 @@ from bert_jax.types import JsonObject, JsonView
 
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
-# Config key → field of Architecture, its values without and with biases.
-_BIASES = {
-    'attention_bias': ('biases.attention', ('none', 'all')),
-    'mlp_bias': ('biases.feed_forward', ('none', 'all')),
-    'norm_bias': ('norms.function', ('unbiased_layer_norm', 'layer_norm')),
-}
 _WINDOW, _GLOBAL_EVERY = 128, 3  # defaults
 
 
@@ -37,14 +31,13 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     thetas = {layer_type: _theta(config, layer_type) for layer_type in _THETAS}
     if config.get('mlp_dropout', 0.0) != architecture.hidden_dropout:
         raise UserError('mlp_dropout and embedding_dropout differ; only equal rates are supported')
-    changes: JsonObject = {
-        'windows': tuple(None if name == _GLOBAL else window for name in layer_types),
-        'attention': Rotary(thetas[_GLOBAL], thetas[_LOCAL]),
-        'prediction.activation': architecture.classifier.activation,
-    }
-    for key, (field, values) in _BIASES.items():
-        changes[field] = values[bool(config.get(key))]
-    return architecture.changed(changes)
+    return architecture.changed(
+        {
+            'windows': tuple(None if name == _GLOBAL else window for name in layer_types),
+            'attention': Rotary(thetas[_GLOBAL], thetas[_LOCAL]),
+            'prediction.activation': architecture.classifier.activation,
+        }
+    )
 
 
 def _theta(config: JsonView, layer_type: str) -> float:
@@ -74,7 +67,6 @@ def _more_keys(architecture: Architecture) -> JsonObject:
             name: {'rope_type': 'default', 'rope_theta': theta} for name, theta in thetas.items()
         },
         'mlp_dropout': architecture.hidden_dropout,
-        **{key: architecture.values()[field] == on for key, (field, (_, on)) in _BIASES.items()},
     }
 
 
@@ -99,11 +91,15 @@ FAMILY = Family(
         'classifier_pooling': Key('classifier.pooling', 'cls', {'cls': 'first', 'mean': 'mean'}),
         'classifier_activation': Key('classifier.activation', 'gelu', ACTIVATIONS),
         'classifier_dropout': Key('classifier.dropout', 0.0),
+        'attention_bias': Key('biases.attention', False, {False: 'none', True: 'all'}),
+        'mlp_bias': Key('biases.feed_forward', False, {False: 'none', True: 'all'}),
+        'norm_bias': Key(
+            'norms.function', False, {False: 'unbiased_layer_norm', True: 'layer_norm'}
+        ),
         'decoder_bias': Key('prediction.bias', True),
     },
     complete=_complete,
-    read_by_complete=dict.fromkeys(_BIASES, bool)
-    | {
+    read_by_complete={
         'global_attn_every_n_layers': int,
         'global_rope_theta': int | float,
         'layer_types': list,
