@@ -113,7 +113,7 @@ def train(config: Config, user_keys: Collection[str] = ()) -> JsonObject:
     task = make_task(config, user_keys)
     with contextlib.closing(Workdir.of(config.workdir)) as workdir:
         params, results = loop.train(task, config, workdir)
-        task.report(params, results)
+        task.report(params, results, workdir)
         if jax.process_index() == 0:
             workdir.write_results(results)
     if jax.process_index() == 0:

@@ -25,14 +25,13 @@ def make_task(config: ConfigDict, user_keys: Collection[str] = ()) -> 'Task':
     if config.task == 'pretraining':
         if 'objectives' not in config:
             raise _other_task(config, 'base.py')
-        from bert_jax.tasks import pretraining_data
-        from bert_jax.tasks.pretraining import Pretraining
+        from bert_jax.tasks import pretraining, pretraining_data
 
         if pretraining_data.is_missing(config.data):
             from bert_jax.tasks import rehearsal
 
             rehearsal.check(config)
-        return Pretraining(config)
+        return pretraining.build(config)
     from bert_jax.problems import PROBLEMS
     from bert_jax.tasks import finetuning_builder
 

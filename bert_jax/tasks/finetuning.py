@@ -13,7 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax import averages, problems, progress
-from bert_jax.errors import UserError, warn, writing
+from bert_jax.errors import UserError, warn
 from bert_jax.examples.finetune_batches import (
     BatchShape,
     TrainBatches,
@@ -37,11 +37,11 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import AnyProblem, Calibration
 from bert_jax.reports import finetuning_card, glue, tables
-from bert_jax.storage import paths
 from bert_jax.tasks import finetuning_data, initialization, next_commands, show_batch
 from bert_jax.training import sharding
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.training.task import Stage
+from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, JsonObject, Key, Params, Tree
 
 
@@ -271,16 +271,16 @@ class FineTuning:
         """Run the prediction step with rows distributed over the mesh."""
         return self._step(params, jax.device_put(batch, sharding.batch_sharding(self.mesh)))
 
-    def report(self, params: Params, results: JsonObject) -> None:
+    def report(self, params: Params, results: JsonObject, workdir: Workdir) -> None:
         """Write predictions and scores of the held-out splits, and the card, to the workdir."""
         with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.config.sharding_rules):
             for split in self.held_out:
                 if split not in self.evaluated or self.evaluated[split].params is not params:
                     self.evaluate_split(params, split)
         if jax.process_index() == 0:
-            self._write(paths.local(self.config.workdir), results)
+            self._write(workdir, results)
 
-    def _write(self, workdir: pathlib.Path, results: JsonObject) -> None:
+    def _write(self, workdir: Workdir, results: JsonObject) -> None:
         """Write what `report` says; add warnings to the results."""
         scored: dict[str, finetuning_card.SplitScores] = {}
         for split, (_, predictions, _, metrics, _) in self.evaluated.items():
@@ -288,8 +288,8 @@ class FineTuning:
             records = list(map(self.problem.decoder.to_record, examples, predictions))
             if metrics:
                 scored[split] = self._split_scores(split)
-            with writing(f'workdir {workdir}'):
-                self._save(workdir / split, split, records, scored.get(split))
+            with workdir.writing():
+                self._save(workdir.local / split, split, records, scored.get(split))
             shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
             unknown = sum(not is_labeled(example) for example in examples)
             none = 'no labels, predictions only'
@@ -298,9 +298,9 @@ class FineTuning:
             progress.say(f'{split}: {shown or none}')
         results['warnings'] = self._warnings(scored)
         pictures = [
-            path.relative_to(workdir).as_posix()
+            path.relative_to(workdir.local).as_posix()
             for pattern in ('loss.png', *(f'{split}/*.png' for split in self.held_out))
-            for path in sorted(workdir.glob(pattern))
+            for path in sorted(workdir.local.glob(pattern))
         ]
         card = finetuning_card.finetuned(
             self.config,
@@ -311,9 +311,9 @@ class FineTuning:
             initialization.license_of(self.config.init_from),
             pictures,
         )
-        with writing(f'workdir {workdir}'):
-            seen_examples.save(self.splits.train, workdir)
-            (workdir / 'README.md').write_text(card, encoding='utf-8')
+        with workdir.writing():
+            seen_examples.save(self.splits.train, workdir.local)
+            (workdir.local / 'README.md').write_text(card, encoding='utf-8')
 
     def _split_scores(self, split: str) -> finetuning_card.SplitScores:
         """Return the scores of a split with intervals, and those of a blind guess."""

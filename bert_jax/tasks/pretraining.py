@@ -1,6 +1,7 @@
 """The pretraining task: corrupt a batch, encode it, and sum the loss terms of all objectives."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import cast
 
@@ -10,18 +11,19 @@ import numpy as np
 from bert_jax import averages, objectives, progress
 from bert_jax.averages import Terms
 from bert_jax.corpus.corpus import Corpus
-from bert_jax.errors import UserError, warn, writing
-from bert_jax.examples.example_source import ExampleSource, FirstExamples
+from bert_jax.errors import UserError, warn
+from bert_jax.examples.example_source import BatchSource, ExampleSource, FirstExamples
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
+from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.corruption import Vocabulary
+from bert_jax.objectives.base import Objective
+from bert_jax.objectives.corruption import Corruption, Vocabulary
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import find_scheme
 from bert_jax.reports import model_card
 from bert_jax.reports import pretraining as evaluation
-from bert_jax.storage import paths
 from bert_jax.tasks import (
     evaluators,
     initialization,
@@ -35,158 +37,78 @@ from bert_jax.tokenizers import word_starts
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage
+from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, Config, JsonObject, JsonView, Key, Params, Tree
 
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Pretraining:
-    """A `Task` (training/task.py) that pretrains an encoder."""
+    """A `Task` (training/task.py) that pretrains an encoder; `build` makes one.
 
-    def __init__(
-        self, config: Config, corpus: Corpus | None = None, evaluate_further: bool = True
-    ) -> None:
-        """Build the task.
+    Attributes:
+        config: See configs/base.py.
+        corpus: The text.
+        start: The weights that training starts from, and their architecture.
+        objectives: The objectives by name.
+        model: The encoder with the heads of the objectives.
+        corruption: Corrupts the batch of each step.
+        stages: The stages.
+        held_out: Shape of the batches of a stage → language → its held-out examples; None → the
+            examples of all languages.
+        evaluators: Those that the config enables.
+    """
 
-        Args:
-            config: See configs/base.py.
-            corpus: The text; by default the corpus of the config, which is prepared if missing.
-            evaluate_further: Whether to build the evaluators that the config enables.
+    config: Config
+    corpus: Corpus
+    start: initialization.InitialModel
+    objectives: Mapping[str, Objective]
+    model: Model
+    corruption: Corruption
+    stages: tuple[Stage, ...]
+    held_out: Mapping[tuple[int, int], Mapping[str | None, ExampleSource]]
+    evaluators: tuple[Evaluator, ...] = ()
 
-        Raises:
-            UserError: For a config that cannot be trained.
-        """
-        self.config = config
-        names = objectives.enabled(config.objectives)
-        corruption = objectives.common_corruption(names, config.masking.scheme)
-        if config.data.pack and not corruption.allows_packing:
-            raise UserError(
-                f'data.pack is True, but the objectives {", ".join(names)} need {corruption.label} '
-                'text, which moves tokens from one example of a row into another; set '
-                'data.pack=False'
-            )
-        self.objectives = {name: OBJECTIVES[name].build(name, config) for name in names}
-        self._mark_sentences = any(
-            'sentence_start' in objective.batch_keys for objective in self.objectives.values()
-        )
-        self.weights = objectives.loss_weights(config.objectives)
-        self.learning_rate = config.schedule.learning_rate
-        self.corpus = corpus or pretraining_data.open_corpus(config.data)
-        tokenizer = self.corpus.tokenizer
-        self.start = initialization.initialize(
-            config, initialization.load_weights(config), tokenizer, names
-        )
-        self.architecture = self.start.architecture
-        self.compute = Compute(**config.compute.to_dict())
-        self.model = objectives.build_model(
-            self.architecture, self.compute, self.objectives.values()
-        )
-        stages = stage_settings(config.training)
-        if issubclass(corruption, MaskedText):
-            check_masking_rate(stages, config.masking.rate)
-        vocabulary = _vocabulary(config.masking, self.corpus)
-        self.corruption = corruption.build(config, vocabulary, num_predictions(stages))
-        self.stages = tuple(map(self._make_stage, stages))
-        self._held_out = {
-            shape: pretraining_data.held_out_sources(
-                self.corpus, config.data, shape, HELD_OUT_SEED, self._mark_sentences
-            )
-            for shape in map(_shape, self.stages)
-        }
-        self.metadata: JsonObject = {
+    @property
+    def weights(self) -> dict[str, float]:
+        return objectives.loss_weights(self.config.objectives)
+
+    @property
+    def learning_rate(self) -> float:
+        rate: float = self.config.schedule.learning_rate
+        return rate
+
+    @functools.cached_property
+    def metadata(self) -> JsonObject:
+        return {
             'task': 'pretraining',
             'family': self.start.family,
-            'architecture': dataclasses.asdict(self.architecture),
+            'architecture': dataclasses.asdict(self.start.architecture),
             'base': self.start.base,
-            'tokenizer': tokenizer.to_json(),
-            'tokenizer_fingerprint': tokenizer.fingerprint,
+            'tokenizer': self.corpus.tokenizer.to_json(),
+            'tokenizer_fingerprint': self.corpus.tokenizer.fingerprint,
             'corpus_fingerprint': self.corpus.fingerprint,
         }
-        self._held_out_step = jax.jit(self._held_out_terms, static_argnums=2)
-        self._evaluators = self._build_evaluators() if evaluate_further else []
-
-    def _make_stage(self, settings: Mapping[str, int]) -> Stage:
-        batch_size, length = settings['batch_size'], settings['sequence_length']
-        if length > self.architecture.max_length:
-            raise UserError(
-                f'training.sequence_length {length} exceeds the '
-                f'{self.architecture.max_length} positions of the model; set '
-                'model.max_position_embeddings'
-            )
-        tokens = batch_size * length
-        source = pretraining_data.train_source(
-            self.corpus,
-            self.config.data,
-            (batch_size, length),
-            self.config.seed,
-            self._mark_sentences,
-        )
-        self._check_batch_keys(source)
-        return Stage(
-            source=source,
-            steps=settings['steps'],
-            accumulation=settings['accumulation'],
-            tokens_per_step=tokens,
-            flops_per_step=tokens * self.model.flops_per_token(length, settings['max_predictions']),
-            evaluate_at=frozenset(self.config.evaluation.get('steps', ())),
-        )
-
-    def _build_evaluators(self) -> list[Evaluator]:
-        """Build the evaluators that are enabled, with batches of the first stage's size."""
-        stage = self.stages[0]
-        source = self._held_out[_shape(stage)][None]
-        return [
-            evaluator.build(
-                EvaluatorInputs(
-                    settings=self.config.evaluation[name],
-                    model=self.model,
-                    corpus=self.corpus,
-                    text=source.examples(np.arange(min(TEXT_ROWS, source.num_examples))),
-                    rows=stage.source.batch_size // stage.accumulation,
-                    threads=self.config.data.reading_threads,
-                    is_special=self.corruption.vocabulary.is_special,
-                    flops=sum(stage.steps * stage.flops_per_step for stage in self.stages),
-                    num_evaluations=self._num_evaluations(),
-                )
-            )
-            for name, evaluator in evaluators.enabled(self.config.evaluation).items()
-        ]
-
-    def _num_evaluations(self) -> int:
-        """Count the steps of the run after which it is evaluated."""
-        ends = np.cumsum([stage.steps for stage in self.stages]).tolist()
-        every = self.config.evaluation.every_steps
-        periodic = range(every, ends[-1] + 1, every) if every else ()
-        extra = {step for step in self.stages[0].evaluate_at if step <= ends[-1]}
-        return len({*ends, *periodic, *extra})
-
-    def _check_batch_keys(self, source: ExampleSource) -> None:
-        batch = source.batch(0, np.arange(1))
-        for name, objective in self.objectives.items():
-            for key in objective.batch_keys:
-                if key not in batch:
-                    raise UserError(
-                        f'objective {name!r} needs {key!r} in its batches, which '
-                        f'data.segments={self.config.data.segments!r} does not provide'
-                    )
 
     def describe(self) -> list[str]:
         """Return lines for the start of the log: the model, the corpus and the stages."""
         train, held_out = self.corpus.split('train'), self.corpus.split('held_out')
         longest = max(length for _, length in map(_shape, self.stages))
+        architecture = self.start.architecture
         lines = [
-            f'{self.config.model.architecture or self.start.family} '
-            f'{self.architecture.num_layers} × {self.architecture.hidden_size}, vocabulary '
-            f'{self.architecture.vocab_size:,}; {", ".join(self.weights)}',
+            f'{self.config.model.architecture or self.start.family} {architecture.num_layers} × '
+            f'{architecture.hidden_size}, vocabulary {architecture.vocab_size:,}; '
+            f'{", ".join(self.weights)}',
             f'{self.config.data.corpus}: {train.num_tokens:,} tokens in {train.num_documents:,} '
             f'documents; held out {held_out.num_tokens:,} in {held_out.num_documents:,}',
-            kernels.describe(self.architecture, self.compute, longest),
+            kernels.describe(architecture, self.model.compute, longest),
         ]
         for number, stage in enumerate(self.stages, start=1):
             source = cast(ExampleSource, stage.source)
             first, *others = pretraining_data.describe(source, stage.steps * source.batch_size)
             lines += [f'stage {number}: {stage.steps:,} steps, {first}', *others]
-        return [*lines, *(line for evaluator in self._evaluators for line in evaluator.lines)]
+        return [*lines, *(line for evaluator in self.evaluators for line in evaluator.lines)]
 
     def check(self, metadata: JsonView) -> None:
         """Raise UserError if a checkpoint was made with another tokenizer or corpus."""
@@ -237,7 +159,7 @@ class Pretraining:
         language gets an equal share of the examples.
         """
         num_examples, means = self.config.evaluation.examples, {}
-        sources = self._held_out[_shape(stage)]
+        sources = self.held_out[_shape(stage)]
         for language, source in sources.items():
             number = num_examples // (len(sources) - 1) if language else num_examples
             means[language] = self._held_out_means(params, source, number, stage.accumulation)
@@ -246,12 +168,16 @@ class Pretraining:
         for language, values in means.items():
             names = [name for name in self.weights if name in values]
             metrics |= {f'{name}/{language}': values[name] for name in names}
-        for evaluator in self._evaluators:
+        for evaluator in self.evaluators:
             metrics |= evaluator(params)
         return metrics
 
+    @functools.cached_property
+    def _held_out_step(self) -> jax.stages.Wrapped:
+        return jax.jit(self._held_out_terms, static_argnums=2)
+
     def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled:
-        batch = batches.abstract(self._held_out[_shape(stage)][None])
+        batch = batches.abstract(self.held_out[_shape(stage)][None])
         return self._held_out_step.lower(params, batch, stage.accumulation).compile()
 
     def _held_out_means(
@@ -276,7 +202,7 @@ class Pretraining:
         Returns:
             The masked rows and probabilities, float32 [N, P, V]; NumPy arrays.
         """
-        source = self._held_out[_shape(self.stages[-1])][None]
+        source = self.held_out[_shape(self.stages[-1])][None]
         clean = Rows.of(source.examples(np.arange(min(number, source.num_examples))))
         assert isinstance(self.corruption, MaskedText)
         mask_all = dataclasses.replace(self.corruption, mask=1.0, random=0.0)
@@ -290,18 +216,17 @@ class Pretraining:
         filled: tuple[Rows, np.ndarray] = jax.device_get(jax.jit(predict)(params, clean))
         return filled
 
-    def report(self, params: Params, results: JsonObject) -> None:
+    def report(self, params: Params, results: JsonObject, workdir: Workdir) -> None:
         """Write cloze.md and the model card into the workdir; print examples and metrics."""
         params = multihost.fetch(params)
         if jax.process_index():
             return
-        workdir = paths.local(self.config.workdir)
         examples = ''
         if 'mlm' in self.model.heads and self.config.evaluation.cloze_examples:
             filled = self.cloze(params, self.config.evaluation.cloze_examples)
             examples = evaluation.cloze_markdown(self.corpus.tokenizer, *filled)
-            with writing(f'workdir {workdir}'):
-                (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
+            with workdir.writing():
+                (workdir.local / 'cloze.md').write_text(examples, encoding='utf-8')
             for line in evaluation.cloze_lines(self.corpus.tokenizer, *filled):
                 progress.say(line)
         held_out = results['held_out']
@@ -309,20 +234,20 @@ class Pretraining:
             results['warnings'] = warnings
             for warning in warnings:
                 warn(warning)
-        with writing(f'workdir {workdir}'):
-            sections = [evaluator.report(held_out, workdir) for evaluator in self._evaluators]
+        with workdir.writing():
+            sections = [evaluator.report(held_out, workdir.local) for evaluator in self.evaluators]
             elsewhere = {name for section in sections for name in section.metrics}
             card = model_card.pretrained(
                 self.config,
                 stage_settings(self.config.training),
-                self.architecture,
+                self.start.architecture,
                 self.corpus,
                 results,
                 {name: held_out[name] for name in held_out if name not in elsewhere},
                 [*(f'Warning: {line}.\n' for line in warnings), *(s.text for s in sections)],
                 examples,
             )
-            (workdir / 'README.md').write_text(card, encoding='utf-8')
+            (workdir.local / 'README.md').write_text(card, encoding='utf-8')
         shown = ', '.join(
             f'{name} {value:.4g}'
             for name, value in held_out.items()
@@ -342,6 +267,131 @@ class Pretraining:
         """Return a horizontal line for the loss plot: the loss of guessing by token frequency."""
         entropy = evaluation.unigram_entropy(self.corpus.unigram_counts('held_out'))
         return {'unigram entropy of the held-out text (nats)': entropy}
+
+
+def build(
+    config: Config, corpus: Corpus | None = None, evaluate_further: bool = True
+) -> Pretraining:
+    """Build the task of a config.
+
+    Args:
+        config: See configs/base.py.
+        corpus: The text; by default the corpus of the config, which is prepared if missing.
+        evaluate_further: Whether to build the evaluators that the config enables.
+
+    Raises:
+        UserError: For a config that cannot be trained.
+    """
+    names = objectives.enabled(config.objectives)
+    corruption = objectives.common_corruption(names, config.masking.scheme)
+    if config.data.pack and not corruption.allows_packing:
+        raise UserError(
+            f'data.pack is True, but the objectives {", ".join(names)} need {corruption.label} '
+            'text, which moves tokens from one example of a row into another; set '
+            'data.pack=False'
+        )
+    built = {name: OBJECTIVES[name].build(name, config) for name in names}
+    corpus = corpus or pretraining_data.open_corpus(config.data)
+    start = initialization.initialize(
+        config, initialization.load_weights(config), corpus.tokenizer, names
+    )
+    compute = Compute(**config.compute.to_dict())
+    model = objectives.build_model(start.architecture, compute, built.values())
+    settings = stage_settings(config.training)
+    if issubclass(corruption, MaskedText):
+        check_masking_rate(settings, config.masking.rate)
+    vocabulary = _vocabulary(config.masking, corpus)
+    mark_sentences = any('sentence_start' in one.batch_keys for one in built.values())
+    stages = tuple(_build_stage(config, corpus, model, stage, mark_sentences) for stage in settings)
+    for stage in stages:
+        _check_batch_keys(built, stage.source, config.data.segments)
+    task = Pretraining(
+        config=config,
+        corpus=corpus,
+        start=start,
+        objectives=built,
+        model=model,
+        corruption=corruption.build(config, vocabulary, num_predictions(settings)),
+        stages=stages,
+        held_out={
+            shape: pretraining_data.held_out_sources(
+                corpus, config.data, shape, HELD_OUT_SEED, mark_sentences
+            )
+            for shape in map(_shape, stages)
+        },
+    )
+    if evaluate_further:
+        return dataclasses.replace(task, evaluators=_build_evaluators(task))
+    return task
+
+
+def _build_stage(
+    config: Config,
+    corpus: Corpus,
+    model: Model,
+    settings: Mapping[str, int],
+    mark_sentences: bool,
+) -> Stage:
+    batch_size, length = settings['batch_size'], settings['sequence_length']
+    if length > model.architecture.max_length:
+        raise UserError(
+            f'training.sequence_length {length} exceeds the {model.architecture.max_length} '
+            'positions of the model; set model.max_position_embeddings'
+        )
+    tokens = batch_size * length
+    source = pretraining_data.train_source(
+        corpus, config.data, (batch_size, length), config.seed, mark_sentences
+    )
+    return Stage(
+        source=source,
+        steps=settings['steps'],
+        accumulation=settings['accumulation'],
+        tokens_per_step=tokens,
+        flops_per_step=tokens * model.flops_per_token(length, settings['max_predictions']),
+        evaluate_at=frozenset(config.evaluation.get('steps', ())),
+    )
+
+
+def _check_batch_keys(chosen: Mapping[str, Objective], source: BatchSource, segments: str) -> None:
+    batch = source.batch(0, np.arange(1))
+    for name, objective in chosen.items():
+        for key in objective.batch_keys:
+            if key not in batch:
+                raise UserError(
+                    f'objective {name!r} needs {key!r} in its batches, which '
+                    f'data.segments={segments!r} does not provide'
+                )
+
+
+def _build_evaluators(task: Pretraining) -> tuple[Evaluator, ...]:
+    """Build the evaluators that are enabled, with batches of the first stage's size."""
+    stage, config = task.stages[0], task.config
+    source = task.held_out[_shape(stage)][None]
+    return tuple(
+        evaluator.build(
+            EvaluatorInputs(
+                settings=config.evaluation[name],
+                model=task.model,
+                corpus=task.corpus,
+                text=source.examples(np.arange(min(TEXT_ROWS, source.num_examples))),
+                rows=stage.source.batch_size // stage.accumulation,
+                threads=config.data.reading_threads,
+                is_special=task.corruption.vocabulary.is_special,
+                flops=sum(stage.steps * stage.flops_per_step for stage in task.stages),
+                num_evaluations=_num_evaluations(task),
+            )
+        )
+        for name, evaluator in evaluators.enabled(config.evaluation).items()
+    )
+
+
+def _num_evaluations(task: Pretraining) -> int:
+    """Count the steps of the run after which it is evaluated."""
+    ends = np.cumsum([stage.steps for stage in task.stages]).tolist()
+    every = task.config.evaluation.every_steps
+    periodic = range(every, ends[-1] + 1, every) if every else ()
+    extra = {step for step in task.stages[0].evaluate_at if step <= ends[-1]}
+    return len({*ends, *periodic, *extra})
 
 
 def _vocabulary(masking: Config, corpus: Corpus) -> Vocabulary:

@@ -10,8 +10,7 @@ import numpy as np
 from bert_jax.corpus.placeholder_corpus import PlaceholderCorpus, make_tokenizer
 from bert_jax.errors import unknown
 from bert_jax.reports.pretraining import add_baselines
-from bert_jax.tasks import evaluators
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks import evaluators, pretraining
 from bert_jax.tasks.stage_settings import stage_settings
 from bert_jax.training.run import Plan
 from bert_jax.types import Config
@@ -27,7 +26,9 @@ def check(config: Config) -> None:
     data = config.data
     tokenizer = make_tokenizer(data.tokenizer, data.lowercase, data.strip_accents)
     # What evaluators cost, and whether sentences fit, depends on the vocabulary.
-    task = Pretraining(config, PlaceholderCorpus.of(tokenizer, longest), evaluate_further=False)
+    task = pretraining.build(
+        config, PlaceholderCorpus.of(tokenizer, longest), evaluate_further=False
+    )
     with Plan.of(task, config) as plan:
         batch = task.stages[0].source.batch(0, np.arange(1))
         terms = jax.eval_shape(

@@ -237,6 +237,6 @@ def _finish(
     checkpoints.save(stage.steps, group.plan.transfer.stored(state), metadata)
     checkpoints.wait()
     checkpoints.close()
-    task.report(state.params, results)
+    task.report(state.params, results, workdir)
     workdir.write_results(results)
     return results

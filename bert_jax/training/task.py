@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import jax
 import numpy as np
@@ -10,6 +10,9 @@ import numpy as np
 from bert_jax.averages import Terms
 from bert_jax.examples.example_source import BatchSource
 from bert_jax.types import Batch, JsonObject, JsonView, Key, Params
+
+if TYPE_CHECKING:  # a step needs no working directory
+    from bert_jax.training.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,10 +127,11 @@ class Task(Protocol):
     def next_commands(self) -> Sequence[str]:
         """Return command lines for a finished run, to be printed."""
 
-    def report(self, params: Params, results: JsonObject) -> None:
+    def report(self, params: Params, results: JsonObject, workdir: 'Workdir') -> None:
         """Write further files of a finished run, such as the model card.
 
         Args:
             params: the final or best parameters.
             results: as `loop.train` returns them.
+            workdir: the folder of the run.
         """

@@ -20,7 +20,7 @@ from bert_jax.interop import loading, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.labels.loader import Splits, make_config
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks import pretraining
 from bert_jax.training import sharding
 
 TRAIN_SENTENCES, DEV_SENTENCES = 2000, 1000
@@ -84,9 +84,9 @@ def reinitialize(model: Pretrained) -> Pretrained:
     return dataclasses.replace(model, params=params)
 
 
-def task_of(folder: pathlib.Path) -> Pretraining:
+def task_of(folder: pathlib.Path) -> pretraining.Pretraining:
     """The pretraining task of a run, from the config in its folder."""
-    return Pretraining(ConfigDict(json.loads((folder / 'config.json').read_text())))
+    return pretraining.build(ConfigDict(json.loads((folder / 'config.json').read_text())))
 
 
 class MaskedLoss:
@@ -103,7 +103,7 @@ class MaskedLoss:
         lengths = config.training.sequence_length
         config.training.max_predictions = [math.ceil(0.15 * length) for length in lengths]
         config.objectives = ConfigDict({'mlm': 1.0})
-        self.task, self.mesh = Pretraining(config), sharding.make_mesh(config.mesh)
+        self.task, self.mesh = pretraining.build(config), sharding.make_mesh(config.mesh)
 
     def __call__(self, model: Pretrained) -> float:
         with jax.set_mesh(self.mesh):

@@ -13,8 +13,8 @@ from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.rows import Rows
+from bert_jax.tasks import pretraining
 from bert_jax.tasks.evaluators import TEXT_ROWS
-from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
 from tests.end_to_end import small
 
@@ -78,15 +78,15 @@ def large_parameters(task):
 @pytest.mark.eight_devices
 @pytest.mark.parametrize('objective', [{}, CAUSAL])
 def test_the_metrics_are_those_of_inference(objective, data, monkeypatch):
-    task = Pretraining(config(data, **objective))
+    task = pretraining.build(config(data, **objective))
     features = []
     monkeypatch.setattr(ridge_probe, 'accuracy', lambda x, *_: features.append(x) or 0.5)
     with large_parameters(task) as params:
-        (evaluator,) = task._evaluators
+        (evaluator,) = task.evaluators
         metrics = evaluator(params)
     tokenizer, is_causal = task.corpus.tokenizer, bool(objective)
     model = Pretrained(
-        None, task.architecture, jax.device_get(params), tokenizer, is_causal=is_causal
+        None, task.start.architecture, jax.device_get(params), tokenizer, is_causal=is_causal
     )
     predictor = Predictor(model)
     expected = {}
@@ -108,7 +108,7 @@ def test_the_metrics_are_those_of_inference(objective, data, monkeypatch):
         words += [states[1 + first] for first in np.cumsum([0, *pieces[:-1]])]
     np.testing.assert_allclose(features[0], words, atol=1e-4)
 
-    source = task._held_out[(16, 16)][None]  # more examples than fit into a batch
+    source = task.held_out[(16, 16)][None]  # more examples than fit into a batch
     text = source.examples(np.arange(min(TEXT_ROWS, source.num_examples)))
     for layer in range(2):
         states = model_states(task, params, text)[layer]
@@ -128,7 +128,7 @@ def model_states(task, params, batch):
 
 def test_pairs_are_as_many_as_the_share_of_the_computation_allows(data):
     def lines(**more):
-        task = Pretraining(config(data, **more))
+        task = pretraining.build(config(data, **more))
         return [line for line in task.describe() if line.startswith('linguistic')]
 
     def share(found):
@@ -150,9 +150,9 @@ def test_pairs_are_as_many_as_the_share_of_the_computation_allows(data):
 def test_a_model_whose_encoder_predicts_no_tokens_is_refused(data):
     replaced = {'objectives__rtd': 50.0, 'masking__mask': 0.85, 'masking__random': 0.0}
     with pytest.raises(UserError, match='pairs needs an objective with which the encoder'):
-        Pretraining(config(data, **replaced))
+        pretraining.build(config(data, **replaced))
     rows = {'sentence_good': 'the ' * 15, 'sentence_bad': 'the'}
     (data / 'long.jsonl').write_text(json.dumps(rows))
     pairs = {'evaluation__linguistic__pairs': (f'{data}/long.jsonl',)}
     with pytest.raises(UserError, match='a sentence has 17 tokens; the model takes 16'):
-        Pretraining(config(data, **pairs, model__max_position_embeddings=16))
+        pretraining.build(config(data, **pairs, model__max_position_embeddings=16))

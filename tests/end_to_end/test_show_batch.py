@@ -1,5 +1,6 @@
 """debug.batch prints the batch of a training step."""
 
+import dataclasses
 import json
 
 import jax
@@ -10,9 +11,8 @@ import pytest
 from bert_jax import main
 from bert_jax.averages import Term
 from bert_jax.errors import UserError
-from bert_jax.tasks import finetuning_builder
+from bert_jax.tasks import finetuning_builder, pretraining
 from bert_jax.tasks.finetuning import FineTuning
-from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import optimizers
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
@@ -47,8 +47,8 @@ def test_the_printed_batch_is_the_one_the_step_trains_on(config, capsys):
     assert main.run(config) is None
     rows = rows_of(capsys)
     assert len(rows) == 8
-    task, zero = Pretraining(config), jnp.zeros((), jnp.int32)
-    task.model, params = Spy(), {'x': jnp.ones(())}
+    task = dataclasses.replace(pretraining.build(config), model=Spy())
+    zero, params = jnp.zeros((), jnp.int32), {'x': jnp.ones(())}
     optimizer = optimizers.build(config.optimizer, lambda step: 0.0)
     step = make_train_step(task, optimizer)
     batch = task.stages[1].source.batch(0)  # step 4 is the first step of the second stage

@@ -13,7 +13,7 @@ from bert_jax.models.heads import HEADS
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import SCHEMES
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks import pretraining
 from bert_jax.tasks.pretraining_data import SEGMENTS, Segments
 from bert_jax.training import optimizers, sharding
 from bert_jax.training.state import TrainState
@@ -56,13 +56,15 @@ def test_an_objective_with_an_option_and_vocabulary_products_is_one_table_line(
     with config.unlocked():
         config.objectives.recovery = 0.5
         config.recovery = dict(num_tokens=3)
-    task = Pretraining(config)
+    task = pretraining.build(config)
     assert task.weights == {'mlm_loss': 1.0, 'nsp_loss': 1.0, 'recovery_loss': 0.5}
     stage = task.stages[0]
     batch, length = stage.source.batch_size, 16
-    size = task.architecture.hidden_size
+    size = task.start.architecture.hidden_size
     nsp = 2 * size * (size + 2)  # the pooler and two classes
-    per_token = training_flops_per_token(task.architecture, length, 3 + 3, nsp)  # mlm, recovery
+    per_token = training_flops_per_token(
+        task.start.architecture, length, 3 + 3, nsp
+    )  # mlm, recovery
     assert stage.flops_per_step == batch * length * per_token
     metrics, change = train_two_steps(task)
     assert [float(found['terms']['recovery_loss'].count) for found in metrics] == [3 * batch] * 2
@@ -75,7 +77,7 @@ def test_an_unknown_option_of_an_objective_is_one_line(config, recovery, monkeyp
         config.objectives.recovery = 0.5
         config.recovery = dict(num_tokens=3, num_token=2)
     with pytest.raises(UserError, match=r'recovery\.num_token is not .*its options are num_tokens'):
-        Pretraining(config)
+        pretraining.build(config)
 
 
 def test_causal_and_bidirectional_objectives_cannot_be_mixed(recovery, monkeypatch):
@@ -91,14 +93,14 @@ def test_an_objective_without_its_options_in_the_config_is_rejected(config, reco
     with config.unlocked():
         config.objectives.recovery = 0.5
     with pytest.raises(UserError, match="'recovery' has options, but the config has no block"):
-        Pretraining(config)
+        pretraining.build(config)
 
 
 def test_a_masking_scheme_is_one_table_line(config, tmp_path, monkeypatch):
     kind = extending.load('first_tokens', tmp_path, monkeypatch).FirstTokens
     monkeypatch.setitem(SCHEMES, 'first', kind)
     config.masking.scheme = 'first'
-    task = Pretraining(config)
+    task = pretraining.build(config)
     _, masked = task.corrupted_batch(task.stages[0], 0, 0)
     np.testing.assert_array_equal(masked.targets.positions_BP[0], [1, 2, 3])  # behind [CLS]
     metrics, _ = train_two_steps(task)
@@ -109,7 +111,7 @@ def test_rows_of_an_example_source_are_one_table_line(config, tmp_path, monkeypa
     kind = extending.load('beginnings', tmp_path, monkeypatch).Beginnings
     monkeypatch.setitem(SEGMENTS, 'beginnings', Segments(lambda settings, data: kind(settings)))
     config.data.segments, config.objectives.nsp = 'beginnings', 0.0
-    task = Pretraining(config)
+    task = pretraining.build(config)
     source = task.stages[0].source
     text, tokenizer = source.text, source.tokenizer
     number = text.num_documents
@@ -129,4 +131,4 @@ def test_rows_of_an_example_source_are_one_table_line(config, tmp_path, monkeypa
     assert all(found['terms']['mlm_loss'].count > 0 for found in metrics)
     config.data.pack = True
     with pytest.raises(UserError, match="rows of data.segments='beginnings' cannot be packed"):
-        Pretraining(config)
+        pretraining.build(config)
