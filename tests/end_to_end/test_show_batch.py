@@ -29,12 +29,14 @@ def config(tmp_path):
 
 
 class Spy:
-    """A model that records the ids it is given and learns nothing."""
+    """A model that records the ids it is given, and an objective whose loss is a parameter."""
 
-    def apply(self, variables, clean, rows, seeds_B):
+    def apply(self, variables, rows, seeds_B):
         self.input_ids = np.asarray(rows.input_ids_BT)
-        term = Term(variables['params']['x'], jnp.ones(()))
-        return {'mlm_loss': term, 'nsp_loss': term}
+        return variables['params']['x']
+
+    def terms(self, output, clean):
+        return dict.fromkeys(('mlm_loss', 'nsp_loss'), Term(output, jnp.ones(())))
 
 
 def rows_of(capsys) -> list[dict]:
@@ -47,7 +49,8 @@ def test_the_printed_batch_is_the_one_the_step_trains_on(config, capsys):
     assert main.run(config) is None
     rows = rows_of(capsys)
     assert len(rows) == 8
-    task = dataclasses.replace(pretraining.build(config), model=Spy())
+    spy = Spy()
+    task = dataclasses.replace(pretraining.build(config), model=spy, objectives={'spy': spy})
     zero, params = jnp.zeros((), jnp.int32), {'x': jnp.ones(())}
     optimizer = optimizers.build(config.optimizer, lambda step: 0.0)
     step = make_train_step(task, optimizer)
@@ -55,7 +58,7 @@ def test_the_printed_batch_is_the_one_the_step_trains_on(config, capsys):
     state = TrainState(zero + 3, zero, zero, params, optimizer.init(params))
     step(state, batch, jax.random.key(config.seed))
     vocab = task.corpus.tokenizer.vocab
-    for row, ids, index in zip(rows, task.model.input_ids, batch['example_index'], strict=True):
+    for row, ids, index in zip(rows, spy.input_ids, batch['example_index'], strict=True):
         given = row.get('shown', row['tokens'])
         assert row['example_index'] == index
         assert given == [vocab[i] for i in ids[: len(given)]]
