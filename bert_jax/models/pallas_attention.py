@@ -22,7 +22,7 @@ Local letters: F = H·K; N heads of a block, side by side in W = N·K features.
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -33,11 +33,13 @@ from jax.experimental.pallas import tpu as pltpu
 from bert_jax.models.pallas_kernels import (
     LANES,
     LOG2_E,
+    Index,
     KernelPlan,
     backward_kernel,
     forward_kernel,
 )
 from bert_jax.models.visibility import MAX_ROW, Distances, Visibility
+from bert_jax.types import Array, Tree
 
 INTERPRET = False  # tests set it, to run without a TPU
 MAX_BLOCK = 512  # positions of a block of queries or keys
@@ -46,7 +48,7 @@ CHUNK = 128  # keys that the backward pass processes at a time
 VMEM_BYTES = 64 * 2**20
 _TABLES = ('position_key', 'position_query')
 _Arrays: TypeAlias = dict[str, jax.Array]
-_Index: TypeAlias = Callable[[Any, Any], Any]
+_BlockIndex: TypeAlias = Callable[[Index, Index], Index]
 
 
 def attend(
@@ -161,7 +163,7 @@ def _forward(
 
 def _backward(
     plan: KernelPlan, residuals: tuple[_Arrays, _Arrays, _Arrays], gradient_BTF: jax.Array
-) -> tuple[_Arrays, dict[str, Any]]:
+) -> tuple[_Arrays, dict[str, Tree]]:
     states, extras, outputs = residuals
     width = plan.heads * plan.width
     scratch = {
@@ -178,7 +180,7 @@ def _backward(
     return {name: gradients[f'd_{name}'] for name in states}, zeros
 
 
-def _zero_gradient(x: jax.Array) -> Any:
+def _zero_gradient(x: jax.Array) -> Array:
     return np.zeros(x.shape, jax.dtypes.float0) if x.dtype != jnp.float32 else jnp.zeros_like(x)
 
 
@@ -190,8 +192,8 @@ def _call(
     plan: KernelPlan,
     is_backward: bool,
     inputs: _Arrays,
-    outputs: dict[str, Any],
-    scratch: dict[str, Any],
+    outputs: dict[str, Tree],
+    scratch: dict[str, Tree],
 ) -> _Arrays:
     """Run a kernel over (examples, blocks of heads, outer blocks, inner blocks)."""
     num_inner = plan.num_inner(is_backward)
@@ -199,10 +201,10 @@ def _call(
     batch = inputs['query'].shape[0]
     grid = (batch, plan.num_blocks, len(num_inner), int(num_inner.max()))
 
-    def outer_index(i: Any, j: Any) -> Any:
+    def outer_index(i: Index, j: Index) -> Index:
         return i
 
-    def inner_index(i: Any, j: Any) -> Any:
+    def inner_index(i: Index, j: Index) -> Index:
         first, last = plan.inner_range(i, is_backward)
         return jnp.minimum(first + j, last)
 
@@ -210,17 +212,17 @@ def _call(
     if is_backward:
         query, key = inner_index, outer_index
 
-    def features(index: _Index, size: int = plan.block) -> pl.BlockSpec:
+    def features(index: _BlockIndex, size: int = plan.block) -> pl.BlockSpec:
         return pl.BlockSpec((1, size, width), lambda b, g, i, j: (b, index(i, j), g))
 
-    def statistics(index: _Index) -> pl.BlockSpec:
+    def statistics(index: _BlockIndex) -> pl.BlockSpec:
         shape = (1, 1, plan.heads, plan.block)
         return pl.BlockSpec(shape, lambda b, g, i, j: (b, g, 0, index(i, j)))
 
-    def ids(index: _Index) -> pl.BlockSpec:
+    def ids(index: _BlockIndex) -> pl.BlockSpec:
         return pl.BlockSpec((1, 1, plan.block), lambda b, g, i, j: (b, 0, index(i, j)))
 
-    def whole(i: Any, j: Any) -> Any:
+    def whole(i: Index, j: Index) -> Index:
         return 0
 
     specs = {
@@ -262,7 +264,7 @@ def _cost(
     batch: int,
     visits: int,
     inputs: _Arrays,
-    outputs: dict[str, Any],
+    outputs: dict[str, Tree],
 ) -> pl.CostEstimate:
     """Estimate the cost of a kernel: products as wide as the matrix unit, visible blocks only."""
     pairs = batch * plan.num_blocks * plan.heads * visits * plan.block * plan.block

@@ -19,7 +19,9 @@ from bert_jax.models.visibility import MASKED
 
 LANES = 128  # lanes of a vector register, and width of the matrix unit
 LOG2_E = math.log2(math.e)
-_Refs: TypeAlias = dict[str, Any]
+Index: TypeAlias = Any  # an int or a traced int32, on which the same arithmetic works
+Tile: TypeAlias = Any  # a Ref of Pallas, or the array that is read from it; it has no public type
+_Refs: TypeAlias = dict[str, Tile]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,7 @@ class KernelPlan:
         starts = range(0, self.block, self.chunk)
         return [slice(start, start + self.chunk) for start in starts]
 
-    def inner_range(self, i: Any, is_backward: bool) -> tuple[Any, Any]:
+    def inner_range(self, i: Index, is_backward: bool) -> tuple[Index, Index]:
         """Return the first and the last inner block that interact with outer block i."""
         before, after = (self.after, self.before) if is_backward else (self.before, self.after)
         xp, divide = (np, np.floor_divide) if isinstance(i, np.ndarray) else (jnp, jax.lax.div)
@@ -130,9 +132,9 @@ class _Chunk:
 
     plan: KernelPlan
     refs: _Refs
-    head_block: Any
-    query_start: Any
-    key_start: Any
+    head_block: Index
+    query_start: Index
+    key_start: Index
     queries: slice
     keys: slice
 
@@ -170,7 +172,7 @@ class _Chunk:
         """Distances between queries and keys plus one, which makes a multiple of the lanes."""
         return sum(self.shape)
 
-    def distance_rows(self, name: str) -> Any:
+    def distance_rows(self, name: str) -> Tile:
         """Return the rows of a distance table that the distances of the chunk select.
 
         The first row is the distance from the query after the last to the first key or, with
@@ -181,14 +183,14 @@ class _Chunk:
         first = ahead - num_queries if name == 'position_key' else -ahead - num_keys
         return pl.ds(pl.multiple_of(self.plan.length + first, num_keys), self.num_distances)
 
-    def distance_products(self, head: HeadLocation, query_TW: jax.Array, key_UW: jax.Array) -> Any:
+    def distance_products(self, head: HeadLocation, query_TW: jax.Array, key_UW: jax.Array) -> Tile:
         """fp32 [U, T]: queries times distance keys, plus distance queries times keys.
 
         0 without distance tables. Queries and keys must be zero outside the head. Products with all
         distances are computed, then each row is shifted by one more than the previous row.
         """
         num_keys, num_queries = self.shape
-        total_UT: Any = 0
+        total_UT: Tile = 0
         if 'position_key' in self.refs:
             vectors_RW = self.refs['position_key'][0, self.distance_rows('position_key'), head.tile]
             products_TR = _dot(query_TW, vectors_RW, 1, 1)
@@ -359,13 +361,13 @@ def _distance_gradients(
     key_UW: jax.Array,
     d_scores_UT: jax.Array,
     scratch: _Refs,
-) -> tuple[Any, Any]:
+) -> tuple[Tile, Tile]:
     """Return gradients of queries [K, T] and keys [U, W] from products with distance vectors.
 
     Adds the gradients of the distance vectors to `scratch`.
     """
-    d_query_WT: Any = 0
-    d_key_UW: Any = 0
+    d_query_WT: Tile = 0
+    d_key_UW: Tile = 0
     if 'position_key' in chunk.refs:
         rows = chunk.distance_rows('position_key')
         vectors_RW = chunk.refs['position_key'][0, rows, head.tile]

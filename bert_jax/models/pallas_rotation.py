@@ -5,12 +5,13 @@ Local letters: F = H·K; W features of a tile, which is one wide head or several
 """
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+
+from bert_jax.models.pallas_kernels import Tile
 
 INTERPRET = False  # tests set it, to run without a TPU
 LANES = 128  # of a vector register
@@ -76,7 +77,9 @@ def _rotate_backward(
 _rotate.defvjp(_rotate_forward, _rotate_backward)
 
 
-def _rotation_kernel(head_size: int, x_ref: Any, cos_ref: Any, sin_ref: Any, out_ref: Any) -> None:
+def _rotation_kernel(
+    head_size: int, x_ref: Tile, cos_ref: Tile, sin_ref: Tile, out_ref: Tile
+) -> None:
     width, half = cos_ref.shape[1], head_size // 2
     lane_1W = jax.lax.broadcasted_iota(jnp.int32, (1, width), 1)
     for start in range(0, x_ref.shape[2], width):

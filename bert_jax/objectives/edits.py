@@ -7,14 +7,14 @@ move along with their tokens, so edits combine, in the order of EDITS.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.corruption import Corruption, Vocabulary
-from bert_jax.types import Config, Key
+from bert_jax.types import Config, Key, Tree
 
 UNLABELED = -1  # label of a position without a prediction
 
@@ -63,7 +63,12 @@ class EditedText(Corruption):
     def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Apply the edits; the permutation of sentences reads the label `sentence_start`."""
         starts_BT = rows.labels.get('sentence_start')
-        arrays: Any = (rows.input_ids_BT, rows.attention_mask_BT, rows.token_type_ids_BT, starts_BT)
+        arrays: Tree = (
+            rows.input_ids_BT,
+            rows.attention_mask_BT,
+            rows.token_type_ids_BT,
+            starts_BT,
+        )
         edited = jax.vmap(self._edit_example)(keys_B, Edited._make((*arrays, {})))
         deletions_BT = edited.labels.get('deletion')
         return rows.replace(

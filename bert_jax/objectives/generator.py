@@ -5,7 +5,7 @@ Source: Clark et al. 2020 (ELECTRA, arXiv 2003.10555), section 2.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -22,7 +22,7 @@ from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.masking import MaskedText
-from bert_jax.types import Key
+from bert_jax.types import Key, Tree
 
 SEEDS = 'generator_seeds'  # label of rows: uint32 [B], seeds of the generator's samples
 _SAMPLES = 1  # folded into an example's key for the seed of its samples
@@ -155,9 +155,9 @@ class Generator(Module):
     def __call__(
         self,
         masked: Rows,
-        embeddings: dict[str, Any],
+        embeddings: dict[str, Tree],
         dropout_seeds_B: jax.Array | None,
-    ) -> tuple[Rows, dict[str, Any], jax.Array]:
+    ) -> tuple[Rows, dict[str, Tree], jax.Array]:
         """Fill in masked rows.
 
         Args:
@@ -182,18 +182,18 @@ class Generator(Module):
         """Build an encoder without a parent, because some parameters are the discriminator's."""
         return build_encoder(self.smaller, self.compute, parent=None)
 
-    def _init_encoder(self, key: Key) -> dict[str, Any]:
+    def _init_encoder(self, key: Key) -> dict[str, Tree]:
         ids = jnp.zeros((1, 1), jnp.int32)
         params = self._unbound_encoder().init(key, Rows(ids, ids + 1))['params']
         shared = self.sharing.shared
         unshared = {name: p for name, p in params['embeddings'].items() if name not in shared}
-        all_params: dict[str, Any] = params | {'embeddings': unshared}
+        all_params: dict[str, Tree] = params | {'embeddings': unshared}
         return all_params
 
     def _logits(
         self,
         masked: Rows,
-        embeddings: dict[str, Any],
+        embeddings: dict[str, Tree],
         dropout_seeds_B: jax.Array | None,
     ) -> jax.Array:
         """Return the logits at the masked positions, float32 [B, P, V]."""
@@ -201,7 +201,7 @@ class Generator(Module):
         params = unfreeze(self.encoder)
         params = params | {'embeddings': params['embeddings'] | shared}
         seeds_B = fold_in(dropout_seeds_B, _DROPOUT)
-        output: Any = self._unbound_encoder().apply({'params': params}, masked, seeds_B)
+        output: Tree = self._unbound_encoder().apply({'params': params}, masked, seeds_B)
         return self.head(output._replace(embedding_VE=embeddings['token']), masked)
 
 
@@ -232,7 +232,7 @@ class ModelWithGenerator(Model):
         rows, embeddings, logits_BPV = self.generator(rows, params['embeddings'], dropout_seeds_B)
         encoder = build_encoder(self.architecture, self.compute, parent=None)
         variables = {'params': params | {'embeddings': embeddings}}
-        states: Any = encoder.apply(variables, rows, dropout_seeds_B, all_hidden=all_hidden)
+        states: Tree = encoder.apply(variables, rows, dropout_seeds_B, all_hidden=all_hidden)
         output = self.apply_heads(rows, states, dropout_seeds_B)
         return output._replace(heads={**output.heads, 'mlm': logits_BPV})
 

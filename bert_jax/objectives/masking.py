@@ -7,7 +7,6 @@ mesh, the number of hosts or the number of micro-batches.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from bert_jax.models.rows import Rows, Targets, chosen_tokens, outer_neighbors
 from bert_jax.objectives.corruption import REPLACEMENTS, Corruption, Vocabulary
 from bert_jax.objectives.masking_schemes import SCHEMES, find_scheme
 from bert_jax.objectives.token_rows import Scheme, TokenRow
-from bert_jax.types import Config, Key
+from bert_jax.types import Config, Key, Tree
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -79,7 +78,7 @@ class MaskedText(Corruption):
 
     def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Choose tokens of each row and replace them."""
-        arrays: Any = (rows.input_ids_BT, rows.attention_mask_BT, rows.segment_ids_BT)
+        arrays: Tree = (rows.input_ids_BT, rows.attention_mask_BT, rows.segment_ids_BT)
         ids_BT, targets = jax.vmap(self._mask_row)(keys_B, *arrays)
         return rows.replace(input_ids_BT=ids_BT, targets=targets)
 

@@ -5,7 +5,6 @@ import json
 import pathlib
 import shutil
 from contextlib import AbstractContextManager
-from typing import Any
 
 from flax import traverse_util
 
@@ -147,7 +146,7 @@ class Workdir:
         """Write config.json, which later runs in the folder are compared with."""
         self._write('config.json', config.to_dict())
 
-    def write_results(self, results: dict[str, Any]) -> None:
+    def write_results(self, results: JsonObject) -> None:
         """Write results.json, the last file of a run."""
         self._write('results.json', results)
 
@@ -177,7 +176,7 @@ class Workdir:
                 shutil.rmtree(child) if child.is_dir() else child.unlink()
             self.lock.release()
 
-    def _write(self, name: str, value: dict[str, Any]) -> None:
+    def _write(self, name: str, value: JsonObject) -> None:
         with self.writing():
             write_json(self.local / name, value)
         self.push()
@@ -208,7 +207,7 @@ def _has_content(path: Path) -> bool:
     return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
-def compare(stored: dict[str, Any], config: Config) -> tuple[list[str], list[str]]:
+def compare(stored: JsonObject, config: Config) -> tuple[list[str], list[str]]:
     """Return the changes since a stored config that a resumed run may have, and all others."""
     old = traverse_util.flatten_dict(stored, sep='.')
     new = json.loads(json.dumps(config_keys.flatten(config)))  # lists for tuples
