@@ -132,7 +132,7 @@ class PretrainedPredictor:
         """The most probable tokens, best first, for each [MASK] of each text."""
         self.require('fill_mask')
         encoded = self.tokenizer.encode_batch(check_texts(texts), special=True).ids
-        self._rows.count_long(encoded, 'windows')
+        self._rows.count(encoded, 'windows')
         top_k = min(top_k, self.architecture.vocab_size)
         results = self._run(computation.guesses, top_k, rows=map(self._rows.of_masks, encoded))
         guesses: list[list[list[Guess]]] = []
@@ -215,7 +215,7 @@ class PretrainedPredictor:
             raise unknown('pooling of words', pooling, word_states.POOLINGS)
         located = word_states.locate(check_list(texts), spans, split)
         aligned = [word_states.align(self.tokenizer, *words) for words in located]
-        self._rows.count_long([text.ids for text in aligned], 'windows')
+        self._rows.count([text.ids for text in aligned], 'windows')
         size = self._rows.size
         rows = [
             list(self._rows.of_spans(text.ids, 'tokens', text.split_points(size)))

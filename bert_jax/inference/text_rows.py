@@ -38,7 +38,7 @@ class TextRows:
 
         Args:
             tokenizer, max_length, overlap, batch_tokens, advance: as for `bert_jax.load`.
-            counts: counts the texts that are truncated or split into windows.
+            counts: counts the texts that are truncated, split into windows, or mostly unknown.
         """
         self.size = max_length - 2
         self._tokenizer, self._batch_tokens, self._advance = tokenizer, batch_tokens, advance
@@ -51,14 +51,18 @@ class TextRows:
             raise unknown('treatment of long texts', long_texts, ('windows', 'truncate'))
         flat_ids, lengths = self._tokenizer.encode_ids(check_texts(texts), special=True)
         encoded = np.split(flat_ids, np.cumsum(lengths))[:-1]
-        self.count_long(encoded, long_texts or 'windows')
+        self.count(encoded, long_texts or 'windows')
         return [ids[: self.size] for ids in encoded] if long_texts == 'truncate' else encoded
 
-    def count_long(self, encoded: Sequence[np.ndarray], long_texts: str) -> None:
-        """Count the texts that do not fit into one window."""
+    def count(self, encoded: Sequence[np.ndarray], long_texts: str) -> None:
+        """Count the texts that do not fit into one window, and those that are mostly [UNK]."""
         action = 'split into windows of' if long_texts == 'windows' else 'truncated to'
         number = sum(len(ids) > self.size for ids in encoded)
         self._counts[f'texts {action} {self.size + 2} tokens'] += number
+        is_unknown = [len(ids) and np.mean(ids == self._tokenizer.unk_id) > 0.5 for ids in encoded]
+        self._counts['texts with more than half of their tokens unknown to the vocabulary'] += sum(
+            map(bool, is_unknown)
+        )
 
     def run(
         self, function: Callable[[Batch], Tree], rows: Iterable[Iterable[TokenizedText]]

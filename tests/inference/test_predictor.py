@@ -158,3 +158,11 @@ def test_an_invalid_setting_is_refused(folder, ours, tmp_path):
     (bare / 'vocab.txt').unlink()
     with pytest.raises(UserError, match='no tokenizer'):
         Predictor(huggingface.load(bare))
+
+
+def test_texts_that_are_mostly_unknown_to_the_vocabulary_are_counted(folder):
+    model = Predictor(huggingface.load(folder), batch_tokens=400)
+    model.embed(['Привет мир', 'the ship near мир', '', 'the 船 и'])
+    (what,) = [name for name, number in model.counts.items() if number]
+    assert 'unknown' in what
+    assert model.counts[what] == 2
