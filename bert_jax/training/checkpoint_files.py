@@ -1,4 +1,4 @@
-"""The files of a checkpoint: finding, verifying and reading them.
+"""The files of a checkpoint: the space for them; finding, verifying and reading them.
 
 A checkpoint is the folder DIRECTORY/STEP/ with
 
@@ -9,9 +9,11 @@ A checkpoint is the folder DIRECTORY/STEP/ with
 - `added/`: metadata that replaces `metadata.json`, with its own manifest.
 """
 
+import errno
 import functools
 import json
 import logging
+import os
 import pathlib
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +28,8 @@ from bert_jax.types import Array, JsonObject, Tree
 
 # Arrays that depend on a key that may change (spike_factor): restored as 0 if missing.
 OPTIONAL = ('usual_norm',)
+# Required free space: 1.1 × array bytes + 256 KiB, for partly filled blocks, folders and indices.
+SPACE_FACTOR, SPACE_CONSTANT = 1.1, 2**18
 
 
 @functools.cache
@@ -211,3 +215,26 @@ def check_arrays(folder: Path, wanted: dict[str, str]) -> None:
             f'{"; ".join(differences[:3])} ({len(differences)} differences in total); '
             'choose another --config.workdir'
         )
+
+
+def check_free_space(folder: pathlib.Path, num_bytes: int = 0) -> None:
+    """Raise OSError if a folder's disk lacks space for arrays of `num_bytes` and small files.
+
+    Orbax would fail halfway, and its event loop prints a traceback for every unfinished write.
+    """
+    required = SPACE_FACTOR * num_bytes + SPACE_CONSTANT
+    if shutil.disk_usage(folder).free < required:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def make_writable(directory: pathlib.Path) -> None:
+    """Create the folder of checkpoints; raise UserError if it cannot be written."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, 'permission denied or read-only')
+    except OSError as error:
+        raise UserError(
+            f'checkpoints cannot be written to {directory}: {error.strerror}; choose another '
+            '--config.workdir'
+        ) from error

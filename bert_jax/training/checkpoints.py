@@ -23,7 +23,7 @@ from flax import traverse_util
 from bert_jax import tree_paths
 from bert_jax.errors import UserError, disk_fault, warn, writing
 from bert_jax.storage import paths
-from bert_jax.training import checkpoint_files, checksums, disk_checks, multihost, shards
+from bert_jax.training import checkpoint_files, checksums, multihost, shards
 from bert_jax.types import JsonObject, Tree
 
 UNFINISHED = '.unfinished'
@@ -66,7 +66,7 @@ class Checkpoints:
         self._thread: threading.Thread | None = None
         self._failure: tuple[_Save, Exception] | None = None
         if self._makes_folders:
-            disk_checks.make_writable(paths.local(self.directory))
+            checkpoint_files.make_writable(paths.local(self.directory))
         if jax.process_index() == 0:
             for leftover in paths.leftovers(self.directory, checksums.NAME):
                 warn(f'removing unfinished checkpoint {leftover}')
@@ -112,7 +112,7 @@ class Checkpoints:
             if self._makes_folders:
                 shutil.rmtree(save.folder, ignore_errors=True)
                 save.folder.mkdir()
-                disk_checks.check_free_space(save.folder, save.num_bytes)
+                checkpoint_files.check_free_space(save.folder, save.num_bytes)
             args = checkpoint_files.orbax().args.PyTreeSave(arrays)
             self._writer.save(save.folder / 'arrays', args=args)
         except Exception as error:

@@ -14,7 +14,7 @@ import pytest
 from jax.sharding import AxisType
 
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoint_files, checkpoints, checksums, disk_checks
+from bert_jax.training import checkpoint_files, checkpoints, checksums
 from bert_jax.training.checkpoints import Checkpoints
 from tests import disks
 from tests.end_to_end import commands
@@ -191,12 +191,12 @@ def test_a_checkpoint_takes_less_space_than_is_required(number, size, small_disk
     made.close()
     taken = shutil.disk_usage(small_disk).used - before
     num_bytes = 4 * number * size
-    required = disk_checks.SPACE_FACTOR * num_bytes + disk_checks.SPACE_CONSTANT
+    required = checkpoint_files.SPACE_FACTOR * num_bytes + checkpoint_files.SPACE_CONSTANT
     assert num_bytes < taken < required
 
 
 def test_a_disk_that_fills_up_while_writing_is_an_error_at_the_next_save(small_disk, monkeypatch):
-    monkeypatch.setattr(disk_checks, 'check_free_space', lambda *_: None)
+    monkeypatch.setattr(checkpoint_files, 'check_free_space', lambda *_: None)
     made = Checkpoints(small_disk, 1)
     made.save(1, {'params': jnp.zeros(3_000_000)}, {})
     with pytest.raises(UserError, match='checkpoint 1 could not be written'):
