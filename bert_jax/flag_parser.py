@@ -23,7 +23,9 @@ import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
-from bert_jax.config_keys import ConfigKey, Declaration, parse_value
+from ml_collections import ConfigDict
+
+from bert_jax.config_keys import ConfigKey, Declaration, Unused, parse_value
 from bert_jax.errors import UserError, similar
 
 R = TypeVar('R')
@@ -83,6 +85,10 @@ class _Flag(NamedTuple):
             )
         if self.needs and not getattr(request, self.needs):
             raise UserError(f'{self.shown} has no effect without --{self.needs}; leave it out')
+        if self.declaration.unused:  # as a key of `data`, see `flag_of`
+            config = ConfigDict({'data': vars(request)})
+            if reason := self.declaration.why_unused(config, f'data.{self.name}'):
+                raise UserError(f'{self.shown} has no effect: {reason}; leave it out')
 
     def describe(self, names: Collection[str]) -> str:
         """Return the lines of the help; `names` are the flags of the command."""
@@ -113,21 +119,22 @@ def flag(
     only: tuple[str, Collection[str]] | None = None,
     needs: str = '',
     prefix: str = '',
+    unused: Unused | str | None = None,
 ) -> Any:
     """Declare a flag; see `_Flag` and `config_keys.Declaration`. A bool that is False is a switch.
 
     Returns:
         A field of a dataclass.
     """
-    options = dict(meaning=meaning, range=range, choices=choices)
+    options = dict(meaning=meaning, range=range, choices=choices, unused=unused)
     metadata = dict(options=options, form=form, only=only, needs=needs, prefix=prefix)
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def flag_of(key: ConfigKey) -> Any:
-    """Declare a flag that sets the same as a config key."""
-    declared = key.declaration
-    return flag(declared.meaning, declared.default, declared.range, choices=declared.choices)
+    """Declare a flag that sets the same as a key of the config's `data`."""
+    own = key.declaration
+    return flag(own.meaning, own.default, own.range, choices=own.choices, unused=own.unused)
 
 
 def parse(

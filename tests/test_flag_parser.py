@@ -57,6 +57,10 @@ REFUSED = {
     'prepare b.txt --source=a.txt --output=x': ["'b.txt' is not a flag"],
     'prepare --source=a --output=x --lowercase=flase': ['must be True or False'],
     'prepare --source=a --output=x --held_out_fraction=half': ['must be a number'],
+    'prepare --output=x --tokenizer=v.txt --tokenizer_characters=9': [
+        'characters has no',
+        "'v.txt'",
+    ],
     'ensemble --ouput=x a.txt': ['--ouput;', '--output?'],
 }
 

@@ -8,7 +8,7 @@ from bert_jax.config_keys import key
 def _tokenizer_is_given(config: ConfigDict, name: str) -> str:
     tokenizer = config.data.tokenizer
     trained = tokenizer.startswith('train:')
-    return '' if trained else f'data.tokenizer={tokenizer!r} is not trained'
+    return '' if trained else f'the tokenizer {tokenizer!r} is not trained'
 
 
 KEYS = dict(
