@@ -95,6 +95,12 @@ class Model(Module):
         return Model(self.architecture, self.compute, heads, self.is_causal)
 
     @nn.nowrap
+    def reads_pooler(self) -> bool:
+        """Whether the encoder has a pooler that a head reads."""
+        heads = map(self.make_head, self.heads)
+        return self.architecture.pooler and any(head.reads_pooler() for head in heads)
+
+    @nn.nowrap
     def flops_per_token(self, sequence_length: int, num_predictions: int) -> float:
         """Count the operations of a training step per position of the batch (models/flops.py).
 

@@ -10,7 +10,8 @@ import numpy as np
 from bert_jax import config_keys, markdown, objectives, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
-from bert_jax.models.architecture import Architecture
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.model import Model
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Config, JsonObject
@@ -192,14 +193,13 @@ def license_of(init_from: str) -> str:
 def reads_pooler(config: Config, architecture: Architecture) -> bool:
     """Whether a head of the task reads the pooler."""
     if config.task == 'pretraining':
-        heads = objectives.enabled(config.objectives)
-    else:
-        from bert_jax import problems  # imports file formats, which pretraining does not need
+        names = objectives.enabled(config.objectives)
+        chosen = [objectives.OBJECTIVES[name].build(name, config) for name in names]
+        return objectives.build_model(architecture, Compute(), chosen).reads_pooler()
+    from bert_jax import problems  # imports file formats, which pretraining does not need
 
-        heads = problems.find(config.task).pretrained_heads
-    if 'sequence_classification' in heads:
-        return architecture.classifier.pooling == 'pooler'
-    return architecture.pooler and not {'multiple_choice', 'nsp', 'sop'}.isdisjoint(heads)
+    heads = problems.find(config.task).pretrained_heads
+    return Model(architecture, Compute(), {name: {} for name in heads}).reads_pooler()
 
 
 def _check_unchanged(config: Config, model: 'Pretrained', fitted: 'Pretrained') -> None:

@@ -50,11 +50,11 @@ class _Classifier(Head):
 
     @nn.compact
     def __call__(
-        self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
+        self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
     ) -> jax.Array:
         """Return fp32 logits; with first positions, those of sequences are [B, S, …]."""
         architecture, size = self.architecture, self.architecture.hidden_size
-        x, layers = self.inputs(encoded, rows)
+        x, layers = self.inputs(states, rows)
         drop = head_dropout(architecture, dropout_seeds_B)
         init_range = architecture.initializer_range / TRUNCATED_STDDEV
         letters = 'BT'[: x.ndim - 1]
@@ -74,7 +74,7 @@ class _Classifier(Head):
         output = self.make_dense(spec, (size, self.num_labels), names, **options)
         return output(x).astype(jnp.float32)
 
-    def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
+    def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
         """Return states [B, D], [B, S, D] or [B, T, D] and the layers before the logits."""
         raise NotImplementedError
 
@@ -88,9 +88,9 @@ class _Classifier(Head):
 class SequenceClassificationHead(_Classifier):
     """logits_BC of each sequence's classes; logits_BSC in packed rows."""
 
-    def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
+    def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
         layers = CLASSIFIERS[self.architecture.classifier.layers]
-        return _pool(self.architecture, encoded, rows), layers
+        return _pool(self.architecture, states, rows), layers
 
     @nn.nowrap
     def reads_pooler(self) -> bool:
@@ -106,10 +106,10 @@ class MultipleChoiceHead(SequenceClassificationHead):
 
     num_labels: int = 1
 
-    def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
-        if encoded.pooled_BD is None:
-            return super().inputs(encoded, rows)
-        return encoded.pooled_BD, CLASSIFIERS['linear']
+    def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
+        if states.pooled_BD is None:
+            return super().inputs(states, rows)
+        return states.pooled_BD, CLASSIFIERS['linear']
 
     def __call__(self, *args: Any, **options: Any) -> jax.Array:
         return super().__call__(*args, **options)[..., 0]
@@ -122,8 +122,8 @@ class MultipleChoiceHead(SequenceClassificationHead):
 class TokenClassificationHead(_Classifier):
     """logits_BTC of each position's classes."""
 
-    def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
-        return encoded.hidden_BTD, self.token_layers(CLASSIFIERS['linear'])
+    def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
+        return states.hidden_BTD, self.token_layers(CLASSIFIERS['linear'])
 
 
 class QuestionAnsweringHead(_Classifier):
@@ -132,20 +132,20 @@ class QuestionAnsweringHead(_Classifier):
     No dropout, as in google-research/bert run_squad.py, except with classifier dense_norm.
     """
 
-    def inputs(self, encoded: EncoderOutput, rows: Rows) -> Inputs:
-        return encoded.hidden_BTD, self.token_layers(())
+    def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
+        return states.hidden_BTD, self.token_layers(())
 
 
-def _pool(architecture: Architecture, encoded: EncoderOutput, rows: Rows) -> jax.Array:
+def _pool(architecture: Architecture, states: EncoderOutput, rows: Rows) -> jax.Array:
     """Pool each sequence into one vector: [B, D], or [B, S, D] in packed rows."""
     if architecture.classifier.pooling == 'pooler':
-        if encoded.pooled_BD is None:
+        if states.pooled_BD is None:
             raise UserError('architecture: pooling pooler needs an encoder with a pooler')
-        return encoded.pooled_BD
+        return states.pooled_BD
     first_BS = rows.first_positions_BS
     if architecture.classifier.pooling == 'mean':
-        vector_BSD = masked_mean(encoded.hidden_BTD, rows.members())
+        vector_BSD = masked_mean(states.hidden_BTD, rows.members())
     else:
         place_BS = rows.is_token_BT.argmax(1)[:, None] if first_BS is None else first_BS
-        vector_BSD = gather_positions(encoded.hidden_BTD, jnp.maximum(place_BS, 0))
+        vector_BSD = gather_positions(states.hidden_BTD, jnp.maximum(place_BS, 0))
     return vector_BSD[:, 0] if first_BS is None else vector_BSD

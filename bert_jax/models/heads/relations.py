@@ -25,7 +25,7 @@ class MarkedPairHead(Head):
 
     @nn.compact
     def __call__(
-        self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
+        self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
     ) -> jax.Array:
         """Return fp32 logits [B, S, C].
 
@@ -39,7 +39,7 @@ class MarkedPairHead(Head):
         is_second_BT = marks_BT >= SECOND
         is_first_BT = marks_BT - SECOND * is_second_BT == FIRST
         a_BSD, b_BSD = (
-            masked_mean(encoded.hidden_BTD, member_BST & is_marked_BT[:, None])
+            masked_mean(states.hidden_BTD, member_BST & is_marked_BT[:, None])
             for is_marked_BT in (is_first_BT, is_second_BT)
         )
         x_BSF = jnp.concatenate([a_BSD, b_BSD, a_BSD * b_BSD, jnp.abs(a_BSD - b_BSD)], axis=-1)

@@ -41,7 +41,7 @@ class SpanClassificationHead(Head):
 
     @nn.compact
     def __call__(
-        self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
+        self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
     ) -> jax.Array:
         """Return fp32 logits [B, T, L, C].
 
@@ -50,7 +50,7 @@ class SpanClassificationHead(Head):
         """
         span_sizes_BTL = rows.labels['span_sizes']
         drop = head_dropout(self.architecture, dropout_seeds_B)
-        hidden_BTD = drop(constrain(encoded.hidden_BTD, ('batch', 'length', 'embed')), 0)
+        hidden_BTD = drop(constrain(states.hidden_BTD, ('batch', 'length', 'embed')), 0)
         start_BTE, end_BTE = (self._boundary(hidden_BTD, side) for side in ('start', 'end'))
         # The sum over a span is the running sum at its end minus the sum before its start.
         weighted_BTF = self._weighted_states(hidden_BTD)
