@@ -72,6 +72,11 @@ class MaskedText(Corruption):
         """Return the corruption with the settings `config.masking`."""
         masking = config.masking
         kind = find_scheme(masking.scheme)
+        if missing := [name for name in kind.options() if name not in masking]:
+            raise UserError(
+                f'masking.scheme {masking.scheme!r} has the option {missing[0]!r}, but the config '
+                f'has no key masking.{missing[0]}; declare it in the recipe'
+            )
         scheme = kind(**{name: masking[name] for name in kind.options()})
         shares = (masking.mask, masking.random, masking.replacement)
         return cls(vocabulary, scheme, num_predictions, *shares)

@@ -1,5 +1,6 @@
 """The objective, scheme and example source of docs/extending.md: one file, one table line each."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -105,6 +106,23 @@ def test_a_masking_scheme_is_one_table_line(config, tmp_path, monkeypatch):
     np.testing.assert_array_equal(masked.targets.positions_BP[0], [1, 2, 3])  # behind [CLS]
     metrics, _ = train_two_steps(task)
     assert all(found['terms']['mlm_loss'].count > 0 for found in metrics)
+
+
+def test_a_field_of_a_masking_scheme_is_a_config_key(config, tmp_path, monkeypatch):
+    kind = extending.load('first_tokens', tmp_path, monkeypatch).FirstTokens
+    later = dataclasses.make_dataclass('Later', [('skip', int)], bases=(kind,), frozen=True)
+    later.choose = lambda self, key, row, number: kind.choose(
+        self, key, row._replace(can_choose_T=row.can_choose_T.at[: self.skip].set(False)), number
+    )
+    monkeypatch.setitem(SCHEMES, 'later', later)
+    config.masking.scheme = 'later'
+    with pytest.raises(UserError, match=r"'later' has the option 'skip'.* no key masking\.skip"):
+        pretraining.build(config)
+    with config.unlocked():
+        config.masking.skip = 4
+    task = pretraining.build(config)
+    _, masked = task.corrupted_batch(task.stages[0], 0, 0)
+    np.testing.assert_array_equal(masked.targets.positions_BP[0], [4, 5, 6])
 
 
 def test_rows_of_an_example_source_are_one_table_line(config, tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ UNUSED = [
     ('base.py', [], 'masking.span_p=0.3'),
     ('base.py', [], 'masking.unspaced=characters'),
     ('spanbert.py', [], 'masking.longest_ngram=2'),
+    ('spanbert.py', [], 'masking.per_sequence=True'),
     ('electra.py:small', [], 'masking.replacement=unigram'),
     ('electra.py:small', [], 'evaluation.cloze_examples=3'),
     ('roberta.py', [], 'data.short_sequence_probability=0.5'),
