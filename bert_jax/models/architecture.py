@@ -111,7 +111,7 @@ class Architecture(Checked):
             part, _, field = name.partition('.')
             if field:
                 old = fields.get(part, getattr(self, part))
-                known = dataclasses.fields(old) if isinstance(old, Checked) else ()  # type: ignore[arg-type]
+                known = dataclasses.fields(old) if dataclasses.is_dataclass(old) else ()
                 if field not in {option.name for option in known if option.init}:
                     raise UserError(f'architecture: {name} is {value!r}, but {old} has no {field}')
                 value = dataclasses.replace(old, **{field: value})
