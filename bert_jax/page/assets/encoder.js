@@ -90,14 +90,14 @@ class Encoder {
   }
 
   attend(x, layer, name, weights) {
-    const { hidden_size: size, num_heads: heads, attention: kind } = this.architecture;
+    const { hidden_size: size, num_heads: heads, attention: options } = this.architecture;
     const length = x.length / size;
     let query = this.linear(x, `${name}/query`);
     let key = this.linear(x, `${name}/key`);
     const value = this.linear(x, `${name}/value`);
-    if (kind.kind === 'rotary') {
+    if (options.kind === 'rotary') {
       const isLocal = this.architecture.windows[layer] !== null;
-      const theta = (isLocal && kind.local_theta) || kind.theta;
+      const theta = (isLocal && options.local_theta) || options.theta;
       [query, key] = [query, key].map((states) => this.rotate(states, theta));
     }
     const bias = this.attentionBias(layer, length);

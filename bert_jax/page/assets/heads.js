@@ -72,7 +72,8 @@ class Heads {
 
   /** The vector that represents a sequence. */
   pool(output) {
-    const { pooling, hidden_size: size } = this.architecture;
+    const { classifier, hidden_size: size } = this.architecture;
+    const { pooling } = classifier;
     const states = output.states.at(-1);
     if (pooling === 'pooler') return output.pooled;
     if (pooling === 'first') return states.subarray(0, size);
