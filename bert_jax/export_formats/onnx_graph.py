@@ -1,5 +1,6 @@
 """Builds ONNX graphs with sizes that depend on the inputs."""
 
+import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -56,6 +57,7 @@ class Graph:
         """Begin a graph; the body of a loop sees the tensors of the `outer` graph."""
         self.nodes: list[NodeProto] = []
         self.constants: dict[str, np.ndarray] = {} if outer is None else outer.constants
+        self._names: dict[tuple[object, ...], str] = {} if outer is None else outer._names
         self.broadcasts: dict[str, tuple[str, Sequence[Dimension]]] = {}
         self.sizes: dict[str, Size] = {} if outer is None else outer.sizes
         self._counter: Iterator[int] = itertools.count(1) if outer is None else outer._counter
@@ -76,8 +78,11 @@ class Graph:
         return outputs
 
     def constant(self, value: ArrayLike, dtype: DTypeLike | None = None) -> str:
-        name = self.new_name()
-        self.constants[name] = np.asarray(value, dtype)
+        """Add a constant, or find an equal one, such as a matrix that several layers share."""
+        array = np.asarray(value, dtype)
+        digest = hashlib.sha256(array.tobytes()).digest()
+        name = self._names.setdefault((array.dtype, array.shape, digest), self.new_name())
+        self.constants[name] = array
         return name
 
     def integers(self, values: Sequence[int]) -> str:

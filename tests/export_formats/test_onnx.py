@@ -12,8 +12,9 @@ from bert_jax.interop import loading
 from bert_jax.interop.sentence_modules import Dense, Normalize, SentenceModules
 from tests.export_formats import exported
 from tests.inference import small_runs
+from tests.page import pages
 
-pytest.importorskip('onnx', reason='onnx is not installed')
+onnx = pytest.importorskip('onnx', reason='onnx is not installed')
 onnxruntime = pytest.importorskip('onnxruntime', reason='onnxruntime is not installed')
 from bert_jax.export_formats import onnx_conversion  # noqa: E402  (imports onnx)
 
@@ -75,3 +76,14 @@ def test_an_unknown_operation_is_one_line():
     shapes = {'ids': jax.ShapeDtypeStruct((2,), jnp.int32)}
     with pytest.raises(UserError, match='--format=onnx has no operators for population_count'):
         onnx_conversion.to_model(lambda _, x: {'y': jax.lax.population_count(x['ids'])}, {}, shapes)
+
+
+def test_matrices_that_layers_share_are_stored_once(tmp_path):
+    model = pages.random_model('albert', pages.tokenizer('wordpiece'))
+    assert model.architecture.num_layers > 1
+    exported.write(tmp_path / 'out', 'onnx', model, task='embed')
+    assert exported.embedding_difference(tmp_path / 'out', model, exported.TEXTS) < 1e-5
+    (file,) = (tmp_path / 'out').glob('*.onnx')
+    stored = [array for array in onnx.load(file).graph.initializer if len(array.dims) > 1]
+    matrices = [array for array in jax.tree.leaves(model.params['encoder']) if array.ndim > 1]
+    assert 4 * sum(np.prod(array.dims) for array in stored) <= sum(a.nbytes for a in matrices)
