@@ -1,5 +1,6 @@
 """Compiles the training step of a recipe, at full size, for the devices of a topology."""
 
+import dataclasses
 import functools
 import pathlib
 import re
@@ -10,7 +11,9 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.tasks import finetuning, make_task
+from bert_jax.models.flops import training_flops_per_token
+from bert_jax.tasks import make_task
+from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.training import batches, devices, sharding
 from bert_jax.training.devices import MemoryEstimate
 from bert_jax.training.run import Plan
@@ -43,15 +46,24 @@ def compile_step(
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(sharding, 'make_mesh', make_mesh),
-        # As if every example filled a row.
-        mock.patch.object(finetuning, 'row_length', return_value=config.training.sequence_length),
     ):
         _replace_data(config, pathlib.Path(folder))
         task = make_task(config)
+        if isinstance(task, FineTuning):
+            task = _with_length(task, config.training.sequence_length)
         if not 1 <= number <= len(task.stages):
             raise UserError(f'--stage={number}: the recipe has {len(task.stages)} stage(s)')
         with Plan.of(task, config) as plan:
             return _compile(plan, number, rows, topology)
+
+
+def _with_length(task: FineTuning, length: int) -> FineTuning:
+    """Return the task with rows as if every example filled one."""
+    shape = task.source.shape._replace(length=length)
+    flops = shape.rows * length * training_flops_per_token(task.architecture, length, 0)
+    source = task.source.with_shape(shape)
+    stage = dataclasses.replace(task.stage, source=source, flops_per_step=flops)
+    return dataclasses.replace(task, stage=stage)
 
 
 def _compile(plan: Plan, number: int, rows: int | None, topology: Topology) -> dict:
