@@ -2,13 +2,13 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 import jax
 import numpy as np
 
-from bert_jax import averages, objectives, progress
+from bert_jax import averages, lazy_table, objectives, progress
 from bert_jax.averages import Terms
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError, warn
@@ -29,7 +29,6 @@ from bert_jax.tasks import (
     initialization,
     next_commands,
     pretraining_data,
-    show_batch,
 )
 from bert_jax.tasks.evaluators import TEXT_ROWS, Evaluator, EvaluatorInputs
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
@@ -40,6 +39,7 @@ from bert_jax.training.task import Stage
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, Config, JsonObject, JsonView, Key, Params, Tree
 
+_DESCRIBE_ROW = 'bert_jax.tasks.show_batch:corrupted_row'
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
 
@@ -148,9 +148,10 @@ class Pretraining:
     def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
         clean, rows = jax.device_get(self.corrupted_batch(stage, number, step))
         tokenizer = self.corpus.tokenizer
+        describe: Callable[..., JsonObject] = lazy_table.load(_DESCRIBE_ROW)
         for row in range(stage.source.batch_size):
             targets = self.corruption.describe(rows, row, tokenizer.vocab)
-            yield show_batch.corrupted_row(clean, rows, row, tokenizer) | targets
+            yield describe(clean, rows, row, tokenizer) | targets
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
         """Compute the held-out metrics and baselines that ignore the context.

@@ -20,13 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from bert_jax import tree_paths
+from bert_jax import lazy_table, tree_paths
 from bert_jax.errors import UserError, disk_fault, warn, writing
 from bert_jax.storage import paths
-from bert_jax.training import checkpoint_files, checksums, multihost, shards
+from bert_jax.training import checkpoint_files, checksums, multihost
 from bert_jax.types import JsonObject, Tree
 
 UNFINISHED = '.unfinished'
+# Only several hosts with a bucket write shards.
+_SHARD_WRITER = 'bert_jax.training.shards:CheckpointShardWriter'
+_UPLOAD_SHARDS = 'bert_jax.training.shards:upload'
 _save_numbers = itertools.count()  # the same on all hosts
 
 
@@ -204,7 +207,7 @@ class Checkpoints:
         # Compression would make BERT's arrays 8 % smaller, but writing them takes 30 % longer.
         handler = checkpoint_files.orbax().PyTreeCheckpointHandler(use_compression=False)
         if self._is_split:
-            return shards.CheckpointShardWriter(handler)
+            return lazy_table.load(_SHARD_WRITER)(handler)
         return checkpoint_files.orbax().AsyncCheckpointer(handler)
 
     def _finish(self, save: '_Save') -> None:
@@ -214,7 +217,7 @@ class Checkpoints:
             uploaded = {}
             if self._is_split:
                 target, name = self.directory / str(save.step), f'checkpoint/{save.number}'
-                uploaded = shards.upload(save.folder, target, name)
+                uploaded = lazy_table.load(_UPLOAD_SHARDS)(save.folder, target, name)
             if jax.process_index() == 0:
                 for name, text in save.texts.items():
                     (save.folder / name).write_text(text + '\n', encoding='utf-8')
