@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 
 from bert_jax import errors, tokenizers
-from bert_jax.files import parse_json, sha256
+from bert_jax.files import WatchedFile, parse_json, sha256
 from bert_jax.storage import names, paths, trust, wrong_paths
 from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
 from bert_jax.storage.path import Path
-from bert_jax.text.watched_file import WatchedFile
 from bert_jax.tokenizers.backend import library_errors
 from bert_jax.types import JsonObject, JsonView
 

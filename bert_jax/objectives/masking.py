@@ -15,8 +15,7 @@ import numpy as np
 from bert_jax.errors import UserError, unknown
 from bert_jax.models.rows import Rows, Targets, chosen_tokens, outer_neighbors
 from bert_jax.objectives.corruption import REPLACEMENTS, Corruption, Vocabulary
-from bert_jax.objectives.masking_schemes import SCHEMES, find_scheme
-from bert_jax.objectives.token_rows import Scheme, TokenRow
+from bert_jax.objectives.masking_schemes import SCHEMES, Scheme, TokenRow, find_scheme
 from bert_jax.types import Config, Key, Tree
 
 

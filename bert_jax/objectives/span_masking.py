@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.objectives.token_rows import (
+from bert_jax.objectives.masking_schemes import (
     ChosenPositions,
     RowWords,
     Scheme,

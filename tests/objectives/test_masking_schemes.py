@@ -12,7 +12,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.models.rows import Rows
-from bert_jax.objectives import ngram_masking, span_masking, token_rows
+from bert_jax.objectives import masking_schemes, ngram_masking, span_masking
 from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import SCHEMES, find_scheme
@@ -77,7 +77,7 @@ def outcome(folder, convention, scheme, **changes) -> Outcome:
         """Repeat the draws of the scheme with the same key."""
         row = token_row(settings, ids_T, mask_T)
         key = jax.random.split(key)[0]
-        return settings.scheme.draw(key, token_rows.find_words(row), row, PREDICTIONS)
+        return settings.scheme.draw(key, masking_schemes.find_words(row), row, PREDICTIONS)
 
     @jax.jit
     def run(keys, ids, mask):
@@ -96,7 +96,7 @@ def token_row(settings, ids_T, mask_T, segment_ids_T=None):
     vocabulary = settings.vocabulary
     can_choose_T = (mask_T > 0) & ~vocabulary.is_special(ids_T)
     starts_T = jnp.asarray(vocabulary.is_word_start_V)[ids_T]
-    return token_rows.TokenRow(ids_T, mask_T, can_choose_T, segment_ids_T, starts_T)
+    return masking_schemes.TokenRow(ids_T, mask_T, can_choose_T, segment_ids_T, starts_T)
 
 
 def words_of(rows):
@@ -311,7 +311,7 @@ def test_ngrams_reach_across_segments_but_not_across_packed_sequences():
     @jax.jit
     def take(segment_ids):
         row = token_row(settings, ids[0], np.ones(8, int), segment_ids)
-        tokens = ngram_masking.ngram_tokens(lengths, token_rows.find_words(row), row, 3)
+        tokens = ngram_masking.ngram_tokens(lengths, masking_schemes.find_words(row), row, 3)
         return ngram_masking.take_ngrams(draws, tokens, jnp.zeros(8, int), jnp.full(8, 2))
 
     assert (take(np.zeros(8, np.int32)) < 8).tolist()[:3] == [False, True, True]
@@ -381,7 +381,7 @@ def test_ngrams_are_taken_as_by_an_algorithm_that_tries_one_after_another(per_se
     @jax.vmap
     def take(ids_T, segments_T, draws_W, lengths_W):
         row = token_row(settings, ids_T, ids_T * 0 + 1, segments_T)
-        words = token_rows.find_words(row)
+        words = masking_schemes.find_words(row)
         left_T = jnp.broadcast_to(settings.scheme.num_to_choose(row, 99), length)
         tokens_NW = ngram_masking.ngram_tokens(lengths_W, words, row, longest)
         budget_ids_T = segments_T if per_sequence else segments_T * 0
