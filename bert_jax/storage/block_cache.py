@@ -141,16 +141,17 @@ class BlockCache:
 class BlockArray:
     """A one-dimensional array in a .npy file of a bucket, with the NumPy methods that we use."""
 
-    def __init__(self, path: BucketPath, name: str, cache: BlockCache):
-        """Read the header of the file.
+    def __init__(self, path: BucketPath, name: str, header: '_Header', cache: BlockCache):
+        """Hold what is known of the file.
 
         Args:
             path: The file.
             name: Name of the file in the cache, a SHA-256 that identifies its contents.
+            header: The header of the file.
             cache: The cache of its blocks.
         """
         self.name, self._path, self._cache = name, path, cache
-        self._length, self.dtype, self._offset = _read_header(path)
+        self._length, self.dtype, self._offset = header
         self._per_block = BLOCK_BYTES // self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -254,7 +255,11 @@ def open_arrays(files: Mapping[Any, str], settings: CacheSettings) -> list[Any]:
         return [np.load(path, mmap_mode='r') for path in files]
     cache = open_cache(*settings)
     with concurrent.futures.ThreadPoolExecutor(_READERS) as pool:
-        return list(pool.map(lambda path: BlockArray(path, _name(path, files[path]), cache), files))
+        headers = pool.map(_read_header, files)
+        return [
+            BlockArray(path, _name(path, files[path]), header, cache)
+            for path, header in zip(files, headers, strict=True)
+        ]
 
 
 def _name(path: BucketPath, identity: str) -> str:
@@ -262,13 +267,20 @@ def _name(path: BucketPath, identity: str) -> str:
     return hashlib.sha256(f'{path}\n{identity}'.encode()).hexdigest()
 
 
-def _read_header(path: BucketPath) -> tuple[int, np.dtype, int]:
-    """The length, dtype and offset of the values of a one-dimensional .npy file."""
+class _Header(NamedTuple):
+    """The length and dtype of the values of an array file, and where they begin."""
+
+    length: int
+    dtype: np.dtype
+    offset: int
+
+
+def _read_header(path: BucketPath) -> _Header:
     file = io.BytesIO(path.read_head(_HEADER_BYTES))
     np.lib.format.read_magic(file)
     with npy_header_lock:
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    return shape[0], dtype, file.tell()
+    return _Header(shape[0], dtype, file.tell())
 
 
 def _claim(folder: pathlib.Path) -> tuple[pathlib.Path, FileLock | temporary.TemporaryFolder]:

@@ -14,11 +14,6 @@ _UNSAFE = re.compile(r'(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f-\x9f\\]')
 _DIGEST = re.compile('[0-9a-f]{64}')
 
 
-def is_safe(name: object) -> bool:
-    """Whether a relative name of a file, with '/', stays below the folder it is joined to."""
-    return isinstance(name, str) and not _UNSAFE.search(name)
-
-
 def check(name: object, source: object) -> str:
     """Return a name of a file below a folder, as a file or listing `source` gives it.
 
@@ -26,12 +21,11 @@ def check(name: object, source: object) -> str:
         UserError: The name is empty or absolute, leaves the folder, or has a control character or
             a backslash.
     """
-    if not is_safe(name):
+    if not isinstance(name, str) or _UNSAFE.search(name):
         raise UserError(
             f'{source}: the name {name!r:.200} is not of a file below its folder; names must be '
             "relative, without empty parts, '.', '..', backslashes and control characters"
         )
-    assert isinstance(name, str)
     return name
 
 

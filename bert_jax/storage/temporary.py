@@ -61,20 +61,13 @@ def beside(target: pathlib.Path) -> Iterator[pathlib.Path]:
         folder.remove()
 
 
-def _open_regular(path: pathlib.Path, flags: int) -> int:
-    """Open a regular file for reading and writing; a pipe would block."""
-    number = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o666)
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
-        raise OSError(errno.EINVAL, 'it is not a regular file', str(path))
-    return number
-
-
 def _remove_if_abandoned(path: pathlib.Path) -> None:
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return
-    with os.fdopen(_open_regular(path / _OWNER, os.O_NOFOLLOW), 'rb', buffering=0) as owner:
-        if owner.read(len(_TEXT) + 1) == _TEXT:
+    number = os.open(path / _OWNER, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)  # may be a pipe
+    with os.fdopen(number, 'rb', buffering=0) as owner:
+        is_file = stat.S_ISREG(os.fstat(number).st_mode)
+        if is_file and owner.read(len(_TEXT) + 1) == _TEXT:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path)
