@@ -24,7 +24,7 @@ from bert_jax.types import Batch, JsonObject, JsonView
 
 _THRESHOLD = 'no_answer_threshold'
 
-Prediction = JsonObject  # see QuestionAnswering.decode
+Prediction = JsonObject  # see AnswerDecoder.decode
 
 
 class QuestionEncoding(base.Encoding[QuestionExample]):

@@ -35,7 +35,7 @@ _CONTEXT = 2  # the first token of a word that a neighboring window predicts
 _PREDICTED = 3  # the first token of a word that is predicted here
 _TEXT_START, _TEXT_END = 1, 2  # bits of the field `edge`: the first and the last word of a text
 
-Prediction = dict[str, list[Any]]  # see Tagging.decode; one value for each word
+Prediction = dict[str, list[Any]]  # see TagDecoder.decode; one value for each word
 
 
 class TagEncoding(WordEncoding[TaggedExample]):
