@@ -189,6 +189,7 @@ def test_one_hot_rows_select_the_same_scores_as_a_gather(monkeypatch, are_keys, 
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.eight_devices
 def test_a_mesh_and_one_device_agree():
     architecture = make(num_layers=1, positions='none')
     encoder, params = init(architecture)
