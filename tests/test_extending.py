@@ -14,6 +14,7 @@ REGISTRIES = (
     'tests/test_imports.py',
     'tests/test_layers.py',
     'tests/text/sources/test_registry.py',
+    'tests/objectives/test_objective_flops.py',
     'tests/objectives/test_table.py',
     'tests/problems/test_registry.py',
 )

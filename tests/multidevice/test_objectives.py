@@ -10,7 +10,6 @@ import pytest
 from bert_jax import objectives
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
-from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.edits import EDITS
 from bert_jax.objectives.rtd import ReplacedTokenDetection
@@ -20,6 +19,7 @@ from bert_jax.training.state import abstract_state, initial_state
 from bert_jax.training.step import make_train_step
 from configs import base
 from tests.multidevice.test_invariance import MESHES, make_mesh
+from tests.objectives import small_objectives
 from tests.training import synthetic
 
 pytestmark = pytest.mark.eight_devices
@@ -47,7 +47,7 @@ class Task:
         names = objectives.enabled(WEIGHTS[corruption])
         kind = objectives.common_corruption(names, 'spans')
         assert kind.label == corruption
-        self.objectives = [OPTIONS.get(name) or OBJECTIVES[name]() for name in names]
+        self.objectives = [OPTIONS.get(name) or small_objectives.build(name) for name in names]
         self.model = objectives.build_model(ARCHITECTURE, Compute(), self.objectives)
         vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(100, int), np.arange(100) % 3 == 0)
         config = base.get_config()

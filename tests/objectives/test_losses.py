@@ -13,13 +13,12 @@ from bert_jax.averages import mean
 from bert_jax.models import architectures
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.rows import Rows, Targets
-from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.clm import CausalText
 from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.edits import deleted_tokens
 from bert_jax.objectives.rtd import ReplacedTokenDetection
 from bert_jax.objectives.sbo import SpanBoundaryObjective
-from tests.objectives import heads_alone
+from tests.objectives import heads_alone, small_objectives
 
 VOCAB, SIZE, LENGTH, ROWS = 40, 12, 24, 5
 CLS, SEP, PAD, MASK = 0, 1, 2, 3
@@ -237,7 +236,7 @@ DIFFERENTIATED = ('hidden', 'decoded', 'pooled', 'embedding_table')
 @pytest.mark.parametrize('name', SLOW)
 def test_losses_and_gradients_equal_the_slow_version(name):
     encoded = make_encoded(name)
-    objective = OPTIONS.get(name) or OBJECTIVES[name]()
+    objective = OPTIONS.get(name) or small_objectives.build(name)
     params = nn.unbox(heads_alone.init(objective, ARCHITECTURE, encoded.states(), encoded.rows))
     rng = np.random.default_rng(4)
     params = jax.tree.map(lambda p: rng.normal(0, 0.5, p.shape).astype(np.float32), params)

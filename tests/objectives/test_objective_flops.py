@@ -13,15 +13,10 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.corruption import Vocabulary
-from bert_jax.objectives.rtd import ReplacedTokenDetection
-from bert_jax.objectives.sbo import SpanBoundaryObjective
 from configs import base
+from tests.objectives import small_objectives
 
 VOCAB, LENGTH, PREDICTIONS, ROWS = 128, 24, 5, 2
-OPTIONS = {
-    'sbo': SpanBoundaryObjective(position_size=12, max_targets=4),
-    'rtd': ReplacedTokenDetection(0.5, 0.5, 'tied', 1.0),
-}
 SIZES = dict(
     vocab_size=VOCAB,
     hidden_size=40,
@@ -73,7 +68,7 @@ def counted_and_declared(names, **changes):
     config.objectives.update({name: float(name in names) for name in config.objectives})
     kind = objectives.common_corruption(names, scheme)
     corrupt = kind.build(config, vocabulary, {LENGTH: PREDICTIONS})
-    chosen = [OPTIONS.get(name) or OBJECTIVES[name]() for name in names]
+    chosen = [small_objectives.build(name) for name in names]
     model = objectives.build_model(architecture, Compute(), chosen)
     rows = jax.eval_shape(corrupt, jax.random.split(jax.random.key(0), ROWS), clean)
     params = jax.eval_shape(model.init, jax.random.key(0), rows)
