@@ -304,7 +304,6 @@ REFUSED = {
     'no model': ({'init_from': '', **BASE}, 'lora tunes a trained model; set init_from'),
     'heads only': ({'transfer.trainable': 'heads'}, "set transfer.trainable to 'all'"),
     'unknown': ({'transfer.method': 'lara'}, "'lara'.*lora"),
-    'a setting of another': ({'transfer.length': 3}, 'transfer.length is 3, but .*=lora has no'),
     'more positions': ({'model.max_position_embeddings': 80}, 'keep its tokenizer and its pos'),
 }
 
