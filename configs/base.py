@@ -193,6 +193,9 @@ def get_config() -> ConfigDict:
         sbo=key(0.0, "span boundary objective; masking.scheme='spans' or 'anchored_spans'"),
         rtd=key(0.0, 'replaced token detection, together with mlm; published: 50'),
         clm=key(0.0, 'causal language modeling; needs memory for logits at every position'),
+        diffusion=key(
+            0.0, 'masked diffusion; training.max_predictions must be the sequence length'
+        ),
         permutation=key(0.0, 'detect sentences out of order'),
         deletion=key(0.0, 'detect where tokens were deleted, and predict them'),
         insertion=key(0.0, 'detect inserted tokens'),
@@ -258,6 +261,15 @@ def get_config() -> ConfigDict:
             choices='bert_jax.objectives.generator:SHARING',
         ),
         temperature=key(1.0, "of the generator's samples"),
+    )
+    config.diffusion = section(
+        'Options of the objective diffusion.',
+        unused=needs('objectives.diffusion'),
+        weight=key(
+            'bound',
+            "'bound': the loss bounds the likelihood; 'uniform': every hidden token counts once",
+            choices='bert_jax.objectives.diffusion:WEIGHTS',
+        ),
     )
     config.editing = section(
         'Options of the objectives permutation, deletion, insertion and substitution: share of '

@@ -24,6 +24,7 @@ OBJECTIVES: LazyTable[type[Objective]] = LazyTable(
         'sbo': 'bert_jax.objectives.sbo:SpanBoundaryObjective',
         'rtd': 'bert_jax.objectives.rtd:ReplacedTokenDetection',
         'clm': 'bert_jax.objectives.clm:CausalLanguageModel',
+        'diffusion': 'bert_jax.objectives.diffusion:MaskedDiffusion',
         'permutation': 'bert_jax.objectives.edit_detection:PermutationDetection',
         'deletion': 'bert_jax.objectives.edit_detection:DeletionDetection',
         'insertion': 'bert_jax.objectives.edit_detection:InsertionDetection',

@@ -4,6 +4,7 @@ The corruptions of this package, each a subclass of `Corruption`:
 
     MaskedText    chosen tokens are hidden (masking.py)
     ReplacedText  chosen tokens are hidden and a generator fills them in (generator.py)
+    DiffusedText  one token to all tokens are hidden (diffusion.py)
     CausalText    nothing is hidden; each token is predicted from the tokens to its left (clm.py)
     EditedText    sentences and tokens are moved, deleted, inserted or substituted (edits.py)
 

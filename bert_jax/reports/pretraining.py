@@ -20,7 +20,11 @@ def unigram_entropy(counts_V: np.ndarray) -> float:
     return float(-(p * np.log(p)).sum())
 
 
-_OF_TOKENS = ('mlm', 'clm')  # objectives whose loss is comparable with the unigram entropy
+_OF_TOKENS = (
+    'mlm',
+    'clm',
+    'diffusion',
+)  # objectives whose loss is comparable with the unigram entropy
 
 
 def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, float]:

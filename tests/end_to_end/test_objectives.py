@@ -70,6 +70,11 @@ RUNS = {
         'model.num_layers': 2,
     },
     'causal': {'objectives.clm': 1.0, 'data.segments': 'doc_sentences'},
+    'diffused': {
+        'objectives.diffusion': 1.0,
+        'data.segments': 'single',
+        'training.max_predictions': (32,),
+    },
     'edited': {
         'objectives.permutation': 1.0,
         'objectives.deletion': 1.0,

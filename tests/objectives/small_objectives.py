@@ -5,7 +5,11 @@ import dataclasses
 from bert_jax.objectives import OBJECTIVES, Objective
 
 _VALUES = {int: 4, float: 0.5, bool: False, str: ''}
-_OPTIONS = {'rtd': {'sharing': 'tied', 'temperature': 1.0}, 'sbo': {'position_size': 12}}
+_OPTIONS = {
+    'diffusion': {'weight': 'bound'},
+    'rtd': {'sharing': 'tied', 'temperature': 1.0},
+    'sbo': {'position_size': 12},
+}
 
 
 def build(name: str) -> Objective:

@@ -56,6 +56,7 @@ def counted_and_declared(names, **changes):
     ones = np.ones_like(ids)
     arrays = {
         'input_ids': ids,
+        'example_index': np.arange(ROWS, dtype=np.int32),
         'attention_mask': ones,
         'token_type_ids': ones,
         'sentence_start': ones,
@@ -67,13 +68,14 @@ def counted_and_declared(names, **changes):
     config.masking.scheme = scheme
     config.objectives.update({name: float(name in names) for name in config.objectives})
     kind = objectives.common_corruption(names, scheme)
-    corrupt = kind.build(config, vocabulary, {LENGTH: PREDICTIONS})
+    predictions = LENGTH if 'diffusion' in names else PREDICTIONS
+    corrupt = kind.build(config, vocabulary, {LENGTH: predictions})
     chosen = [small_objectives.build(name) for name in names]
     model = objectives.build_model(architecture, Compute(), chosen)
     rows = jax.eval_shape(corrupt, jax.random.split(jax.random.key(0), ROWS), clean)
     params = jax.eval_shape(model.init, jax.random.key(0), rows)
     traced = jax.make_jaxpr(model.apply)(params, rows)
-    declared = model.flops_per_token(LENGTH, PREDICTIONS) * ROWS * LENGTH / 3
+    declared = model.flops_per_token(LENGTH, predictions) * ROWS * LENGTH / 3
     return product_flops(traced.jaxpr), declared
 
 
