@@ -104,8 +104,8 @@ def prepare(
     _check_tokenizer(tokenizer, lowercase, strip_accents)
     start = time.monotonic()
     try:
-        is_taken = output.exists() and (not output.is_dir() or any(output.iterdir()))
-        if is_taken and not replaces and not is_owned(output):
+        is_ours = output.is_dir() and (is_owned(output) or not any(output.iterdir()))
+        if output.exists() and not replaces and not is_ours:
             raise errors.UserError(f'{output} exists but is not a corpus: name another folder')
         opened = [open_source(spec) for spec in sources]
         for source in opened:
