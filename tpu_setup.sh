@@ -85,7 +85,8 @@ train() {
     mkdir -p "$state"
     if ! is_running; then
         rm -f "$state/status"
-        setsid nohup bash "$here/tpu_setup.sh" train_until_done "$@" >"$state/log" 2>&1 </dev/null &
+        : >"$state/log" # tail needs it before the training opens it
+        setsid nohup bash "$here/tpu_setup.sh" train_until_done "$@" >>"$state/log" 2>&1 </dev/null &
         printf '%s\n' $! "$(start_of $!)" >"$state/pid"
     elif [ "$(cat "$state/arguments")" != "$*" ]; then
         die "a training with other arguments is running here ($(cat "$state/arguments")); stop it first"

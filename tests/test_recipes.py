@@ -45,7 +45,13 @@ def test_a_recipe_imports_configs_unless_a_package_of_that_name_hides_them(hidde
     (tmp_path / 'mine.py').write_text(OWN)
     if hidden:
         (tmp_path / 'configs/__init__.py').touch()
-    code = "from bert_jax import recipes; print(recipes.load('mine.py').workdir)"
+    code = (
+        'import sys\n'
+        'for finder in list(sys.meta_path):  # of a development install\n'
+        "    if '__editable__' in getattr(finder, '__module__', ''):\n"
+        '        sys.meta_path.remove(finder)\n'
+        "from bert_jax import recipes; print(recipes.load('mine.py').workdir)"
+    )
     done = subprocess.run(
         [sys.executable, '-c', code],
         cwd=tmp_path,

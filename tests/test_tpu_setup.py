@@ -209,6 +209,8 @@ def test_stop_lets_the_training_save_and_does_not_restart_it(installed):
     logs = installed.of_workers('bert_jax_state/log')
     training = installed.start('pod', 'zone', 'project', '--config=configs/base.py')
     wait_for(lambda: all(log.exists() and log.read_text() for log in logs))
+    recorded = installed.of_workers('bert_jax_state/arguments')  # written after the process
+    wait_for(lambda: all(path.exists() for path in recorded))
     assert installed.run('pod', 'zone', 'project', 'stop')[0] == 0
     training.communicate(timeout=60)
     assert training.returncode == 2

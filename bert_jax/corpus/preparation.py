@@ -104,7 +104,10 @@ def prepare(
     _check_tokenizer(tokenizer, lowercase, strip_accents)
     start = time.monotonic()
     try:
-        is_ours = output.is_dir() and (is_owned(output) or not any(output.iterdir()))
+        # Another process may have finished the corpus a moment ago.
+        is_ours = output.is_dir() and (
+            is_owned(output) or not any(output.iterdir()) or (output / 'manifest.json').exists()
+        )
         if output.exists() and not replaces and not is_ours:
             raise errors.UserError(f'{output} exists but is not a corpus: name another folder')
         opened = [open_source(spec) for spec in sources]
