@@ -53,7 +53,7 @@ def shrunk(text: str) -> str:
     if 'linguistic' in text:
         more += (
             ' --config.evaluation.linguistic.max_share=1.0'
-            ' --config.evaluation.linguistic.sentences=9'
+            ' --config.evaluation.linguistic.sentences=6'
             ' --config.evaluation.linguistic.pairs_per_paradigm=1'
         )
     return f'{text} {more}'
