@@ -1,4 +1,4 @@
-"""What attention scores depend on beside the states, as every attention kernel reads it."""
+"""What attention scores depend on besides the states, as every attention kernel reads it."""
 
 import math
 

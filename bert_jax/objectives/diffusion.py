@@ -102,8 +102,8 @@ class MaskedDiffusion(Objective):
         """Return the loss and metrics.
 
         Terms: `diffusion_loss` (nats per token of the text, or per hidden token with uniform
-        weights), `diffusion_accuracy`, `diffusion_bound` (Σ n/k · CE / Σ n, at most this many nats
-        per token has the likelihood) and `diffusion_rate`, the share of hidden tokens.
+        weights), `diffusion_accuracy`, `diffusion_bound` (Σ n/k · CE / Σ n, an upper bound on the
+        negative log likelihood in nats per token) and `diffusion_rate`, the share of hidden tokens.
         """
         _, ids_BT, weights_BT = output.rows.chosen
         is_hidden_BT = (weights_BT > 0).astype(jnp.float32)

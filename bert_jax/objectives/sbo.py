@@ -17,7 +17,7 @@ from bert_jax.objectives.mlm import empty_rows, prediction_terms
 
 @dataclasses.dataclass(frozen=True)
 class SpanBoundaryObjective(Objective):
-    """Cross-entropy of hidden tokens, given the states beside their span and their place in it.
+    """Cross-entropy of hidden tokens, given the states next to their span and their place in it.
 
     A span is a maximal run of hidden tokens, so both neighbors are visible. Spans next to the first
     or the last token of a sequence are skipped, and so are the tokens of a span after the first

@@ -38,7 +38,7 @@ def masking_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
 def mask_unlabeled(vocabulary: Vocabulary, rows: Rows, seeds_R: jax.Array) -> Rows:
     """Mask the unlabeled sequences of packed rows as BERT does.
 
-    Of their tokens 15 % are chosen, of which 80 % become [MASK] and 10 % random.
+    15 % of their tokens are chosen; 80 % of these become [MASK] and 10 % random tokens.
 
     Args:
         vocabulary: see `masking_vocabulary`.
