@@ -57,8 +57,8 @@ def loss_weights(weights: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def fills_masks(names: Collection[str]) -> bool:
-    """Whether these objectives teach the encoder, not a generator, to predict masked tokens."""
+def shows_cloze(names: Collection[str]) -> bool:
+    """Whether masked language modeling trains the encoder, not a generator: for cloze examples."""
     return 'mlm' in names and 'rtd' not in names
 
 

@@ -22,13 +22,9 @@ def unused_masking(config: Config, key: str) -> str:
 
 
 def unused_cloze(config: Config, key: str) -> str:
-    """Return why a model cannot fill in masks; '' if it can."""
+    """Return why a run shows no cloze examples; '' if it does."""
     names = objectives.enabled(config.objectives)
-    return (
-        ''
-        if objectives.fills_masks(names)
-        else f'{", ".join(names)} has no head that fills in masks'
-    )
+    return '' if objectives.shows_cloze(names) else f'{", ".join(names)} shows no cloze examples'
 
 
 def unused_transfer(config: Config, key: str) -> str:

@@ -223,8 +223,7 @@ class Pretraining:
         if jax.process_index():
             return
         examples = ''
-        can_fill = 'mlm' in self.model.heads and isinstance(self.corruption, MaskedText)
-        if can_fill and self.config.evaluation.cloze_examples:
+        if objectives.shows_cloze(self.objectives) and self.config.evaluation.cloze_examples:
             filled = self.cloze(params, self.config.evaluation.cloze_examples)
             examples = evaluation.cloze_markdown(self.corpus.tokenizer, *filled)
             with workdir.writing():

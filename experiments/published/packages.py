@@ -11,7 +11,6 @@ import safetensors.numpy
 import tokenizers
 from tokenizers import pre_tokenizers, processors
 
-import bert_jax
 from bert_jax import export
 from bert_jax.inference.predictor import Predictor
 
@@ -254,8 +253,3 @@ MODELS: Mapping[str, Model] = {
         copy,
     ),
 }
-
-
-def load(folder: pathlib.Path) -> Predictor:
-    """Open a prepared folder."""
-    return bert_jax.load(folder)

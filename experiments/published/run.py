@@ -22,10 +22,11 @@ import jax
 import numpy as np
 import tqdm
 
+import bert_jax
 from bert_jax.interop import loading, pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
-from experiments.published.packages import MODELS, Model, load
+from experiments.published.packages import MODELS, Model
 
 HERE = pathlib.Path(__file__).parent
 NUM_INPUTS, LENGTH = 50, 64
@@ -68,7 +69,7 @@ def reproduce(model: Model, folder: pathlib.Path, name: str) -> dict[str, Any]:
     differences = compare(own, model.published_class)
     is_within = max(differences.values()) < TOLERANCE
     if model.printed:
-        printed, ours = model.printed(load(own))
+        printed, ours = model.printed(bert_jax.load(own))
         difference = np.abs(printed - ours).max()
         differences['printed'] = float(difference)
         is_within = is_within and difference <= 1.5 * 10**-model.decimals

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+import bert_jax
 from experiments.published import run
 from experiments.published.packages import MODELS, prepare_smiles
 from tests.interop import published
@@ -36,7 +37,7 @@ def test_reactions_are_split_into_tokens_of_smiles(tmp_path):
     words += [f'[unused{number}]' for number in range(131 - len(words))]
     (source / 'vocab.txt').write_text('\n'.join(words) + '\n')
     prepare_smiles(source, tmp_path / 'model')
-    tokenizer = run.load(tmp_path / 'model').tokenizer
+    tokenizer = bert_jax.load(tmp_path / 'model').tokenizer
     (ids,) = tokenizer.encode_batch(['CCl[N+](c1)>>Zn']).ids
     assert [words[i] for i in ids] == ['C', 'Cl', '[N+]', '(', 'c', '1', ')', '>>', '[UNK]']
 
