@@ -51,9 +51,10 @@ def shrunk(text: str) -> str:
         return f'{text} {SMALL_TUNING}{seeds}'
     more = ' '.join(map(shlex.quote, SMALL.split()))
     if 'linguistic' in text:
+        more = more.replace('steps=(3,2)', 'steps=(9,6)')  # isotropy has a fixed cost
         more += (
             ' --config.evaluation.linguistic.max_share=1.0'
-            ' --config.evaluation.linguistic.sentences=6'
+            ' --config.evaluation.linguistic.sentences=9'
             ' --config.evaluation.linguistic.pairs_per_paradigm=1'
         )
     return f'{text} {more}'
