@@ -4,19 +4,10 @@ python -m bert_jax.completion > bert_jax_completion.sh && source bert_jax_comple
 """
 
 from bert_jax import evaluate, lazy_table
+from bert_jax.__main__ import COMMANDS
 from bert_jax.cli import command_line
 from bert_jax.flag_parser import words_of
 
-# Command → its module, the dataclass of its flags, and its name when installed.
-COMMANDS = {
-    'main': ('bert_jax.main', 'bert_jax.cli.command_line:Request', 'bert-jax-train'),
-    'prepare': ('bert_jax.prepare', 'bert_jax.prepare:Request', 'bert-jax-prepare'),
-    'predict': ('bert_jax.predict', 'bert_jax.cli.line_tasks:Request', 'bert-jax-predict'),
-    'evaluate': ('bert_jax.evaluate', 'bert_jax.evaluate:Request', 'bert-jax-evaluate'),
-    'export': ('bert_jax.export', 'bert_jax.export:Request', 'bert-jax-export'),
-    'analyze': ('bert_jax.analyze.__main__', 'bert_jax.analyze.plan:Plan', 'bert-jax-analyze'),
-    'page': ('bert_jax.page.__main__', 'bert_jax.page.__main__:Request', 'bert-jax-page'),
-}
 _ANALYSES = 'bert_jax.analyze:ANALYSES'
 # After '=', and for other programs, bash completes names of files.
 SCRIPT = """\
@@ -27,33 +18,40 @@ _bert_jax() {{
     case "$command" in
 {cases}
         python*" -m "*) [ "$COMP_CWORD" -eq 2 ] && words="{modules}" ;;
+        bert-jax*) [ "$COMP_CWORD" -eq 1 ] && words="{commands}" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
 }}
-complete -o bashdefault -o default -o nospace -F _bert_jax python python3 {commands}"""
+complete -o bashdefault -o default -o nospace -F _bert_jax python python3 bert-jax"""
 
 
 def script() -> str:
     """Return the script; it has all words, so that completing runs no Python."""
     cases = []
-    for module, (_, request, command) in COMMANDS.items():
-        words = ' '.join(_words(module, lazy_table.load(request)))
-        cases.append(f'        python*" -m bert_jax.{module}" | {command}*) words="{words}" ;;')
+    for name, command in COMMANDS.items():
+        words = ' '.join(_words(name, lazy_table.load(command.request)))
+        typed = f'python*" -m {_typed(command.module)}" | "bert-jax {name} "*'
+        cases.append(f'        {typed}) words="{words}" ;;')
     return SCRIPT.format(
         cases='\n'.join(cases),
-        modules=' '.join(f'bert_jax.{module}' for module in COMMANDS),
-        commands=' '.join(command for _, _, command in COMMANDS.values()),
+        modules=' '.join(_typed(command.module) for command in COMMANDS.values()),
+        commands=' '.join(COMMANDS),
     )
 
 
-def _words(module: str, request: type) -> list[str]:
+def _typed(module: str) -> str:
+    """Return a module as it is typed after -m."""
+    return module.removesuffix('.__main__')
+
+
+def _words(command: str, request: type) -> list[str]:
     """Return the words that may follow a command."""
     flags = words_of(request)
-    if module == 'main':
+    if command == 'train':
         return flags + [f'--{name}=' for name in sorted(command_line.names())]
-    if module == 'evaluate':
+    if command == 'evaluate':
         return flags + [f'--{name}=' for name in sorted(evaluate.section_keys())]
-    if module == 'analyze':
+    if command == 'analyze':
         analyses = lazy_table.load(_ANALYSES)
         return [*analyses, *sorted({*flags}.union(*map(words_of, analyses.values())))]
     return flags

@@ -1,7 +1,7 @@
 """Scores a fine-tuned model on labeled files, with the report and predictions of a training run.
 
-    python -m bert_jax.evaluate --model=runs/reviews --gold=new.tsv --output=runs/reviews/new
-    … --gold=new.csv --data.format=csv --data.columns.label=stars
+    python -m bert_jax.evaluate --model=runs/reviews --input=new.tsv --output=runs/reviews/new
+    … --input=new.csv --data.format=csv --data.columns.label=stars
     … --template='{text} It was [MASK].' --answers 0=bad 1=good   (any masked language model)
 
 The files are read with the `data` settings of the training run; --data.KEY=VALUE changes one
@@ -33,7 +33,7 @@ class Request(PromptFlags):
     """The flags of this command."""
 
     model: str = flag('folder of a fine-tuned run, or a Hugging Face folder')
-    gold: tuple[str, ...] = flag('labeled file or glob; may be repeated', form='repeated')
+    input: tuple[str, ...] = flag('labeled file or glob; may be repeated', form='repeated')
     output: str = flag('folder for metrics.json, report.md, predictions.jsonl')
     overwrite: bool = flag(outputs.HELP, False)
     batch_tokens: int = flag('padded tokens of a batch', 1024, '[1, inf)')
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         model = request.apply_prompt(model)
         if request.problem:
             model = model.with_settings(**changes('problem', request.problem, problem_keys()))
-        evaluation = model.evaluate(list(request.gold), data)
+        evaluation = model.evaluate(list(request.input), data)
     records, scores, intervals = evaluation.records, evaluation.scores, evaluation.intervals
     folder = paths.local(request.output)
     with errors.writing(f'--output={request.output}'):
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         tables.save_predictions(records, folder)
         if evaluation.candidate_labels:
             tables.save_candidates(records, evaluation.candidate_labels, folder)
-        title = f'{request.model} on {", ".join(request.gold)}'
+        title = f'{request.model} on {", ".join(request.input)}'
         tables.save_scores(scores, folder, title, intervals, evaluation.warnings)
         paths.push(request.output)
     for line in evaluation.lines:

@@ -4,8 +4,8 @@ import sys
 
 from bert_jax.training import interruption
 
-# The installed command imports this module. The imports below take seconds.
-if __name__ == '__main__' or sys.argv[0].endswith('bert-jax-train'):
+# The imports below take seconds.
+if __name__ == '__main__':
     interruption.exit_on_signals()
 
 import contextlib

@@ -1,6 +1,6 @@
 """Prepares a corpus: reads text, trains or loads a tokenizer, and writes the token ids.
 
-    python -m bert_jax.prepare --source='text:books/*.txt;language=en;license=CC0' \\
+    python -m bert_jax.prepare --input='text:books/*.txt;language=en;license=CC0' \\
         --tokenizer=train:wordpiece:8000 --output=corpora/books --workers=2
 
 Imports neither JAX nor, unless a source needs it, TensorFlow.
@@ -32,7 +32,7 @@ everything that was replaced or left out.
 class Request:
     """The flags of this command."""
 
-    source: tuple[str, ...] = flag(
+    input: tuple[str, ...] = flag(
         'text to read, as NAME:LOCATION;option=value (sources are listed below); repeat the flag '
         'for several sources',
         (),
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         progress.say(f'{request.output}: all {num_files} files match their hashes')
         return
     preparation.prepare(
-        request.source,
+        request.input,
         request.tokenizer,
         request.output,
         lowercase=request.lowercase,

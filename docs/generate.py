@@ -30,6 +30,9 @@ with the tab key in bash or zsh:
 
     python -m bert_jax.completion > bert_jax_completion.sh && source bert_jax_completion.sh
 
+Four keys have a flag with the name that the other commands use: `--model` (`init_from`), `--output`
+(`workdir`), and `--input` (`data.train`, of pretraining `data.corpus`).
+
 [Pretraining and common keys](#pretraining-and-common-keys) · [fine-tuning](#fine-tuning)
 """
 FINE_TUNING = """# Fine-tuning

@@ -5,13 +5,15 @@ import pathlib
 
 import pytest
 
-from bert_jax import completion, lazy_table
+from bert_jax import lazy_table
+from bert_jax.__main__ import COMMANDS
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag, parse, words_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 MAINS = {
-    **{name: f'{module}:main' for name, (module, *_) in completion.COMMANDS.items()},
+    **{name: f'{command.module}:main' for name, command in COMMANDS.items()},
+    'main': 'bert_jax.main:main',
     'ensemble': 'bert_jax.reports.ensemble:main',
 }
 MODEL = '--model=runs/x'
@@ -35,10 +37,10 @@ REFUSED = {
     'predict --task=embed --input=a --output=b': ['--tuned or --model'],
     f'predict --task=embed {MODEL} --input a.txt b.txt --output=-': ["'b.txt'", 'takes one name'],
     'predict --top=two': ['--top=two: the value must be a whole number'],
-    'evaluate --gold a.txt b.txt --output=x --model=y': ["'b.txt'", "--gold='*.txt'"],
-    'evaluate --gold=a --model=y --dta.format=csv': ['--dta.format;', '--data.format?'],
-    'evaluate --gold=a --config.problem.no_answer=1': ['did you mean --problem.no_answer?'],
-    'evaluate --gold=a --model=y --output=z --data.format': ['--data.format has no value'],
+    'evaluate --input a.txt b.txt --output=x --model=y': ["'b.txt'", "--input='*.txt'"],
+    'evaluate --input=a --model=y --dta.format=csv': ['--dta.format;', '--data.format?'],
+    'evaluate --input=a --config.problem.no_answer=1': ['did you mean --problem.no_answer?'],
+    'evaluate --input=a --model=y --output=z --data.format': ['--data.format has no value'],
     f'export {MODEL}': ['--output is missing'],
     f'export {MODEL} --output=x --fromat=onnx': ['--fromat;', '--format?'],
     f'export {MODEL} --output=x --format=onxx': ["--format 'onxx'", 'did you mean onnx?'],
@@ -52,11 +54,11 @@ REFUSED = {
     f'analyze all {MODEL} --input=plan --output=x': ['plan, line 2', '--dytpe;', '--dtype?'],
     'page --modle=x': ['--modle;', '--model?'],
     'page --model': ['--model has no value'],
-    'prepare --source=a --outptu=x': ['--outptu;', '--output?'],
-    'prepare --source a.txt b.txt --output=x': ["'b.txt'", "--source='*.txt'"],
-    'prepare b.txt --source=a.txt --output=x': ["'b.txt' is not a flag"],
-    'prepare --source=a --output=x --lowercase=flase': ['must be True or False'],
-    'prepare --source=a --output=x --held_out_fraction=half': ['must be a number'],
+    'prepare --input=a --outptu=x': ['--outptu;', '--output?'],
+    'prepare --input a.txt b.txt --output=x': ["'b.txt'", "--input='*.txt'"],
+    'prepare b.txt --input=a.txt --output=x': ["'b.txt' is not a flag"],
+    'prepare --input=a --output=x --lowercase=flase': ['must be True or False'],
+    'prepare --input=a --output=x --held_out_fraction=half': ['must be a number'],
     'prepare --output=x --tokenizer=v.txt --tokenizer_characters=9': [
         'characters has no',
         "'v.txt'",

@@ -31,11 +31,17 @@ LAYERS = (
     ('inference',),
     ('cli',),
     ('__init__', 'evaluate', 'export', 'main', 'predict', 'prepare'),
+    ('__main__',),
     ('completion',),
     ('analyze', 'export_formats', 'page'),
 )
 LEAVES = LAYERS[-1]  # reached only by lazy names, 'module:name', of the modules below
-HOLDERS = {'bert_jax.completion', 'bert_jax.export', 'bert_jax.tasks.evaluators'}
+HOLDERS = {
+    'bert_jax.__main__',
+    'bert_jax.completion',
+    'bert_jax.export',
+    'bert_jax.tasks.evaluators',
+}
 _LAZY_NAME = re.compile(r'(bert_jax(?:\.\w+)*):\w+')
 
 

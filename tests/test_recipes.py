@@ -79,7 +79,7 @@ def test_an_installed_wheel_trains_and_predicts_in_another_folder(tmp_path):
 
     def run(command: str, *arguments: str) -> str:
         done = subprocess.run(
-            [str(site / 'bin' / command), *arguments],
+            [str(site / 'bin/bert-jax'), command, *arguments],
             cwd=tmp_path,
             env=environment,
             capture_output=True,
@@ -91,18 +91,18 @@ def test_an_installed_wheel_trains_and_predicts_in_another_folder(tmp_path):
 
     (tmp_path / 'configs').mkdir()  # a folder of the user's hides nothing
     (tmp_path / 'configs/mine.py').write_text(OWN)
-    assert "workdir = 'runs/mine'" in run('bert-jax-train', '--config=configs/mine.py', PRINT)
-    assert "workdir = 'runs/tiny'" in run('bert-jax-train', '--config=configs/tiny.py', PRINT)
+    assert "workdir = 'runs/mine'" in run('train', '--config=configs/mine.py', PRINT)
+    assert "workdir = 'runs/tiny'" in run('train', '--config=configs/tiny.py', PRINT)
     arguments = small.arguments(tmp_path, '--config.training.steps=(4, 2)')
-    run('bert-jax-train', *arguments)
+    run('train', *arguments)
     (tmp_path / 'texts.txt').write_text('The [MASK] and the gull .\n')
     answer = run(
-        'bert-jax-predict',
+        'predict',
         f'--model={tmp_path}/run',
         '--task=fill_mask',
         '--input=texts.txt',
         '--output=-',
     )
     assert answer.count('\n') == 1
-    run('bert-jax-prepare', '--source=sample', '--tokenizer=train:wordpiece:300', '--output=books')
+    run('prepare', '--input=sample', '--tokenizer=train:wordpiece:300', '--output=books')
     assert 'files: 18' in (tmp_path / 'books/DATASHEET.md').read_text()

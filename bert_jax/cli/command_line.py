@@ -3,13 +3,21 @@
 import dataclasses
 import sys
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bert_jax import flag_parser, recipes
 from bert_jax.config_keys import declarations, entries, parse_value
 from bert_jax.errors import UserError, similar
 from bert_jax.flag_parser import flag
 from bert_jax.types import Config
+
+# Config key → the flag that sets it too, named as in the other commands.
+_FLAGS = {
+    'init_from': 'model',
+    'data.train': 'input',
+    'data.corpus': 'input',
+    'workdir': 'output',
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,6 +27,14 @@ class Request:
     config: str = flag(
         'Config file, such as configs/tiny.py; docs/configs.md documents all keys.', ''
     )
+    model: str | None = flag('Where to start, as --config.init_from.', None)
+    input: tuple[str, ...] = flag(
+        'Labeled training files, as --config.data.train; for pretraining the corpus, as '
+        '--config.data.corpus.',
+        (),
+        form='repeated',
+    )
+    output: str | None = flag('Folder of the run, as --config.workdir.', None)
     values: tuple[tuple[str, str | None], ...] = flag(
         'Changes a value of the config; None unsets a key without a default.',
         (),
@@ -40,6 +56,30 @@ class Request:
     process_id: int | None = flag(
         'Number of this process, from 0 (default: from the environment).', None
     )
+
+    def values_of_flags(self, known: Collection[str]) -> dict[str, Any]:
+        """Return the config values of --model, --input and --output.
+
+        Args:
+            known: keys of the config.
+
+        Raises:
+            UserError: a flag and its key are both given, or there are several corpora.
+        """
+        given: dict[str, Any] = {'init_from': self.model, 'workdir': self.output}
+        if 'data.train' in known:
+            given['data.train'] = self.input
+        elif self.input[1:]:
+            raise UserError(f'--input is given {len(self.input)} times, but a run has one corpus')
+        else:
+            given['data.corpus'] = ''.join(self.input)
+        given = {key: value for key, value in given.items() if value}
+        if both := given.keys() & {key for key, _ in self.values}:
+            key = min(both)
+            raise UserError(
+                f'--config.{key} and --{_FLAGS[key]} set the same; leave one of them out'
+            )
+        return given
 
     @property
     def processes(self) -> tuple[str | None, int | None, int | None] | None:
@@ -96,6 +136,9 @@ def parse(argv: list[str], usage: str) -> CommandLine:
         value = True if text is None else parse_value(f'--config.{key}', text, keys[key])
         if value is None:
             keys[key].check(key, None)  # whether it may be unset
+        config.update_from_flattened_dict({key: value})
+        user_keys.add(key)
+    for key, value in request.values_of_flags(keys).items():
         config.update_from_flattened_dict({key: value})
         user_keys.add(key)
     return CommandLine(request, config, frozenset(user_keys))

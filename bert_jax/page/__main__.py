@@ -33,7 +33,7 @@ class Request:
         'the page computes in float32',
         'float16',
     )
-    texts: str | None = flag(
+    input: str | None = flag(
         'file of texts, one a line, for the neighbors and senses of a word; LABEL<tab>TEXT colors '
         'a text by its label (default: 26 examples)',
         None,
@@ -53,7 +53,7 @@ def make(request: Request) -> None:
 
     output = paths.on_disk(request.output)
     outputs.check_file(output, request.overwrite)
-    texts = contents.read_texts(request.texts) if request.texts else None
+    texts = contents.read_texts(request.input) if request.input else None
     if request.generator:
         model = loading.load_checkpoint(request.model, generator=True)
     else:

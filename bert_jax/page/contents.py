@@ -106,9 +106,9 @@ def read_texts(path: str | os.PathLike[str]) -> list[str]:
     try:
         lines = pathlib.Path(path).read_text(encoding='utf-8').split('\n')
     except OSError as error:
-        raise UserError(f'--texts={path}: {error.strerror}') from error
+        raise UserError(f'--input={path}: {error.strerror}') from error
     except UnicodeDecodeError as error:
-        raise UserError(f'--texts={path} is not valid UTF-8: {error.reason}') from error
+        raise UserError(f'--input={path} is not valid UTF-8: {error.reason}') from error
     return [line for line in lines if line.strip()]
 
 

@@ -130,7 +130,7 @@ scores.
 def shown_command(argv: Sequence[str]) -> str:
     """Return the command line of a run as it can be typed, from its sys.argv."""
     program = pathlib.PurePath(argv[0])
-    if program.parts[-2:] == ('bert_jax', 'main.py'):
+    if program.name == 'bert-jax' or program.parent.name == 'bert_jax':
         return shlex.join(['python', '-m', 'bert_jax.main', *argv[1:]])
     return shlex.join(['python', *argv] if program.suffix == '.py' else argv)
 

@@ -58,7 +58,7 @@ def main():
         (folder / 'texts').mkdir()
         size = repeat(sorted(glob.glob(flags.texts)), folder / 'texts', flags.megabytes * 10**6)
         command = [
-            *(sys.executable, '-m', 'bert_jax.prepare', f'--source=text:{folder}/texts/*.txt'),
+            *(sys.executable, '-m', 'bert_jax.prepare', f'--input=text:{folder}/texts/*.txt'),
             *(f'--tokenizer={flags.tokenizer}', f'--output={folder}/corpus'),
             f'--workers={flags.workers}',
         ]

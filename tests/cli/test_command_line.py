@@ -36,6 +36,11 @@ REFUSED = {
     'not optional': ([TINY, '--config.data.pack=None'], 'data.pack is None, .* give a bool'),
     'unknown flag': ([TINY, '--confg=x'], 'confg'),
     'stray word': ([TINY, 'tiny'], "'tiny' is not a flag"),
+    'flag and its key': (
+        [TINY, '--output=a', '--config.workdir=b'],
+        '--config.workdir and --output set the same',
+    ),
+    'two corpora': ([TINY, '--input=a', '--input=b'], 'a run has one corpus'),
     'no config': (['--config.seed=1'], 'no config given'),
     'missing file': (['--config=configs/none.py'], "config file 'configs/none.py' does not exist"),
     'recipe without its folder': (['--config=tinny'], r'did you mean configs/tiny\.py'),
@@ -150,6 +155,20 @@ def test_the_command_line_sets_values(argument, key, value):
     assert line.user_keys == {key}
 
 
+@pytest.mark.parametrize(
+    ('arguments', 'values'),
+    [
+        ([TINY, '--input=a'], {'data.corpus': 'a'}),
+        ([SENTIMENT, '--input=a', '--input=b'], {'data.train': ('a', 'b')}),
+        ([TINY, '--model=m', '--output=o'], {'init_from': 'm', 'workdir': 'o'}),
+    ],
+)
+def test_model_input_and_output_are_named_as_in_the_other_commands(arguments, values):
+    line = parse(*arguments)
+    assert {key: flatten(line.config)[key] for key in values} == values
+    assert line.user_keys == values.keys()
+
+
 def test_a_value_may_be_an_argument_of_its_own():
     assert parse(TINY, '--config.seed', '3', '--dry_run').config.seed == 3
 
@@ -193,13 +212,15 @@ def test_every_key_of_every_recipe_has_a_meaning():
     [
         ('python -m bert_jax.pre', ['bert_jax.prepare', 'bert_jax.predict']),
         ('python3 -m bert_jax.main --config.schedule.e', ['--config.schedule.end_learning_rate=']),
-        ('bert-jax-train --dry', ['--dry_run']),
-        ('/bin/bert-jax-predict --mod', ['--model=']),
+        ('bert-jax train --dry', ['--dry_run']),
+        ('/bin/bert-jax predict --mod', ['--model=']),
         ('python -m bert_jax.analyze pro', ['probe']),
-        ('bert-jax-evaluate --data.columns.te', ['--data.columns.text=', '--data.columns.text2=']),
+        ('bert-jax evaluate --data.columns.te', ['--data.columns.text=', '--data.columns.text2=']),
         ('python -m bert_jax.evaluate --problem.no', ['--problem.no_answer=']),
         ('python -m bert_jax.evaluate --problem.crf', []),
         ('python other.py --mod', []),
+        ('bert-jax pre', ['prepare', 'predict']),
+        ('bert-jax analyze pro', ['probe']),
     ],
 )
 def test_the_shell_completes_commands_flags_and_keys(typed, words, completion_script):

@@ -265,7 +265,7 @@ def test_a_lost_record_is_an_error(many_units, tmp_path):
 )
 def test_flags_that_do_not_fit_are_an_error(flags, message, capsys, tmp_path):
     with pytest.raises(SystemExit):
-        prepare.main(['--source=sample', f'--output={tmp_path}/out', *flags])
+        prepare.main(['--input=sample', f'--output={tmp_path}/out', *flags])
     assert message in capsys.readouterr().err
 
 
@@ -275,7 +275,7 @@ def test_the_error_without_a_package_says_what_to_install(
 ):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(SystemExit):
-        prepare.main(['--source=sample', f'--output={tmp_path}/out', f'--runner={runner}'])
+        prepare.main(['--input=sample', f'--output={tmp_path}/out', f'--runner={runner}'])
     assert f'--runner={runner} needs' in capsys.readouterr().err
 
 

@@ -40,7 +40,7 @@ def text(tmp_path_factory):
 
 def start(spec, output, runner, *options):
     """Start the command line with small units."""
-    flags = [f'--source={spec}', f'--tokenizer={TOKENIZER}', f'--output={output}']
+    flags = [f'--input={spec}', f'--tokenizer={TOKENIZER}', f'--output={output}']
     return subprocess.Popen(
         [sys.executable, '-c', SMALL_UNITS + MAIN, *flags, f'--runner={runner}', '--', *options],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

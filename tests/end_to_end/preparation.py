@@ -46,7 +46,7 @@ def many_texts(tmp_path):
 
 
 def command(source, output, *more):
-    flags = [f'--source={source}', f'--tokenizer={TOKENIZER}', f'--output={output}', *more]
+    flags = [f'--input={source}', f'--tokenizer={TOKENIZER}', f'--output={output}', *more]
     return [sys.executable, '-m', 'bert_jax.prepare', *flags]
 
 

@@ -71,7 +71,7 @@ def test_an_export_killed_twenty_times(tmp_path):
 
 def test_a_preparation_killed_twenty_times(tmp_path):
     source = small.write_text(tmp_path, documents=2000)
-    arguments = [f'--source={source}', '--tokenizer=train:wordpiece:200', '--workers=1']
+    arguments = [f'--input={source}', '--tokenizer=train:wordpiece:200', '--workers=1']
     seconds = finish('bert_jax.prepare', [*arguments, f'--output={tmp_path / "expected"}'])
     arguments.append(f'--output={tmp_path / "killed"}')
     kill('bert_jax.prepare', arguments, tmp_path / 'killed', 0.8 * seconds)

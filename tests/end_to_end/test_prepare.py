@@ -219,7 +219,7 @@ def test_a_script_needs_neither_a_main_guard_nor_jax(texts, tmp_path):
 def test_command_line(texts, tmp_path, capsys):
     output = tmp_path / 'out'
     source = f'text:{texts}/*.txt'
-    flags = [f'--source={source}', f'--tokenizer={TOKENIZER}', f'--output={output}']
+    flags = [f'--input={source}', f'--tokenizer={TOKENIZER}', f'--output={output}']
     flags += ['--lowercase=false', '--strip_accents=true', '--held_out_fraction=0.3']
     prepare.main([*flags, '--workers=0'])
     assert 'tokens/s' in capsys.readouterr().out
@@ -240,7 +240,7 @@ def test_command_line(texts, tmp_path, capsys):
     data = bytearray(shard.read_bytes())
     data[-1] ^= 1
     shard.write_bytes(data)
-    for flags in ([f'--output={output}', '--verify'], ['--source=text:/no', '--output=other']):
+    for flags in ([f'--output={output}', '--verify'], ['--input=text:/no', '--output=other']):
         with pytest.raises(SystemExit, match='2'):
             prepare.main(flags)
         stderr = capsys.readouterr().err
@@ -250,7 +250,7 @@ def test_command_line(texts, tmp_path, capsys):
 
 def test_the_defaults_are_those_of_training(texts, tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', str(tmp_path))
-    prepare.main([f'--source=text:{texts}/*.txt', '--output=~/out'])
+    prepare.main([f'--input=text:{texts}/*.txt', '--output=~/out'])
     data = base.get_config().data
     data.sources, data.corpus = (f'text:{texts}/*.txt',), '~/out'
     # It raises an error if the corpus has other settings.
@@ -261,7 +261,7 @@ def test_help_lists_every_flag_and_source(capsys):
     with pytest.raises(SystemExit, match='0'):
         prepare.main(['--help'])
     text = capsys.readouterr().out
-    for word in ('--source', '--held_out_fraction', '--runner', 'text:GLOB', 'documents=…'):
+    for word in ('--input', '--held_out_fraction', '--runner', 'text:GLOB', 'documents=…'):
         assert word in text
 
 

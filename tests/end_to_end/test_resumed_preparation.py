@@ -243,7 +243,7 @@ def test_control_c_says_what_remains_and_that_the_command_resumes(
         return original(*arguments)
 
     output = tmp_path / 'out'
-    flags = [f'--source=text:{texts}/*.txt', f'--tokenizer={TOKENIZER}', f'--output={output}']
+    flags = [f'--input=text:{texts}/*.txt', f'--tokenizer={TOKENIZER}', f'--output={output}']
     with monkeypatch.context() as patch:
         patch.setattr(workers, 'tokenize_block', tokenize)
         with pytest.raises(SystemExit) as ended:

@@ -24,9 +24,9 @@ def test_training_stopped_before_its_loop_asks_to_be_restarted(
 ):
     program = ['-m', 'bert_jax.main']
     if is_installed:
-        script = tmp_path / 'bert-jax-train'
-        script.write_text('from bert_jax.main import main\nmain()')  # as pip writes it
-        program = [str(script)]
+        script = tmp_path / 'bert-jax'
+        script.write_text('from bert_jax.__main__ import main\nmain()')  # as pip writes it
+        program = [str(script), 'train']
     process = subprocess.Popen(
         [sys.executable, *program, '--config=configs/tiny.py', '--dry_run'],
         cwd=commands.ROOT,

@@ -27,7 +27,7 @@ def test_a_run_is_scored_on_a_file_of_another_format(run, tmp_path, capsys):
     (tmp_path / 'new.csv').write_text('review,stars\n' + ''.join(rows))
     columns = ['--data.columns.text=review', '--data.columns.label=stars', '--data.format=csv']
     output = tmp_path / 'new'
-    evaluate.main([f'--model={run}', f'--gold={tmp_path}/new.csv', f'--output={output}', *columns])
+    evaluate.main([f'--model={run}', f'--input={tmp_path}/new.csv', f'--output={output}', *columns])
     shown = capsys.readouterr()
     saved = json.loads((output / 'metrics.json').read_text())
     assert saved['metrics']['accuracy'] == 0.75
@@ -138,7 +138,7 @@ def test_a_published_model_of_squad_2_is_scored(tmp_path, capsys):
     paragraphs = [{'context': r.pop('context'), 'qas': [r]} for r in records]
     content = {'version': 'v2.0', 'data': [{'title': 't', 'paragraphs': paragraphs}]}
     (tmp_path / 'dev.json').write_text(json.dumps(content))
-    files = [f'--model={path}', f'--gold={tmp_path}/dev.json', f'--output={tmp_path}/scores']
+    files = [f'--model={path}', f'--input={tmp_path}/dev.json', f'--output={tmp_path}/scores']
     with pytest.raises(SystemExit):
         evaluate.main(files)
     option = '--problem.no_answer=True'

@@ -163,7 +163,7 @@ def test_the_commands_ask_any_masked_language_model(folder, model, tmp_path, cap
     )
     assert [one['predicted'] for one in found] == [one['predicted'] for one in expected]
     evaluate.main(
-        [f'--model={folder}', f'--gold={tmp_path}/gold.tsv', f'--output={tmp_path}/new', *options]
+        [f'--model={folder}', f'--input={tmp_path}/gold.tsv', f'--output={tmp_path}/new', *options]
     )
     right = [one['predicted'] == label for one, (_, label) in zip(expected, rows, strict=True)]
     metrics = json.loads((tmp_path / 'new/metrics.json').read_text())

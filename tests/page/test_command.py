@@ -45,7 +45,7 @@ def test_the_page_names_no_other_file_and_forbids_the_network(tmp_path):
         (['--output=no/page.html'], 'there is no folder no'),
         (['--output=.'], 'is a folder; set a file'),
         (['--output=page.html', '--dtype=int4'], "unknown dtype 'int4'; "),
-        (['--output=page.html', '--texts=none.txt'], '--texts=none.txt: No such file'),
+        (['--output=page.html', '--input=none.txt'], '--input=none.txt: No such file'),
     ],
 )
 def test_wrong_flags_are_one_line_and_nothing_is_written(

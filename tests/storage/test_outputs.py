@@ -25,7 +25,7 @@ FILES = {
     ensemble: ['none'],
 }
 FOLDERS = {
-    evaluate: ['--model=none', '--gold=none'],
+    evaluate: ['--model=none', '--input=none'],
     export: ['--model=none'],
     analyze: ['isotropy', '--model=none', '--input=none'],
 }
