@@ -53,7 +53,7 @@ class Predictor(PretrainedPredictor):
     def problem(self) -> AnyProblem:
         """The fine-tuning problem. Raises UserError without one."""
         if not self._finetuned:
-            raise UserError(f'{self._name} is not a fine-tuned model')
+            raise UserError(f'{self.name} is not a fine-tuned model')
         return self._finetuned.problem()
 
     def classify(
@@ -142,7 +142,7 @@ class Predictor(PretrainedPredictor):
             UserError: a setting that the problem lacks or that would need another training.
         """
         if not self._finetuned:
-            raise UserError(f'{self._name} is not a fine-tuned model; it has no settings')
+            raise UserError(f'{self.name} is not a fine-tuned model; it has no settings')
         changed = copy.copy(self)
         changed._finetuned = self._finetuned.with_settings(settings)
         return changed
@@ -177,7 +177,7 @@ class Predictor(PretrainedPredictor):
             'decoding': decoding,
             'calibration': calibration,
         }
-        config = {'problem': settings, 'training': {'sequence_length': self._max_length}}
+        config = {'problem': settings, 'training': {'sequence_length': self.max_length}}
         labels = tuple(parse_answers(settings['answers']))
         model = Pretrained(None, self.architecture, {}, labels=labels, metadata={'config': config})
         prompted = copy.copy(self)
@@ -244,7 +244,7 @@ class Predictor(PretrainedPredictor):
         if self._unsupported:
             self.require('classify')  # says why
         if not self._finetuned:
-            raise UserError(f'{self._name} is not a fine-tuned model; it has nothing to score')
+            raise UserError(f'{self.name} is not a fine-tuned model; it has nothing to score')
         return self._finetuned.evaluate(
-            self._name, self._params, check_list(gold), changes or {}, self._advance
+            self.name, self._params, check_list(gold), changes or {}, self._advance
         )

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError, unknown, warn
 from bert_jax.inference import computation, word_states
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.computation import COMBINATIONS, Layers
+from bert_jax.inference.generate_options import GENERATORS, Generated
 from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.word_spans import WordOffsets
@@ -48,6 +49,8 @@ class PretrainedPredictor:
 
     Attributes:
         tasks: names of the methods that this model supports; others raise UserError.
+        name: the name of the model in error messages.
+        max_length: the longest row of tokens, with special tokens.
         tokenizer: the tokenizer of the model.
         architecture: the architecture of the model.
         is_causal: whether positions do not attend to later positions.
@@ -89,18 +92,21 @@ class PretrainedPredictor:
             raise UserError(f'overlap is {overlap}; it must be at least 0 and below 1')
         if model.tokenizer is None:
             raise UserError(f'{name} has no tokenizer; add its tokenizer.json or vocab.txt')
-        self.tokenizer, self._name = model.tokenizer, name
+        self.tokenizer, self.name = model.tokenizer, name
         self._sentence_modules = modules
         self._advance = advance or (lambda num_rows: None)
-        self.is_causal = model.is_causal
+        self.is_causal, self._warns_generate = model.is_causal, not model.is_generative
         self._compute, self._overlap, self._batch_tokens = Compute(dtype), overlap, batch_tokens
-        self._max_length = max_length
+        self.max_length = max_length
         self.tasks: tuple[str, ...] = ('embed',)
         heads: tuple[str, ...] = ()
         if 'mlm' in model.heads:
             self.tasks, heads = ('fill_mask', 'embed', 'pseudo_likelihood'), ('mlm',)
         elif self.is_causal and 'clm' in model.heads:
             self.tasks, heads = ('embed', 'pseudo_likelihood'), ('clm',)
+        if generates := GENERATORS.keys() & {*heads}:
+            self._generator = generates.pop()
+            self.tasks += ('generate',)
         self._model = Model(
             self.architecture, self._compute, dict.fromkeys(heads, {}), self.is_causal
         )
@@ -114,18 +120,18 @@ class PretrainedPredictor:
     def __repr__(self) -> str:
         sizes = self.architecture
         return (
-            f'{type(self).__name__}({self._name!r}: {sizes.num_layers} layers × '
-            f'{sizes.hidden_size}, {sizes.vocab_size:,} tokens, up to {self._max_length} per text; '
+            f'{type(self).__name__}({self.name!r}: {sizes.num_layers} layers × '
+            f'{sizes.hidden_size}, {sizes.vocab_size:,} tokens, up to {self.max_length} per text; '
             f'{", ".join(self.tasks)})'
         )
 
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""
         if task == 'classify' and self._unsupported:
-            raise UserError(f'{self._name} cannot classify: {self._unsupported}')
+            raise UserError(f'{self.name} cannot classify: {self._unsupported}')
         if task not in self.tasks:
             raise UserError(
-                f'{self._name} has no head for {task}; it can answer {", ".join(self.tasks)}'
+                f'{self.name} has no head for {task}; it can answer {", ".join(self.tasks)}'
             )
 
     def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Guess]]]:
@@ -134,7 +140,7 @@ class PretrainedPredictor:
         encoded = self.tokenizer.encode_batch(check_texts(texts), special=True).ids
         self._rows.count(encoded, 'windows')
         top_k = min(top_k, self.architecture.vocab_size)
-        results = self._run(computation.guesses, top_k, rows=map(self._rows.of_masks, encoded))
+        results = self.run(computation.guesses, top_k, rows=map(self._rows.of_masks, encoded))
         guesses: list[list[list[Guess]]] = []
         for windows in results:
             guesses.append([])
@@ -177,7 +183,7 @@ class PretrainedPredictor:
             return self._pool(encoded, pooling or 'mean', layer)
         if modules.unsupported:
             raise UserError(
-                f'{self._name}: modules.json has {modules.unsupported}, which is not supported; '
+                f'{self.name}: modules.json has {modules.unsupported}, which is not supported; '
                 f'set pooling to one of {", ".join(POOLINGS)}'
             )
         prompted = [modules.prompt + text for text in check_texts(texts)]
@@ -230,7 +236,7 @@ class PretrainedPredictor:
         self, rows: Sequence[Sequence[TokenizedText]], layer: Layers
     ) -> list[np.ndarray]:
         """The states of the tokens of each text, [CLS] and [SEP] included, from its rows."""
-        results = self._run(computation.states, layer, rows=rows)
+        results = self.run(computation.states, layer, rows=rows)
         return [
             np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in windows])
             for windows in results
@@ -239,7 +245,7 @@ class PretrainedPredictor:
     def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: Layers) -> list[np.ndarray]:
         """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
         rows = [list(self._rows.of_spans(ids, mode)) for ids in encoded]
-        results = self._run(computation.pooled, layer, mode, rows=rows)
+        results = self.run(computation.pooled, layer, mode, rows=rows)
         if mode == 'max':
             return [np.max([max_D for _, max_D in windows], axis=0) for windows in results]
         power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
@@ -265,7 +271,7 @@ class PretrainedPredictor:
                 f'the text has {len(ids)} tokens; attention supports up to {self._rows.size}'
             )
         rows = [[TokenizedText(row, {})]]
-        (((_, weights_LHTT),),) = self._run(computation.attention, rows=rows)
+        (((_, weights_LHTT),),) = self.run(computation.attention, rows=rows)
         return [self._rows.token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
 
     def attention_of_words(
@@ -289,7 +295,7 @@ class PretrainedPredictor:
             else []
             for text in aligned
         ]
-        results = self._run(computation.attention, rows=rows)
+        results = self.run(computation.attention, rows=rows)
         return [
             word_states.pool_attention(windows[0][1], text) if windows else None
             for text, windows in zip(aligned, results, strict=True)
@@ -325,13 +331,34 @@ class PretrainedPredictor:
         """
         self.require('pseudo_likelihood')
         texts = [list(map(self._check_row, text_rows)) for text_rows in rows]
-        results = self._run(computation.log_probabilities, rows=texts)
+        results = self.run(computation.log_probabilities, rows=texts)
         return [
             [log_p[: len(row.extras['targets'])] for row, log_p in text_rows]
             for text_rows in results
         ]
 
-    def _run(
+    def generate(self, texts: Sequence[str], **options: object) -> list[Generated]:
+        """Fill the gaps of each text, or write after it.
+
+        A masked language model unmasks: it fills '[MASK]' and, for five tokens, '[MASK:5]' anywhere
+        in a text. It should be trained with the objective diffusion.
+
+        Args:
+            texts: strings of any language that the vocabulary covers, at most as long as the
+                model's input, with what is written.
+            options: see `GenerateOptions` and, for unmasking, `UnmaskingOptions`.
+
+        Raises:
+            UserError: an option or a text that this model does not support.
+        """
+        self.require('generate')
+        if self._warns_generate:
+            warn(f'{self.name} is not known to be trained to write text: expect little of it')
+            self._warns_generate = False
+        generator = GENERATORS[self._generator]
+        return generator.generate(self, check_texts(texts), generator.read(options))
+
+    def run(
         self,
         function: Callable[..., Tree],
         *options: object,
@@ -342,9 +369,9 @@ class PretrainedPredictor:
         return self._rows.run(function, rows)
 
     def _check_row(self, row: ScoredRow) -> TokenizedText:
-        if len(row.ids) > self._max_length:
+        if len(row.ids) > self.max_length:
             raise UserError(
-                f'a text has {len(row.ids)} tokens; {self._name} supports up to {self._max_length}'
+                f'a text has {len(row.ids)} tokens; {self.name} supports up to {self.max_length}'
             )
         return TokenizedText(row.ids, {'positions': row.positions, 'targets': row.targets})
 
@@ -359,6 +386,6 @@ class PretrainedPredictor:
             if layer not in COMBINATIONS:
                 raise unknown('layer', layer, ('a number', *COMBINATIONS))
             if num_layers < 4 and layer != 'all':
-                raise UserError(f'{layer} needs 4 layers, but {self._name} has {num_layers}')
+                raise UserError(f'{layer} needs 4 layers, but {self.name} has {num_layers}')
         elif not -num_layers - 1 <= layer <= num_layers:
             raise UserError(f'layer is {layer}; it must be from 0 (embeddings) to {num_layers}')

@@ -175,6 +175,7 @@ def load_checkpoint(
     params = {part: leaves for part, leaves in params.items() if part not in other_parts}
     arrays = tree_paths.flatten(params)
     heads = tuple(name for name in PUBLISHED_HEADS if name in {*heads, *params})
+    weights = metadata.get('config', {}).get('objectives', {})
     num_labels = pretrained.num_labels(params)
     expected = pretrained.abstract_leaves(architecture, heads, num_labels)
     left_over = sorted(arrays.keys() - expected.keys())
@@ -195,7 +196,8 @@ def load_checkpoint(
         card=_card(paths.path(path)),
         # Our own models of one number are trained by the squared error of the logit itself.
         problem_type='regression' if num_labels == 1 else None,
-        is_causal=objectives.is_causal(metadata.get('config', {}).get('objectives', {})),
+        is_causal=objectives.is_causal(weights),
+        is_generative=objectives.is_generative(weights),
     )
 
 

@@ -58,6 +58,7 @@ class Pretrained:
         activation_fn: class of torch that a CrossEncoder applies to its logits; None if the folder
             does not name one.
         is_causal: whether tokens attend only to themselves and earlier tokens.
+        is_generative: whether the model is known to have learned to write text.
         card: model card of the run in Markdown; '' if there is none.
         sentence_modules: modules after the encoder in a sentence-transformers folder.
     """
@@ -73,6 +74,7 @@ class Pretrained:
     problem_type: str | None = None
     activation_fn: str | None = None
     is_causal: bool = False
+    is_generative: bool = False
     card: str = ''
     sentence_modules: SentenceModules | None = None
 

@@ -86,10 +86,18 @@ def compute_terms(chosen: Collection[Objective], output: ModelOutput, clean: Row
 
 def is_causal(weights: Mapping[str, float]) -> bool:
     """Whether a model trained with these weights never saw tokens to the right of a position."""
-    return any(
-        weight > 0 and name in OBJECTIVES and OBJECTIVES[name].is_causal
-        for name, weight in weights.items()
-    )
+    return any(objective.is_causal for objective in _known(weights))
+
+
+def is_generative(weights: Mapping[str, float]) -> bool:
+    """Whether a model trained with these weights learned to write text."""
+    return any(objective.is_generative for objective in _known(weights))
+
+
+def _known(weights: Mapping[str, float]) -> list[type[Objective]]:
+    """Return the enabled objectives that are in OBJECTIVES."""
+    names = [name for name, weight in weights.items() if weight > 0]
+    return [OBJECTIVES[name] for name in names if name in OBJECTIVES]
 
 
 def common_corruption(names: Sequence[str], masking_scheme: str) -> type[Corruption]:

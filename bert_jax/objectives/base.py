@@ -24,6 +24,7 @@ class Objective(abc.ABC):
     Attributes:
         corruptions: Corruptions that the objective can be trained on, in order of preference.
         is_causal: Whether positions must not attend to positions on their right.
+        is_generative: Whether the model learns to write text.
         batch_keys: Arrays that the batches must have besides ids, attention mask and token types.
         loss_terms: Terms that the objective's weight applies to; by default `<name>_loss`.
         companions: Objectives that must be enabled as well.
@@ -32,6 +33,7 @@ class Objective(abc.ABC):
 
     corruptions: ClassVar[tuple[type[Corruption], ...]]
     is_causal: ClassVar[bool] = False
+    is_generative: ClassVar[bool] = False
     batch_keys: ClassVar[tuple[str, ...]] = ()
     loss_terms: ClassVar[tuple[str, ...]] = ()
     companions: ClassVar[tuple[str, ...]] = ()

@@ -38,6 +38,7 @@ class CausalLanguageModel(Objective):
 
     corruptions = (CausalText,)
     is_causal = True
+    is_generative = True
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'clm': {}}

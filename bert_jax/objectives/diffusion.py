@@ -94,6 +94,7 @@ class MaskedDiffusion(Objective):
     weight: str
 
     corruptions = (DiffusedText,)
+    is_generative = True
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'mlm': {}}

@@ -1,0 +1,106 @@
+"""What all kinds of generation share: options, results, and the table of kinds by head."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from bert_jax.errors import UserError, unknown
+from bert_jax.inference.batching import TokenizedText
+from bert_jax.lazy_table import LazyTable
+from bert_jax.models.architecture import Architecture
+from bert_jax.tokenizers import Tokenizer
+from bert_jax.types import Tree
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GenerateOptions:
+    """How texts are written; each kind of generation adds its own options.
+
+    Attributes:
+        new_tokens: number of tokens to write after each text.
+        temperature: divides the logits before sampling; 0 takes the most probable token.
+        seed: another number gives other samples.
+        stop: strings that end what is written after a text; the text is cut before the first.
+    """
+
+    new_tokens: int = 0
+    temperature: float = 1.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.new_tokens < 0:
+            raise UserError(f'new_tokens is {self.new_tokens}; it must be at least 0')
+        if not 0 <= self.temperature < float('inf'):
+            raise UserError(f'temperature is {self.temperature}; it must be at least 0')
+        if not 0 <= self.seed < 2**32:
+            raise UserError(f'seed is {self.seed}; it must be from 0 to 2³² − 1')
+        if isinstance(self.stop, str) or not all(self.stop):
+            raise UserError(f'stop is {self.stop!r}; it must be a list of strings that are not ""')
+        if self.stop and not self.new_tokens:
+            raise UserError('stop has an effect only on text after a prompt; set new_tokens')
+        object.__setattr__(self, 'stop', tuple(self.stop))
+
+
+class Generated(NamedTuple):
+    """A text that a model has completed.
+
+    Attributes:
+        text: the whole text, the prompt included.
+        written: what the model wrote in each gap of the prompt and after the prompt.
+        tokens: the tokens that the model wrote, from left to right, those after a stop string
+            included.
+        log_probabilities: float32 [tokens], in nats, of each token when it was written.
+        steps: int32 [tokens], the step in which each token was written, from 0.
+    """
+
+    text: str
+    written: list[str]
+    tokens: list[str]
+    log_probabilities: np.ndarray
+    steps: np.ndarray
+
+
+class Writer(Protocol):
+    """A loaded model, as generation uses it; see `PretrainedPredictor`."""
+
+    name: str
+    tokenizer: Tokenizer
+    architecture: Architecture
+    max_length: int
+    counts: Counter[str]
+
+    def run(
+        self,
+        function: Callable[..., Tree],
+        *options: object,
+        rows: Iterable[Iterable[TokenizedText]],
+    ) -> list[list[tuple[TokenizedText, Tree]]]:
+        """Run a function of the model, options, parameters and a batch on the rows of texts."""
+
+
+class Generator(NamedTuple):
+    """A kind of generation.
+
+    Attributes:
+        options: the class of its options.
+        generate: completes texts; raises UserError for texts that it cannot complete.
+    """
+
+    options: type[GenerateOptions]
+    generate: Callable[[Writer, Sequence[str], Any], list[Generated]]
+
+    def read(self, options: Mapping[str, object]) -> GenerateOptions:
+        """Return the options; raise UserError for one that this kind does not have."""
+        known = [field.name for field in dataclasses.fields(self.options)]
+        for name in options:
+            if name not in known:
+                raise unknown('option of generation with this model', name, known)
+        return self.options(**options)  # type: ignore[arg-type]  # checked by the class
+
+
+# Name of the head that predicts tokens → how a model with this head writes text.
+GENERATORS: LazyTable[Generator] = LazyTable({'mlm': 'bert_jax.inference.unmasking:UNMASKING'})
