@@ -20,7 +20,9 @@ ANALYSES: 'LazyTable[type[Analysis]]' = LazyTable(
         'harms': 'bert_jax.analyze.harms:Harms',
         'picture': 'bert_jax.analyze.picture:Picture',
         'probe': 'bert_jax.analyze.probe:Probes',
+        'retrieval': 'bert_jax.analyze.retrieval:Retrieval',
         'senses': 'bert_jax.analyze.senses:WordSenses',
         'similarity': 'bert_jax.analyze.similarity:Similarity',
+        'sts': 'bert_jax.analyze.sts:SentenceSimilarity',
     }
 )

@@ -1,0 +1,144 @@
+"""Retrieval: how well the vectors of a model find the documents that answer a query."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
+from bert_jax.errors import UserError
+from bert_jax.flag_parser import flag
+from bert_jax.inference import vector_search
+from bert_jax.inference.lexical import BM25
+from bert_jax.inference.nearest import Nearest
+from bert_jax.labels import retrieval_sets
+from bert_jax.labels.retrieval_sets import RetrievalSet
+from bert_jax.metrics import intervals, retrieval
+from bert_jax.metrics.retrieval import QueryMetrics, Ranking
+from bert_jax.metrics.scores import Table
+from bert_jax.types import JsonObject
+
+_SHOWN = (retrieval.MAIN, 'recall@100', 'mrr@10', 'map')  # in the table
+_NOTES = (
+    'nDCG, MRR, recall and average precision are those of trec_eval: the gain is the relevance, '
+    'and documents of equal score are ordered by id, descending.',
+    'BM25 is in the form of Lucene (k1 1.2, b 0.75), on words in lower case, all of them and not '
+    'stemmed.',
+    'Intervals: 95 %, bootstrap over queries; that of the difference is paired.',
+)
+
+
+class _Searcher(Protocol):
+    def search(self, queries: Sequence[str], number: int) -> Nearest: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Retrieval(Analysis):
+    """nDCG and other metrics of the model and of BM25 on test sets in BEIR's layout."""
+
+    description = 'How well the vectors of texts find the documents that answer a query'
+    limits = (
+        'Documents that nobody judged count as not relevant, though some may be.',
+        'A model that was trained on the queries or documents of a test set scores too high on it.',
+    )
+
+    input: tuple[str, ...] = flag(
+        'folder with corpus.jsonl, queries.jsonl and qrels/; may be repeated', form='repeated'
+    )
+    split: str = flag('judgments to use, a file in qrels/', 'test')
+    depth: int = flag('results of each query', 1000, '[10, inf)')
+    similarity: str = flag(
+        'cosine or dot (product)', 'cosine', choices=tuple(vector_search.SIMILARITIES)
+    )
+    pooling: str | None = flag(
+        'mean, max or cls; default: mean, or that of a sentence-transformers folder', None
+    )
+    same_id: str = flag(
+        'what happens to a document that has the id of the query: drop it from the results, as '
+        'BEIR does where queries are documents too, or keep it',
+        '',
+        choices=('', 'drop', 'keep'),
+    )
+
+    def run(self, model: AnalyzedModel) -> Results:
+        """See `Analysis.run`."""
+        sets = [retrieval_sets.read(folder, self.split) for folder in self.input]
+        for one in sets:
+            self._check_ids(one)
+        if len({one.name for one in sets}) < len(sets):
+            raise UserError('two folders of --input have the same name; rename one')
+        found = {one.name: self._evaluate(model, one) for one in sets}
+        means = {
+            system: float(
+                np.mean([sides[system]['metrics'][retrieval.MAIN] for sides in found.values()])
+            )
+            for system in ('model', 'bm25')
+        }
+        return Results(
+            values={'split': self.split, 'sets': found, f'mean_{retrieval.MAIN}': means},
+            tables={'Retrieval': _table(found)},
+            notes=[
+                *_NOTES,
+                *(f'{one.name}: {line}' for one in sets for line in one.report.lines()),
+            ],
+        )
+
+    def _check_ids(self, one: RetrievalSet) -> None:
+        """Raise UserError if it is not said what happens to documents with the id of a query."""
+        shared = one.shared_ids
+        if shared and not self.same_id:
+            raise UserError(
+                f'{one.name}: {len(shared):,} queries have the id of a document, such as '
+                f'{shared[0]!r}; set --same_id=drop if the texts are the same, else --same_id=keep'
+            )
+
+    def _evaluate(self, model: AnalyzedModel, one: RetrievalSet) -> JsonObject:
+        """Search with the model and with BM25."""
+        names = sorted(one.documents, reverse=True)  # the order of equal scores in trec_eval
+        texts = [one.documents[name] for name in names]
+        model.stage(one.name)
+        searcher = vector_search.of_texts(model.predictor, texts, self.similarity, self.pooling)
+        metrics = self._score(searcher, one, names)
+        baseline = self._score(BM25.of(texts), one, names)
+        difference = dataclasses.replace(metrics, values_QM=metrics.values_QM - baseline.values_QM)
+        return {
+            'documents': len(texts),
+            'queries': len(metrics.queries),
+            'queries_without_relevant_documents': metrics.left_out,
+            'model': _describe(metrics),
+            'bm25': _describe(baseline),
+            'difference': _describe(difference),
+        }
+
+    def _score(self, searcher: _Searcher, one: RetrievalSet, names: Sequence[str]) -> QueryMetrics:
+        """The metrics of a way to search; `names` are the ids of its documents."""
+        drops = self.same_id == 'drop'
+        found = searcher.search(list(one.queries.values()), self.depth + drops)
+        rankings: dict[str, Ranking] = {}
+        for query, scores_K, documents_K in zip(one.queries, *found, strict=True):
+            ranking = {names[n]: float(s) for n, s in zip(documents_K, scores_K, strict=True)}
+            kept = [name for name in ranking if not (drops and name == query)]
+            rankings[query] = {name: ranking[name] for name in kept[: self.depth]}
+        return retrieval.evaluate(rankings, one.relevance)
+
+
+def _describe(metrics: QueryMetrics) -> JsonObject:
+    return {'metrics': metrics.means(), 'intervals': metrics.intervals()}
+
+
+def _table(found: Mapping[str, JsonObject]) -> Table:
+    columns = ('set', 'queries', 'documents', '', *_SHOWN, f'95 % of {retrieval.MAIN}')
+    rows = [
+        (
+            name,
+            sides['queries'],
+            sides['documents'],
+            label,
+            *(sides[system]['metrics'][metric] for metric in _SHOWN),
+            intervals.cell(sides[system]['intervals'][retrieval.MAIN]),
+        )
+        for name, sides in found.items()
+        for system, label in (('model', 'model'), ('bm25', 'BM25'), ('difference', 'difference'))
+    ]
+    return Table(columns, rows)

@@ -1,0 +1,71 @@
+"""Texts that are searched by their vectors."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from bert_jax.inference import nearest
+from bert_jax.inference.nearest import Nearest
+from bert_jax.inference.predictor import Predictor
+
+_CHUNK = 4096  # texts that are batched together, sorted by length
+
+# Name → function of vectors [X, D], whose products are then compared.
+SIMILARITIES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    'cosine': nearest.normalize,
+    'dot': lambda vectors_XD: vectors_XD,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextEncoder:
+    """A model that turns texts into vectors to compare.
+
+    Attributes:
+        predictor: the model.
+        similarity: key of SIMILARITIES.
+        pooling: as for `Predictor.embed`.
+    """
+
+    predictor: Predictor
+    similarity: str = 'cosine'
+    pooling: str | None = None
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors of texts, float32 [N, D]."""
+        vectors = [np.stack(self._embed(chunk)) for chunk in _chunks(texts)]
+        empty = np.zeros((0, self.predictor.architecture.hidden_size), np.float32)
+        return SIMILARITIES[self.similarity](np.concatenate(vectors) if vectors else empty)
+
+    def _embed(self, texts: Sequence[str]) -> list[np.ndarray]:
+        return self.predictor.embed(texts, self.pooling)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class VectorSearch:
+    """Documents that are searched by their vectors.
+
+    Attributes:
+        encoder: makes the vectors of queries.
+        vectors_ND: float32; may be memory-mapped.
+    """
+
+    encoder: TextEncoder
+    vectors_ND: np.ndarray
+
+    def search(self, queries: Sequence[str], number: int) -> Nearest:
+        """Find the nearest documents of each query; see `nearest.search`."""
+        return nearest.search(self.encoder.encode(queries), self.vectors_ND, number)
+
+
+def of_texts(
+    predictor: Predictor, texts: Sequence[str], similarity: str, pooling: str | None
+) -> VectorSearch:
+    """Encode documents; see `TextEncoder`."""
+    encoder = TextEncoder(predictor, similarity, pooling)
+    return VectorSearch(encoder, encoder.encode(texts))
+
+
+def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (texts[first : first + _CHUNK] for first in range(0, len(texts), _CHUNK))
