@@ -45,6 +45,21 @@ def get_config(task: str = 'file') -> ConfigDict:
     config.task = kind
     config.workdir = f'runs/{task}'
     config.model.architecture = None  # the architecture of init_from
+    unused = 'bert_jax.tasks.key_conditions:unused_head_states'
+    config.model.head_states = key(
+        None,
+        "states that the head reads: 'last' layer, number of a layer (0: embeddings), "
+        "'mean_last_4', 'concat_last_4', or a learned 'mix' of all (ELMo)",
+        kind=str,
+        unused=unused,
+    )
+    config.model.head_lstm = section(
+        'A bidirectional LSTM between these states and the head.',
+        layers=key(None, 'number of layers; 0: none', '[0, inf)', kind=int, unused=unused),
+        size=key(
+            None, 'states of each direction; default 768', '[1, inf)', kind=int, unused=unused
+        ),
+    )
     config.data = loader.make_config(tuple(PROBLEMS[kind].readers))
     config.data.tokenizer = key(
         '',

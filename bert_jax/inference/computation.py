@@ -4,13 +4,13 @@ The parameters may have more heads than the model.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.models.encoders.transformer import attention_probabilities
+from bert_jax.models.head_states import COMBINATIONS
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.mlm import cross_entropy
@@ -18,13 +18,6 @@ from bert_jax.types import Batch, Params, Tree
 
 # A layer number, a name in COMBINATIONS, or a tuple of these, whose states are stacked.
 Layers: TypeAlias = int | str | tuple[int | str, ...]
-# Name → function of the states of all layers, [L + 1, B, T, D].
-COMBINATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    'sum_last_4': lambda states_LBTD: states_LBTD[-4:].sum(0),
-    'mean_last_4': lambda states_LBTD: states_LBTD[-4:].mean(0),
-    'concat_last_4': lambda states_LBTD: jnp.concatenate(states_LBTD[-4:], axis=-1),
-    'all': lambda states_LBTD: jnp.moveaxis(states_LBTD, 0, 2),
-}
 
 
 def _apply(model: Model, params: Params, batch: Batch, **options: Any) -> Tree:

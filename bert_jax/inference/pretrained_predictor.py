@@ -12,13 +12,14 @@ import numpy as np
 from bert_jax.errors import UserError, unknown, warn
 from bert_jax.inference import computation, word_states
 from bert_jax.inference.batching import TokenizedText
-from bert_jax.inference.computation import COMBINATIONS, Layers
+from bert_jax.inference.computation import Layers
 from bert_jax.inference.generate_options import GENERATORS, Generated
 from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.models.architecture import Compute
+from bert_jax.models.head_states import COMBINATIONS
 from bert_jax.models.model import Model
 from bert_jax.types import Tree
 

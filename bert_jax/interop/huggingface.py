@@ -24,6 +24,9 @@ from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import LABEL_HEADS, PRETRAINING_HEADS, Pretrained
 from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.architecture_parts import HeadLSTM
+from bert_jax.models.head_states import describe_states
+from bert_jax.models.heads import HEADS
 from bert_jax.models.rows import Rows
 from bert_jax.reports import model_card
 from bert_jax.storage import paths
@@ -187,6 +190,7 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
             f'the model was tuned with transfer.method={architecture.tuning.method}, which '
             'transformers does not support; export it with --merge'
         )
+    architecture = check_head_inputs(model, family)
     heads = family.publishable_heads(model.heads)
     dropped = [name for name in model.heads if name not in heads]
     if not set(dropped) <= set(PRETRAINING_HEADS):
@@ -217,6 +221,24 @@ def num_parameters(model: Pretrained) -> int:
     num_labels = pretrained.num_labels(model.params)
     boxed = pretrained.abstract(model.architecture, model.heads, num_labels)
     return parameters.num_parameters(boxed, model.architecture)
+
+
+def check_head_inputs(model: Pretrained, family: Family) -> Architecture:
+    """Return the architecture; without a head that reads them, other states are left out.
+
+    Raises:
+        UserError: a head reads states, or pools them in a way, that the family does not have.
+    """
+    architecture = model.architecture
+    if architecture.reads_last_layer and architecture.pooling in family.poolings:
+        return architecture
+    if readers := [name for name in model.heads if HEADS[name].reads_head_states]:
+        raise UserError(
+            f'{readers[0]} reads {describe_states(architecture)}, which no {family.model_type} '
+            'class of transformers does; export another format, such as --format=onnx'
+        )
+    defaults = {'head_states': 'last', 'head_lstm': HeadLSTM()}
+    return architecture.changed(defaults | {'classifier.pooling': family.poolings[0]})
 
 
 def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pathlib.Path) -> None:

@@ -58,6 +58,7 @@ def write(
         )
     arrays = tree_paths.flatten(model.params)
     family = families.by_model_type(model.family)
+    huggingface.check_head_inputs(model, family)
     num_labels = pretrained.num_labels(model.params)
     frozen = dataclasses.replace(model.architecture, tuning=None)
     places = state_dict_map.places(family.table, frozen, model.heads, num_labels)

@@ -17,6 +17,7 @@ from bert_jax.models.architecture_parts import (
     Checked,
     Classifier,
     ConvolutionOptions,
+    HeadLSTM,
     LearnedPositions,
     NoPositions,
     Norms,
@@ -28,6 +29,8 @@ from bert_jax.models.architecture_parts import (
 from bert_jax.models.tuning_method import Tuning
 
 VOCABULARY_MULTIPLE = 128
+# Values of `head_states` besides the number of a layer.
+STATES = ('last', 'mean_last_4', 'concat_last_4', 'mix')
 _DTYPES = {'float32': jnp.dtype('float32'), 'bfloat16': jnp.dtype('bfloat16')}
 _ATTENTION_KERNELS = ('auto', 'xla', 'cudnn', 'flash')
 
@@ -85,6 +88,10 @@ class Architecture(Checked):
     pooler: bool = True
     prediction: Prediction = Prediction()
     classifier: Classifier = Classifier()
+    # The states that fine-tuning heads read: 'last', a layer, or a combination (head_states.py).
+    head_states: str = 'last'
+    # A bidirectional LSTM between these states and the head.
+    head_lstm: HeadLSTM = HeadLSTM()
     # Replaced-token head: the state of the first position is added to all, and normalized.
     detection_context: bool = False
     # What parameter-efficient tuning adds to the encoder (models/tuning); None: nothing.
@@ -165,6 +172,37 @@ class Architecture(Checked):
                     f'num_layers is {self.num_layers}, must be a multiple of '
                     f'sharing.layers_per_group {layers}, for each of {groups} sharing.groups'
                 )
+
+        if self.head_layer is None and self.head_states not in STATES:
+            yield (
+                f'head_states is {self.head_states!r}; it must be {", ".join(STATES)} or a layer '
+                f'from 0, the embeddings, to {self.num_layers}'
+            )
+        if self.head_states.endswith('last_4') and self.num_layers < 4:
+            yield f'head_states {self.head_states} needs 4 layers, not {self.num_layers}'
+
+    @property
+    def head_layer(self) -> int | None:
+        """The layer that fine-tuning heads read; None: 'last' or a combination."""
+        known = map(str, range(self.num_layers + 1))
+        return int(self.head_states) if self.head_states in known else None
+
+    @property
+    def reads_last_layer(self) -> bool:
+        """Whether fine-tuning heads read the states of the last layer."""
+        return self.head_states == 'last' and not self.head_lstm.layers
+
+    @property
+    def head_inputs(self) -> tuple[str, HeadLSTM, str]:
+        """What fine-tuning heads read; heads with other inputs cannot be exchanged."""
+        lstm = self.head_lstm if self.head_lstm.layers else HeadLSTM()
+        return self.head_states, lstm, self.pooling
+
+    @property
+    def pooling(self) -> str:
+        """How a sequence becomes one vector; the pooler can only read the last layer."""
+        pooling = self.classifier.pooling
+        return 'first' if pooling == 'pooler' and not self.reads_last_layer else pooling
 
     @property
     def head_size(self) -> int:

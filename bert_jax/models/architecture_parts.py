@@ -14,7 +14,7 @@ from bert_jax.errors import UserError
 Activation: TypeAlias = Literal['gelu', 'gelu_rational', 'gelu_tanh', 'relu', 'silu', 'tanh']
 PositionTerm: TypeAlias = Literal['content_to_position', 'position_to_content']
 _MOST = {'vocab_size': limits.VOCABULARY, 'num_layers': limits.LAYERS}
-_MAY_BE_ZERO = ('type_vocab_size', 'first')
+_MAY_BE_ZERO = ('type_vocab_size', 'first', 'layers')
 
 
 def _problems_of_field(field: dataclasses.Field[Any], value: Any) -> Iterator[str]:
@@ -230,14 +230,27 @@ class Classifier(Checked):
     Attributes:
         layers: the layers before the logits, a key of heads.classification.CLASSIFIERS.
         activation: of a dense layer among them.
-        pooling: how a sequence becomes one vector.
+        pooling: how a sequence becomes one vector: 'concat' is [last; max; mean].
         dropout: None: hidden_dropout of the architecture.
     """
 
     layers: Literal['linear', 'dense', 'dropout_dense', 'dense_norm'] = 'linear'
     activation: Activation = 'tanh'
-    pooling: Literal['pooler', 'first', 'mean'] = 'pooler'
+    pooling: Literal['pooler', 'first', 'mean', 'concat'] = 'pooler'
     dropout: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadLSTM(Checked):
+    """A bidirectional LSTM between the encoder and a fine-tuning head (models/recurrence.py).
+
+    Attributes:
+        layers: number of layers; 0: no LSTM.
+        size: states of each direction.
+    """
+
+    layers: int = 0
+    size: int = 768
 
 
 AnyPositions: TypeAlias = LearnedPositions | OffsetPositions | MaskDecoderPositions | NoPositions

@@ -1,7 +1,7 @@
 """The model that is trained, loaded, queried and exported: an encoder with named heads."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 from flax import linen as nn
@@ -14,6 +14,9 @@ from bert_jax.models.heads import HEADS
 from bert_jax.models.heads.base import Head
 from bert_jax.models.module import Module
 from bert_jax.models.rows import Rows
+
+if TYPE_CHECKING:
+    from bert_jax.models.head_states import HeadStates
 
 HeadOptions = Mapping[str, Any]  # further fields of the head's class
 
@@ -35,7 +38,8 @@ class ModelOutput(NamedTuple):
 class Model(Module):
     """An encoder with named heads.
 
-    Parameters: `encoder`, and NAME/head for each head.
+    Parameters: `encoder`, and for each head NAME/head and, if it reads other states than those of
+    the last layer and they have parameters, NAME/states.
 
     Attributes:
         architecture: the encoder's architecture.
@@ -57,7 +61,8 @@ class Model(Module):
     def setup(self) -> None:
         self.encoder = build_encoder(self.architecture, self.compute)
         for name in self.heads:
-            setattr(self, name, _Part(self.make_head(name)))
+            head = self.make_head(name)
+            setattr(self, name, _Part(head, self._make_states(head)))
 
     def __call__(
         self, rows: Rows, dropout_seeds_B: jax.Array | None = None, *, all_hidden: bool = False
@@ -69,6 +74,7 @@ class Model(Module):
             dropout_seeds_B: uint32, one per row (dropout.py); None for evaluation.
             all_hidden: also return the states of every layer.
         """
+        all_hidden |= self.architecture.head_states != 'last'
         states = self.encoder(rows, dropout_seeds_B, all_hidden=all_hidden, causal=self.is_causal)
         return self.apply_heads(rows, states, dropout_seeds_B)
 
@@ -87,6 +93,15 @@ class Model(Module):
             raise unknown('head', name, HEADS)
         options: Mapping[str, Any] = self.heads[name]
         return HEADS[name](self.architecture, self.compute, **options, parent=None)
+
+    @nn.nowrap
+    def _make_states(self, head: Head) -> 'HeadStates | None':
+        """Make the states of a head; None: those of the encoder's last layer."""
+        if self.architecture.reads_last_layer or not head.reads_head_states:
+            return None
+        from bert_jax.models.head_states import HeadStates  # pretraining does without it
+
+        return HeadStates(self.architecture, self.compute, parent=None)
 
     @nn.nowrap
     def with_heads(self, *names: str) -> 'Model':
@@ -114,13 +129,21 @@ class Model(Module):
             architecture = architecture.without_mask_decoder()
         products = sum(head.vocabulary_products(*sizes) for head in heads)
         flops = sum(head.flops(*sizes) for head in heads)
+        flops += sum(
+            states.flops(sequence_length) for states in map(self._make_states, heads) if states
+        )
         return training_flops_per_token(architecture, sequence_length, products, flops)
 
 
 class _Part(nn.Module):
-    """Keeps the parameters of a head as `head`."""
+    """Keeps the parameters of a head as `head`, and those of the states it reads as `states`."""
 
     head: Head
+    states: 'HeadStates | None'
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self.head(*arguments)
+    def __call__(
+        self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
+    ) -> Any:
+        if self.states is not None:
+            states = self.states(states, rows)
+        return self.head(states, rows, dropout_seeds_B)

@@ -139,6 +139,17 @@ def masked_mean(hidden_BTD: jax.Array, member_BST: Array) -> jax.Array:
     return (sum_BSD / count_BS1).astype(hidden_BTD.dtype)
 
 
+def masked_max(hidden_BTD: jax.Array, member_BST: jax.Array) -> jax.Array:
+    """[B, S, D]: maximum of each feature over each set of positions; 0 for an empty set."""
+    lowest = jnp.finfo(hidden_BTD.dtype).min
+
+    def over_set(member_BT: jax.Array) -> jax.Array:
+        return jnp.where(member_BT[:, :, None], hidden_BTD, lowest).max(1)
+
+    max_SBD = jax.lax.map(over_set, member_BST.swapaxes(0, 1))
+    return jnp.where(member_BST.any(2)[:, :, None], max_SBD.swapaxes(0, 1), 0)
+
+
 class PromptRows(NamedTuple):
     """Longer rows in which the vectors of a tuned prompt follow the first token of each sequence.
 

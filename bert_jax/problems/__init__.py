@@ -114,6 +114,15 @@ _CLASSES = _LABELS | dict(
 )
 _CLASS_SCORES = ('metrics', 'positive', 'negative')  # of _CLASSES
 _SCORE_METRICS = key(('pearson', 'spearman'), "also 'rmse'")
+_POOLING = dict(
+    pooling=key(
+        None,
+        "How a text becomes one vector: 'pooler' ([CLS] through a layer), 'first' ([CLS]), 'mean', "
+        "or 'concat' of the last token, maximum and mean. Default: as the architecture.",
+        kind=str,
+        choices=('pooler', 'first', 'mean', 'concat'),
+    ),
+)
 _WINDOWS = dict(
     overlap=key(0.5, 'share of a window of a long text that the next window repeats', '[0, 1)'),
 )
@@ -173,6 +182,7 @@ PROBLEMS: dict[str, ProblemKind] = {
         implementation='bert_jax.problems.classification:CLASSIFICATION',
         predict_task='classify',
         keys=_CLASSES
+        | _POOLING
         | dict(
             temperature=key(
                 0.0,
@@ -190,7 +200,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     'regression': ProblemKind(
         implementation='bert_jax.problems.classification:REGRESSION',
         predict_task='classify',
-        keys=_LABELS | dict(metrics=_SCORE_METRICS),
+        keys=_LABELS | _POOLING | dict(metrics=_SCORE_METRICS),
         readers=dict.fromkeys(_TEXTS, text_pairs.build_regression),
         answer_settings=('metrics',),
         pretrained_heads=('sequence_classification',),

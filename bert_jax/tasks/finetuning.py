@@ -34,6 +34,7 @@ from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture
+from bert_jax.models.head_states import describe_states
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import AnyProblem, Calibration
 from bert_jax.reports import finetuning_card, glue, tables
@@ -161,6 +162,8 @@ class FineTuning:
             f'learning rate {self.learning_rate:.3g} ({self.rate_origin})',
             kernels.describe(self.architecture, self.model.model.compute, length),
         ]
+        if not sizes.reads_last_layer:
+            lines.append(f'heads read {describe_states(sizes)}')
         asked, positions = self.config.training.sequence_length, sizes.max_length
         if asked > positions:
             lines.append(

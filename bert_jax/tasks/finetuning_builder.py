@@ -8,8 +8,7 @@ from ml_collections import ConfigDict
 from bert_jax import problems
 from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import TrainBatches, row_length
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.flops import training_flops_per_token
+from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import Setup
@@ -42,6 +41,7 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
     length = _sequence_length(config.training.sequence_length, is_set, architecture.max_length)
     layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)
     problem = kind.load().build_for(splits.train, Setup(config.problem, layout, labels))
+    trained_model = Model(architecture, compute, problem.loss.heads())
     problem.decoder.score((), ())  # raises for invalid metrics now rather than after training
     examples = {
         'train': problem.encoding.training_examples(splits.train, splits.unlabeled),
@@ -65,12 +65,10 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
         splits,
         start,
         problem,
-        finetuning_model.FineTuningModel(
-            problem, Model(architecture, compute, problem.loss.heads())
-        ),
+        finetuning_model.FineTuningModel(problem, trained_model),
         encoded['train'],
         {name: own for name, own in encoded.items() if name != 'train'},
-        _make_stage(config, architecture, encoded),
+        _make_stage(config, trained_model, encoded),
         rate,
         rate_origin,
     )
@@ -92,7 +90,7 @@ def _sequence_length(length: int, is_set: bool, max_length: int) -> int:
 
 def _make_stage(
     config: ConfigDict,
-    architecture: Architecture,
+    model: Model,
     encoded: Mapping[str, finetuning_model.EncodedExamples],
 ) -> Stage:
     """Plan the batches of the train split; their rows have space for the items of all splits."""
@@ -105,7 +103,8 @@ def _make_stage(
     per_epoch = math.ceil(len(items) / training.batch_size)
     steps = training.steps or math.ceil(training.epochs * per_epoch)
     longest = max(int(own.items.length_N.max()) for own in encoded.values())
-    length, mesh = row_length(longest, architecture.max_length), sharding.make_mesh(config.mesh)
+    length = row_length(longest, model.architecture.max_length)
+    mesh = sharding.make_mesh(config.mesh)
     shards = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
     multiple = training.accumulation * shards
     source = TrainBatches(items, training.batch_size, length, steps, config.seed, multiple)
@@ -115,6 +114,6 @@ def _make_stage(
         steps=steps,
         accumulation=training.accumulation,
         tokens_per_step=max(1, round(source.num_tokens(steps) / steps)),
-        flops_per_step=positions * training_flops_per_token(architecture, length, 0),
+        flops_per_step=positions * model.flops_per_token(length, 0),
         evaluate_every=config.evaluation.every_steps or per_epoch,
     )

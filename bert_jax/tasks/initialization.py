@@ -11,6 +11,7 @@ from bert_jax import config_keys, markdown, objectives, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.heads import HEADS
 from bert_jax.models.model import Model
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
@@ -92,6 +93,8 @@ def initialize(
     values = config_keys.flatten(config.model)
     sizes = {name: value for name, value in values.items() if value is not None}
     sizes['vocab_size'] = tokenizer.vocab_size
+    if pooling := config.get('problem', {}).get('pooling'):
+        sizes['classifier.pooling'] = pooling
     name = sizes.pop('architecture', None)
     if model is None:
         return _initialize_randomly(config, name, sizes, tokenizer)
@@ -99,6 +102,12 @@ def initialize(
     from bert_jax.models.parameters import stack_layers
 
     architecture = model.architecture.changed(sizes)
+    _check_pooling(config, architecture)
+    heads, reasons = tuple(heads), dict(reasons or {})
+    if architecture.head_inputs != model.architecture.head_inputs:
+        refitted = [name for name in model.heads if HEADS[name].reads_head_states]
+        reasons |= {name: 'it was trained on other states' for name in refitted if name in heads}
+        heads = tuple(name for name in heads if name not in refitted)
     fitted, lines = surgery.fit(
         model, architecture, tokenizer, heads, config.init_positions, reasons
     )
@@ -166,9 +175,19 @@ def _initialize_randomly(
             'all layers are newly initialized; set it to 0'
         )
     architecture = architectures.build(name, **sizes)
+    _check_pooling(config, architecture)
     if architecture.positions.kind == 'offset':  # as in the published models
         architecture = architecture.changed({'positions.first': tokenizer.pad_id + 1})
     return InitialModel(architectures.find(name).family, architecture, {}, [])
+
+
+def _check_pooling(config: Config, architecture: Architecture) -> None:
+    """Raise UserError if problem.pooling asks for a pooler that cannot read the head's states."""
+    if config.get('problem', {}).get('pooling') == 'pooler' != architecture.pooling:
+        raise UserError(
+            "problem.pooling is 'pooler', which reads the last layer, but model.head_states or "
+            "model.head_lstm choose other states; set it to 'first', 'mean' or 'concat'"
+        )
 
 
 def _tuning_method(config: Config) -> 'Tuning':

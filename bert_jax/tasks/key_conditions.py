@@ -1,6 +1,6 @@
 """When keys of configs/base.py have no effect because of the objectives or the tuning method."""
 
-from bert_jax import objectives
+from bert_jax import objectives, problems
 from bert_jax.models import tuning
 from bert_jax.objectives.masking_schemes import find_scheme
 from bert_jax.types import Config
@@ -25,6 +25,14 @@ def unused_cloze(config: Config, key: str) -> str:
     """Return why a run shows no cloze examples; '' if it does."""
     names = objectives.enabled(config.objectives)
     return '' if objectives.shows_cloze(names) else f'{", ".join(names)} shows no cloze examples'
+
+
+def unused_head_states(config: Config, key: str) -> str:
+    """Return why keys of the states of fine-tuning heads have no effect; '' if they have one."""
+    if heads := problems.find(config.task).required_heads:
+        return f'task={config.task} predicts with the head {heads[0]}, which reads the last layer'
+    is_size = key == 'model.head_lstm.size' and not config.model.head_lstm.layers
+    return 'model.head_lstm.layers is not set' if is_size else ''
 
 
 def unused_transfer(config: Config, key: str) -> str:

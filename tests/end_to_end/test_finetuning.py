@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import main, predict
+from bert_jax import export, main, predict
 from bert_jax.errors import UserError
 from bert_jax.inference import finetuned
 from bert_jax.interop.pretrained import Pretrained
@@ -177,6 +177,54 @@ def test_learns_the_training_examples_and_predicts_from_its_checkpoint(task, tmp
     assert all('gold' in record or 'gold' in record['words'][0] for record in records)
     (answer,) = predictions_for(run, ask, [line])
     assert answer.keys() == records[0].keys() - {'gold'}
+
+
+def test_a_head_on_a_mix_an_lstm_and_concat_pooling_trains_predicts_and_exports(tmp_path, capsys):
+    """On a frozen encoder; then its weights start a run that changes what the head reads."""
+    states = {
+        'model.head_states': 'mix',
+        'model.head_lstm.layers': 1,
+        'model.head_lstm.size': 12,
+        'problem.pooling': 'concat',
+    }
+    more = {'transfer.trainable': 'heads', 'training.steps': 3, 'evaluation.every_steps': 0}
+    arguments = command('sample_sentiment', tmp_path / 'run', **states | more)
+    main.main(['main', *arguments])
+    assert 'a learned mix of all layers through 1 bidirectional LSTM' in capsys.readouterr().err
+    run = Run(tmp_path / 'run', {}, [])
+    (answer,) = predictions_for(run, 'classify', ['I am very happy with these shoes.'])
+    assert 0.3 < answer['probability'] <= 1
+    with pytest.raises(SystemExit):
+        export.main([f'--model={run.folder}', f'--output={tmp_path / "out"}'])
+    assert 'sequence_classification reads a learned mix' in capsys.readouterr().err
+    assert not (tmp_path / 'out').exists()
+
+    changed = {'model.head_states': '1', 'model.head_lstm.layers': 0, 'problem.pooling': 'mean'}
+    start = {key: None for key in SMALL if key.startswith('model.')} | {'data.tokenizer': ''}
+    second = command('sample_sentiment', tmp_path / 'second', **more | start | changed)
+    given = [flag for flag in second if not flag.endswith('None')]
+    main.main(['main', *given, f'--config.init_from={run.folder}'])
+    log = capsys.readouterr().err
+    assert 'sequence_classification/head/output/kernel is dropped: it was trained on other' in log
+    assert 'heads read layer 1; a text as one vector: mean' in log
+
+
+@pytest.mark.parametrize(
+    ('flags', 'message'),
+    [
+        ({'model.head_states': '3'}, "head_states is '3'; it must be last"),
+        ({'model.head_lstm.size': 8}, 'model.head_lstm.layers is not set'),
+        ({'problem.pooling': 'max'}, "unknown problem.pooling 'max'"),
+        (
+            {'problem.pooling': 'pooler', 'model.head_states': 'mix'},
+            "problem.pooling is 'pooler', which reads the last layer",
+        ),
+    ],
+)
+def test_states_and_poolings_that_do_not_fit_are_one_line(flags, message, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main.main(['main', *command('sample_sentiment', tmp_path / 'run', **flags)])
+    assert message in capsys.readouterr().err
 
 
 def test_a_run_that_is_no_better_than_a_guess_ends_with_a_warning(tmp_path, sentiment, capsys):

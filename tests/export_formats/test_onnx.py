@@ -10,6 +10,7 @@ import pytest
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.interop.sentence_modules import Dense, Normalize, SentenceModules
+from bert_jax.models.architecture_parts import HeadLSTM
 from tests.export_formats import exported
 from tests.inference import small_runs
 from tests.page import pages
@@ -33,9 +34,15 @@ def test_onnx_computes_vectors_of_any_number_of_texts_of_any_length(tmp_path):
 _TANH = 'torch.nn.modules.activation.Tanh'
 
 
-@pytest.mark.parametrize(('kind', 'changes'), [('relation', {}), ('tagging', {'crf': True})])
-def test_onnx_computes_fine_tuned_heads(kind, changes, tmp_path):
-    model = loading.load_any(small_runs.save_run(tmp_path / 'run', kind, changes))
+_MIX = {'head_states': 'mix', 'head_lstm': HeadLSTM(1, 5), 'classifier.pooling': 'concat'}
+
+
+@pytest.mark.parametrize(
+    ('kind', 'changes', 'architecture'),
+    [('relation', {}, {}), ('tagging', {'crf': True}, {}), ('classification', {}, _MIX)],
+)
+def test_onnx_computes_fine_tuned_heads(kind, changes, architecture, tmp_path):
+    model = loading.load_any(small_runs.save_run(tmp_path / 'run', kind, changes, architecture))
     written = exported.write(tmp_path / 'out', 'onnx', model)
     assert 'largest difference from bert_jax' in written.report
 

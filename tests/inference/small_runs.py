@@ -37,8 +37,12 @@ def tokenizer():
     return tokenizers.train('wordpiece:120', [TEXT * 5])
 
 
-def save_run(folder, kind, changes=None, **more_metadata):
-    """A run of one checkpoint, with a newly initialized model; `changes` to the settings."""
+def save_run(folder, kind, changes=None, architecture=None, **more_metadata):
+    """A run of one checkpoint, with a newly initialized model.
+
+    `changes` to the settings of the problem, `architecture` to a small BERT.
+    """
+    changed = architecture or {}
     labels, given = KINDS[kind]
     architecture = architectures.build(
         'bert',
@@ -49,7 +53,7 @@ def save_run(folder, kind, changes=None, **more_metadata):
         intermediate_size=32,
         max_position_embeddings=64,
         initializer_range=0.3,
-    )
+    ).changed(changed)
     settings = dict(PROBLEMS[kind].settings) | {'labels': list(labels)} | (changes or {})
     layout = SpecialTokenLayout(tokenizer(), LENGTH, 2)
     problem = PROBLEMS[kind].load().build(Setup(ConfigDict(settings), layout, tuple(labels)))

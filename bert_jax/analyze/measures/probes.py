@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from bert_jax.models.head_states import mix
 from bert_jax.types import Tree
 
 # Ends of the blocks of the online code, as shares of the training words (Voita and Titov 2020).
@@ -173,7 +174,7 @@ def _init(settings: ProbeSettings, labelings: int, layers: int, size: int) -> Pa
 def _logits(params: Params, x: jax.Array) -> jax.Array:
     """Logits [B, C] of one probe for states [B, D], or for all layers [B, L, D] with a mix."""
     if 'mix' in params:
-        x = params['scale'] * jnp.einsum('BLD,L->BD', x, jax.nn.softmax(params['mix']))
+        x = mix(jnp.moveaxis(x, 1, 0), params['mix'], params['scale'])
     for number in range(sum(name.startswith('kernel') for name in params)):
         x = jax.nn.relu(x) if number else x
         x = x @ params[f'kernel_{number}'] + params[f'bias_{number}']

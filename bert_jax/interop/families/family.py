@@ -155,6 +155,14 @@ class Family:
         tuples = (*self.classes.values(), *self.optional_heads.values())
         return tuple(dict.fromkeys(head for heads in tuples for head in heads))
 
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """How classes of the family pool texts for classification, the default first."""
+        default = architectures.build(self.architecture).classifier.pooling
+        keys = [key for key in self.keys.values() if key.field == 'classifier.pooling']
+        others = [pooling for key in keys for pooling in key.values.values()]
+        return tuple(dict.fromkeys([default, *others]))
+
     def current_name(self, name: str) -> str:
         """The name of a weight in the latest version."""
         for old, new in self.old_names.items():

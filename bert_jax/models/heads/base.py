@@ -17,9 +17,12 @@ class Head(Module):
         architecture: the encoder's architecture.
         compute: precision and kernels.
         reads_decoded: whether the head reads `EncoderOutput.decoded_BTD`, of a mask decoder.
+        reads_head_states: whether `states.hidden_BTD` are those that `architecture.head_states`
+            and `head_lstm` describe, which may be wider; otherwise those of the last layer.
     """
 
     reads_decoded: ClassVar[bool] = False
+    reads_head_states: ClassVar[bool] = False
 
     def __call__(
         self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None

@@ -4,6 +4,8 @@ The architecture's `classifier.pooling` represents a sequence as one vector:
     pooler: the output of the encoder's pooler.
     first: the state of the first token.
     mean: the mean state of the tokens.
+    concat: [last; max; mean], the state of the last token, and maximum and mean over the tokens
+        (Howard & Ruder 2018, arXiv 1801.06146, section 3.3).
 The `classifier.layers` precede the output projection:
     linear: dropout.
     dense: dense, activation, dropout (DistilBERT).
@@ -25,7 +27,7 @@ from bert_jax.models.feedforward import ACTIVATIONS
 from bert_jax.models.heads.base import Head
 from bert_jax.models.linear import TRUNCATED_STDDEV
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.rows import Rows, gather_positions, masked_mean
+from bert_jax.models.rows import Rows, gather_positions, masked_max, masked_mean
 
 CLASSIFIERS: dict[str, tuple[str, ...]] = {
     'linear': ('dropout',),
@@ -47,13 +49,14 @@ class _Classifier(Head):
     """
 
     num_labels: int = 2
+    reads_head_states = True
 
     @nn.compact
     def __call__(
         self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
     ) -> jax.Array:
         """Return fp32 logits; with first positions, those of sequences are [B, S, …]."""
-        architecture, size = self.architecture, self.architecture.hidden_size
+        architecture = self.architecture
         x, layers = self.inputs(states, rows)
         drop = head_dropout(architecture, dropout_seeds_B)
         init_range = architecture.initializer_range / TRUNCATED_STDDEV
@@ -67,11 +70,12 @@ class _Classifier(Head):
             else:
                 spec, names = f'{letters}D,DE->{letters}E', ('embed', 'features')
                 options = dict(init_range=init_range, name='transform')
-                x = self.make_dense(spec, (size, size), names, **options)(x)
+                shape = (x.shape[-1], architecture.hidden_size)
+                x = self.make_dense(spec, shape, names, **options)(x)
                 x = ACTIVATIONS[architecture.classifier.activation](x)
         spec, names = f'{letters}D,DC->{letters}C', ('embed', 'labels')
         options = dict(use_bias=True, init_range=init_range, name='output')
-        output = self.make_dense(spec, (size, self.num_labels), names, **options)
+        output = self.make_dense(spec, (x.shape[-1], self.num_labels), names, **options)
         return output(x).astype(jnp.float32)
 
     def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
@@ -94,7 +98,7 @@ class SequenceClassificationHead(_Classifier):
 
     @nn.nowrap
     def reads_pooler(self) -> bool:
-        return self.architecture.classifier.pooling == 'pooler'
+        return self.architecture.pooling == 'pooler'
 
 
 class MultipleChoiceHead(SequenceClassificationHead):
@@ -116,7 +120,7 @@ class MultipleChoiceHead(SequenceClassificationHead):
 
     @nn.nowrap
     def reads_pooler(self) -> bool:
-        return self.architecture.pooler
+        return self.architecture.pooler and self.architecture.reads_last_layer
 
 
 class TokenClassificationHead(_Classifier):
@@ -138,14 +142,33 @@ class QuestionAnsweringHead(_Classifier):
 
 def _pool(architecture: Architecture, states: EncoderOutput, rows: Rows) -> jax.Array:
     """Pool each sequence into one vector: [B, D], or [B, S, D] in packed rows."""
-    if architecture.classifier.pooling == 'pooler':
+    if architecture.pooling == 'pooler':
         if states.pooled_BD is None:
             raise UserError('architecture: pooling pooler needs an encoder with a pooler')
         return states.pooled_BD
+    vector_BSD = _POOLINGS[architecture.pooling](states.hidden_BTD, rows)
+    return vector_BSD[:, 0] if rows.first_positions_BS is None else vector_BSD
+
+
+def _first(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
     first_BS = rows.first_positions_BS
-    if architecture.classifier.pooling == 'mean':
-        vector_BSD = masked_mean(states.hidden_BTD, rows.members())
-    else:
-        place_BS = rows.is_token_BT.argmax(1)[:, None] if first_BS is None else first_BS
-        vector_BSD = gather_positions(states.hidden_BTD, jnp.maximum(place_BS, 0))
-    return vector_BSD[:, 0] if first_BS is None else vector_BSD
+    place_BS = rows.is_token_BT.argmax(1)[:, None] if first_BS is None else first_BS
+    return gather_positions(hidden_BTD, jnp.maximum(place_BS, 0))
+
+
+def _mean(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
+    return masked_mean(hidden_BTD, rows.members())
+
+
+def _concat(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
+    member_BST = rows.members()
+    last_BS = (member_BST * jnp.arange(member_BST.shape[2])).max(2)
+    last_BSD = gather_positions(hidden_BTD, last_BS)
+    return jnp.concatenate(
+        [last_BSD, masked_max(hidden_BTD, member_BST), masked_mean(hidden_BTD, member_BST)], -1
+    )
+
+
+# `Architecture.pooling` → function of states and rows: [B, S, …], with S = 1 in rows of one
+# sequence.
+_POOLINGS = {'first': _first, 'mean': _mean, 'concat': _concat}

@@ -22,6 +22,7 @@ class MarkedPairHead(Head):
     """
 
     num_labels: int
+    reads_head_states = True
 
     @nn.compact
     def __call__(
@@ -44,7 +45,7 @@ class MarkedPairHead(Head):
         )
         x_BSF = jnp.concatenate([a_BSD, b_BSD, a_BSD * b_BSD, jnp.abs(a_BSD - b_BSD)], axis=-1)
         x_BSF = drop(constrain(x_BSF, ('batch', None, None)), 0)
-        shape, names = (4 * size, size), ('features', 'embed')
+        shape, names = (x_BSF.shape[-1], size), ('features', 'embed')
         hidden = self.make_dense('BSF,FD->BSD', shape, names, use_bias=True, name='hidden')
         x_BSD = drop(ACTIVATIONS[self.architecture.hidden_act](hidden(x_BSF)), 1)
         shape, names = (size, self.num_labels), ('embed', 'labels')

@@ -38,6 +38,7 @@ class SpanClassificationHead(Head):
     width: int = 150
     summary: str = 'mean'
     boundary: str = 'ffn'
+    reads_head_states = True
 
     @nn.compact
     def __call__(

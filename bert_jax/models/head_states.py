@@ -1,0 +1,102 @@
+"""The states that fine-tuning heads read: of a layer or a combination, and through an LSTM.
+
+Values of `Architecture.head_states`, besides the number of a layer (0: the embeddings):
+    last: the last layer.
+    mean_last_4, concat_last_4: the last four layers (Devlin et al. 2019, section 5.3).
+    mix: γ Σ softmax(w)_l h_l over the embeddings and all layers, with learned w and γ (Peters et
+        al. 2018, arXiv 1802.05365, equation 1).
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bert_jax.models.architecture import Architecture
+from bert_jax.models.encoders.base import EncoderOutput
+from bert_jax.models.module import Module
+from bert_jax.models.partitioning import param
+from bert_jax.models.recurrence import Bidirectional
+from bert_jax.models.rows import Rows
+
+# Name → function of the states of all layers [L + 1, B, T, D].
+COMBINATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    'sum_last_4': lambda states_LBTD: states_LBTD[-4:].sum(0),
+    'mean_last_4': lambda states_LBTD: states_LBTD[-4:].mean(0),
+    'concat_last_4': lambda states_LBTD: jnp.concatenate(states_LBTD[-4:], axis=-1),
+    'all': lambda states_LBTD: jnp.moveaxis(states_LBTD, 0, 2),
+}
+
+
+def mix(states_LX: jax.Array, weights_L: jax.Array, scale: jax.Array) -> jax.Array:
+    """Return γ Σ softmax(w)_l h_l, fp32 […].
+
+    Args:
+        states_LX: the states h of L layers, [L, …].
+        weights_L: w, fp32.
+        scale: γ, fp32.
+    """
+    shares_L = jax.nn.softmax(weights_L)
+    return scale * jnp.tensordot(shares_L, states_LX.astype(jnp.float32), axes=1)
+
+
+def describe_states(architecture: Architecture) -> str:
+    """Say in words which states heads read."""
+    number, name = architecture.head_layer, architecture.head_states
+    of_layer = {'last': 'the last layer', 'mix': 'a learned mix of all layers'}
+    text = f'layer {number}' if number is not None else of_layer.get(name, name)
+    lstm = architecture.head_lstm
+    if lstm.layers:
+        text += f' through {lstm.layers} bidirectional LSTM layers of {lstm.size} states each way'
+    return f'{text}; a text as one vector: {architecture.pooling}'
+
+
+class HeadStates(Module):
+    """The states of `architecture.head_states`, read by the LSTM of `architecture.head_lstm`.
+
+    Parameters: weights [L + 1], initially 0, and scale, initially 1, of a mix; lstm.
+    """
+
+    @nn.compact
+    def __call__(self, states: EncoderOutput, rows: Rows) -> EncoderOutput:
+        """Replace the states of the last layer; the pooled state, which has read them, is None.
+
+        Args:
+            states: with the states of all layers if `reads_all_layers`.
+            rows: the rows that were encoded.
+        """
+        hidden_BTD, lstm = self._layers(states), self._lstm('lstm')
+        if lstm is not None:
+            hidden_BTD = lstm(hidden_BTD, rows)
+        return states._replace(hidden_BTD=hidden_BTD, pooled_BD=None)
+
+    def _layers(self, states: EncoderOutput) -> jax.Array:
+        name = self.architecture.head_states
+        if name == 'last':
+            return states.hidden_BTD
+        states_LBTD = states.all_hidden_LBTD
+        assert states_LBTD is not None
+        if (number := self.architecture.head_layer) is not None:
+            return states_LBTD[number]
+        if name in COMBINATIONS:
+            return COMBINATIONS[name](states_LBTD)
+        weights_L = param(self, 'weights', nn.initializers.zeros, (len(states_LBTD),), (None,))
+        scale = param(self, 'scale', nn.initializers.ones, (), ())
+        return mix(states_LBTD, weights_L, scale).astype(states_LBTD.dtype)
+
+    @nn.nowrap
+    def _lstm(self, name: str | None = None) -> Bidirectional | None:
+        options = self.architecture.head_lstm
+        if not options.layers:
+            return None
+        sizes = (options.layers, options.size)
+        return Bidirectional(self.architecture, self.compute, *sizes, name=name)
+
+    @nn.nowrap
+    def flops(self, sequence_length: int) -> int:
+        """Return the forward operations of the LSTM per sequence."""
+        lstm = HeadStates(self.architecture, self.compute, parent=None)._lstm()
+        size = self.architecture.hidden_size
+        width = 4 * size if self.architecture.head_states == 'concat_last_4' else size
+        return 0 if lstm is None else lstm.flops(width, sequence_length)
