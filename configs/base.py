@@ -324,6 +324,12 @@ def get_config() -> ConfigDict:
             unused=needs('optimizer.weight_decay'),
         ),
         clip_norm=key(1.0, 'global gradient norm; 0 = off'),
+        ema=key(
+            0.0,
+            'decay per step of a moving average of the parameters, which is evaluated, loaded and '
+            'exported in their place; 0 = off',
+            '[0, 1)',
+        ),
     )
     config.schedule = section(
         on_resume='logged',

@@ -151,12 +151,12 @@ def load_checkpoint(
         generator: load the generator of replaced-token detection instead of the discriminator.
     """
     _check_exists(paths.path(path))
-    restored = checkpoints.load(path, 'params')
+    restored = checkpoints.load_params(path)
     metadata = restored.metadata
     fields = dict(metadata['architecture'])
     method = fields.pop('tuning', None)
     architecture = Architecture.from_json(fields)
-    params: Params = dict(restored.state['params'])
+    params: Params = dict(restored.state)
     if 'layers' in params.get('encoder', {}):
         params = {**params, 'encoder': unstack_layers(params['encoder'])}
     if method is not None:

@@ -114,7 +114,8 @@ class Group:
         """
         accumulation, transfer = self.plan.task.stages[0].accumulation, self.plan.transfer
         settings = (self.plan.task, self.optimizer, accumulation, transfer)
-        train_step = make_train_step(*settings, self.plan.config.spike_factor)
+        extras = (self.plan.config.spike_factor, self.plan.config.optimizer.ema)
+        train_step = make_train_step(*settings, *extras)
 
         def step(state: TrainState, batch: Batch, key: Key) -> tuple[TrainState, Metrics]:
             state = state._replace(params=transfer.merge(state.params, frozen))
@@ -219,7 +220,7 @@ def _finish(
         'tokens': tokens,
         'parameters': sum(leaf.size for leaf in jax.tree.leaves(state.params)),
         'trained_parameters': group.plan.transfer.num_trained(state.params),
-        'held_out': task.evaluate(state.params, stage),
+        'held_out': task.evaluate(state.evaluated_params, stage),
         'train_seconds': round(seconds, 1),
         'tokens_per_second': round(tokens / max(seconds, 1e-9)),
         'learning_rate': task.learning_rate,
@@ -237,6 +238,6 @@ def _finish(
     checkpoints.save(stage.steps, group.plan.transfer.stored(state), metadata)
     checkpoints.wait()
     checkpoints.close()
-    task.report(state.params, results, workdir)
+    task.report(state.evaluated_params, results, workdir)
     workdir.write_results(results)
     return results

@@ -279,21 +279,42 @@ class _Save(NamedTuple):
     best_step: int | None
 
 
-def load(path: str | os.PathLike[str], prefix: str = '') -> Restored:
+def load_params(path: str | os.PathLike[str]) -> Restored:
+    """Load the parameters of one checkpoint: their moving average if there is one.
+
+    Args:
+        path: see `checkpoint_files.find`.
+
+    Returns:
+        The step, the parameters as nested dicts of NumPy arrays, and the metadata.
+
+    Raises:
+        UserError: as for `load`.
+    """
+    restored = load(path, 'params', 'average')
+    params, average = (restored.state.get(part, {}) for part in ('params', 'average'))
+    averaged = {**tree_paths.flatten(params), **tree_paths.flatten(average)}
+    return restored._replace(state=traverse_util.unflatten_dict(averaged, sep='/'))
+
+
+def load(path: str | os.PathLike[str], *prefixes: str) -> Restored:
     """Load one checkpoint as nested dicts of NumPy arrays, for use outside of training.
 
     Args:
         path: see `checkpoint_files.find`.
-        prefix: name of the subtree to read, such as 'params/encoder'; by default everything.
+        prefixes: names of the subtrees to read, such as 'params/encoder'; by default everything.
 
     Raises:
-        UserError: there is no checkpoint, all of them are damaged, or nothing has this prefix.
+        UserError: there is no checkpoint, all of them are damaged, or nothing has one of these
+            prefixes.
     """
     folder = checkpoint_files.find(paths.path(path).absolute())
     stored = checkpoint_files.read_description(folder)
-    wanted = {name: 0 for name in stored if f'{name}/'.startswith(f'{prefix}/'.lstrip('/'))}
+    starts = tuple(f'{prefix}/' for prefix in prefixes) or ('',)
+    wanted = {name: 0 for name in stored if f'{name}/'.startswith(starts)}
     if not wanted:
-        raise UserError(f'{folder} has no arrays below {prefix!r}; it has {", ".join(stored)}')
+        missing = ' or '.join(map(repr, prefixes))
+        raise UserError(f'{folder} has no arrays below {missing}; it has {", ".join(stored)}')
     args = checkpoint_files.orbax().RestoreArgs(restore_type=np.ndarray)
     arrays = checkpoint_files.read_arrays(folder, wanted, lambda _: args)
     tree = traverse_util.unflatten_dict(arrays, sep='/')

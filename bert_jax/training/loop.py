@@ -41,8 +41,9 @@ def train(
             checkpoint may still be written in the background.
 
     Returns:
-        The final parameters, and the results: held-out metrics, numbers of steps and tokens, time
-        and memory. With `evaluation.best`, parameters and metrics are from the best evaluation.
+        The final parameters, or their moving average with `optimizer.ema`, and the results:
+        held-out metrics, numbers of steps and tokens, time and memory. With `evaluation.best`,
+        parameters and metrics are from the best evaluation.
 
     Raises:
         UserError: the config cannot be run, the working directory can no longer be written, or too
@@ -191,8 +192,9 @@ def _stage_starts(run: Run) -> list[int]:
 
 def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
     """Compile the steps of training and evaluation; also return their memory as log lines."""
+    extras = (plan.config.spike_factor, plan.config.optimizer.ema)
     train_step = make_train_step(
-        plan.task, plan.optimizer, stage.accumulation, plan.transfer, plan.config.spike_factor
+        plan.task, plan.optimizer, stage.accumulation, plan.transfer, *extras
     )
     batch = batches.abstract(stage.source)
     compiled = compile_train_step(train_step, plan.abstract, batch)
@@ -218,7 +220,7 @@ def _evaluate_checkpoint(run: Run, stage: Stage) -> None:
 def _evaluate(run: Run, stage: Stage) -> None:
     """Evaluate on the held-out data, if any, record the metrics and draw the plot of the loss."""
     with run.log.paused():
-        run.held_out = run.plan.task.evaluate(run.state.params, stage)
+        run.held_out = run.plan.task.evaluate(run.state.evaluated_params, stage)
     run.is_evaluated = True
     if not run.held_out:
         return
@@ -280,7 +282,8 @@ def _finish(run: Run) -> tuple[Params, JsonObject]:
             'keeping these parameters'
         )
     if not run.held_out:  # no step was left to train
-        run.held_out = run.plan.task.evaluate(run.state.params, run.plan.task.stages[-1])
+        params = run.state.evaluated_params
+        run.held_out = run.plan.task.evaluate(params, run.plan.task.stages[-1])
     for file_format in ('png', 'pdf'):
         run.log.plot(run.plan.task.references(), _stage_starts(run), file_format)
     # A signal may have arrived since the last step: exit now, or a sweep would start the next run.
@@ -289,7 +292,7 @@ def _finish(run: Run) -> tuple[Params, JsonObject]:
         stage.tokens_per_step * min(max(run.step - first_step, 0), stage.steps)
         for stage, first_step in _with_first_steps(run.plan.task.stages)
     )
-    return run.state.params, {
+    return run.state.evaluated_params, {
         'steps': run.step,
         'best_step': best.step,
         'tokens': tokens,

@@ -71,7 +71,8 @@ class Plan:
         trained = transfer.build(config.transfer, total_steps, task.start.frozen)
         optimizer = trained.scale_updates(optimizers.build(config.optimizer, schedule))
         with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
-            abstract = abstract_state(task, optimizer, mesh, rules, trained, config.spike_factor)
+            extras = (config.spike_factor, config.optimizer.ema)
+            abstract = abstract_state(task, optimizer, mesh, rules, trained, *extras)
             optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
             yield cls(task, config, total_steps, schedule, trained, optimizer, abstract)
 

@@ -28,6 +28,8 @@ class TrainState(NamedTuple):
         opt_state: the state of the optimizer, for the trained parameters only.
         usual_norm: running mean of the gradient norm, float32 scalar; None if spikes are not
             skipped.
+        average: exponential moving average of the trained parameters (`moving_average`); None if
+            `optimizer.ema` is 0.
     """
 
     step: jax.Array
@@ -36,6 +38,37 @@ class TrainState(NamedTuple):
     params: Params
     opt_state: Tree
     usual_norm: jax.Array | None = None
+    average: Params | None = None
+
+    @property
+    def evaluated_params(self) -> Params:
+        """The parameters to evaluate and to use: their average if there is one."""
+        if self.average is None:
+            return self.params
+        params: Params = jax.tree.map(
+            lambda param, average: param if average is None else average, self.params, self.average
+        )
+        return params
+
+
+def moving_average(
+    average: Params, params: Params, num_updates: jax.typing.ArrayLike, decay: float
+) -> Params:
+    """Return d · average + (1 − d) · params, with d = min(decay, (1 + n) / (10 + n)) at update n.
+
+    The first updates count more, so that the initial parameters are soon forgotten (as
+    tf.train.ExponentialMovingAverage with num_updates, and MDLM).
+
+    Args:
+        average: the average before the update.
+        params: the parameters after the update.
+        num_updates: n, from 1.
+        decay: `optimizer.ema`.
+    """
+    n = jnp.asarray(num_updates, jnp.float32)
+    rate = 1 - jnp.minimum(decay, (1 + n) / (10 + n))
+    moved: Params = jax.tree.map(lambda old, new: old + rate * (new - old), average, params)
+    return moved
 
 
 def abstract_state(
@@ -45,6 +78,7 @@ def abstract_state(
     rules: Any,
     transfer: Transfer = TRAIN_ALL,
     spike_factor: float = 0.0,
+    ema: float = 0.0,
 ) -> TrainState:
     """Return the shapes, dtypes and shardings of the state without computing anything.
 
@@ -55,6 +89,7 @@ def abstract_state(
         rules: see `sharding.param_shardings`.
         transfer: which parameters are trained.
         spike_factor: above 0, the state has a running mean of the gradient norm.
+        ema: above 0, the state has a moving average of the trained parameters.
     """
     boxed = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     params = sharding.unbox(boxed)
@@ -64,11 +99,12 @@ def abstract_state(
     norm: Tree = jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)
     trained = transfer.select(params)
     init = functools.partial(jax.eval_shape, optimizer.init)
+    of_trained = transfer.select(params, shardings)
     opt_state = optax.tree.map_params(
         init,
         _place,
         init(trained),
-        transfer.select(params, shardings),  # moments are sharded like their parameters
+        of_trained,  # moments are sharded like their parameters
         transform_non_params=lambda leaf: _place(leaf, replicated),
     )
     return TrainState(
@@ -78,6 +114,7 @@ def abstract_state(
         params=jax.tree.map(_place, params, shardings),
         opt_state=opt_state,
         usual_norm=norm if spike_factor else None,
+        average=jax.tree.map(_place, trained, of_trained) if ema else None,
     )
 
 
@@ -100,8 +137,11 @@ def initial_state(
         )
         zero = jnp.zeros((), jnp.int32)
         usual_norm = None if abstract.usual_norm is None else jnp.zeros((), jnp.float32)
-        opt_state = optimizer.init(transfer.select(params))
-        return TrainState(zero, zero, zero, params, opt_state, usual_norm)
+        trained = transfer.select(params)
+        # Copies: a step could not donate one buffer twice.
+        average = None if abstract.average is None else jax.tree.map(jnp.copy, trained)
+        opt_state = optimizer.init(trained)
+        return TrainState(zero, zero, zero, params, opt_state, usual_norm, average)
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     by_name = tree_paths.flatten(shardings.params)

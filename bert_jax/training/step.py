@@ -13,7 +13,7 @@ from bert_jax import averages
 from bert_jax.averages import Terms
 from bert_jax.training import optimizers, runtime
 from bert_jax.training.batches import AbstractBatch
-from bert_jax.training.state import TrainState
+from bert_jax.training.state import TrainState, moving_average
 from bert_jax.training.task import Task
 from bert_jax.training.transfer import TRAIN_ALL, Transfer
 from bert_jax.types import Batch, Key, Params, Tree
@@ -38,6 +38,7 @@ def make_train_step(
     accumulation: int = 1,
     transfer: Transfer = TRAIN_ALL,
     spike_factor: float = 0.0,
+    ema: float = 0.0,
 ) -> TrainStep:
     """Build the function `train_step(state, batch, run_key) → (state, metrics)`, uncompiled.
 
@@ -55,6 +56,7 @@ def make_train_step(
         transfer: which parameters are trained. The others have no gradient and stay bitwise the
             same.
         spike_factor: see above.
+        ema: decay of the moving average of the trained parameters, if the state has one.
 
     Returns:
         The step. Its metrics are scalars: 'loss', 'gradient_norm' (before clipping), 'skipped' and
@@ -76,13 +78,18 @@ def make_train_step(
             trained,
             transfer.unfrozen(trained, state.step),
         )
+        step, skipped, average = state.step + 1, state.skipped + ~accept, state.average
+        if average is not None:
+            moved = moving_average(average, trained, step - skipped, ema)
+            average = jax.tree.map(lambda new, old: jnp.where(accept, new, old), moved, average)
         state = TrainState(
-            step=state.step + 1,
-            skipped=state.skipped + ~accept,
+            step=step,
+            skipped=skipped,
             skipped_in_row=jnp.where(accept, 0, state.skipped_in_row + 1),
             params=transfer.merge(trained, state.params),
             opt_state=opt_state,
             usual_norm=usual_norm,
+            average=average,
         )
         metrics = {
             'loss': loss,
