@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_jax.errors import UserError, writing
-from bert_jax.storage import outputs, paths, temporary
+from bert_jax.storage import paths, temporary
 from bert_jax.storage.bucket import BucketPath
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
@@ -75,7 +75,7 @@ def new_file(path: Path) -> Iterator[pathlib.Path]:
 
     A device or a pipe is yielded itself.
     """
-    if outputs.is_stream(path):
+    if paths.is_stream(path):
         yield pathlib.Path(path)
         return
     with temporary.beside(paths.local(path)) as folder:

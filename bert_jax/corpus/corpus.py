@@ -348,7 +348,8 @@ def settings(
     """
     training = {}
     if tokenizer.startswith('train:'):
-        tokenizers.check_accents(tokenizer.split(':')[1], strip_accents)
+        if strip_accents:
+            tokenizers.check_accents(tokenizer.split(':')[1])
         training = {
             'language_alpha': float(language_alpha),
             'tokenizer_characters': int(tokenizer_characters),

@@ -20,7 +20,8 @@ from bert_jax.labels import (
     text_lines,
 )
 from bert_jax.labels.records import Record
-from bert_jax.text import missing_files, text_files
+from bert_jax.storage import wrong_paths
+from bert_jax.text import text_files
 
 SAMPLES = pathlib.Path(__file__).parent / 'samples'
 
@@ -65,7 +66,7 @@ def expand_globs(patterns: Sequence[str]) -> list[str]:
         sample = pattern.removeprefix('sample:')
         matches = text_files.matching_files(pattern if sample == pattern else str(SAMPLES / sample))
         if not matches:
-            raise UserError(missing_files.explain(pattern))
+            raise UserError(wrong_paths.explain_glob(pattern, text_files.matching_files))
         paths += matches
     return paths
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.export import is_symbolic_dim
 
-from bert_jax.models import kernels, local_attention
+from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import weight_dropout
 from bert_jax.models.linear import Dense, output_init_range, product
@@ -148,7 +148,9 @@ class Attention(Module):
             if kernel != 'xla':
                 distances = self.distances(query_BTHK, context, seeds_B)
                 return kernels.attend(kernel, *states, visibility, rate, seeds_B, distances)
-            if local_attention.is_local(length, visibility.window) and context.relative_RD is None:
+            if visibility.is_local(length) and context.relative_RD is None:
+                from bert_jax.models import local_attention  # few encoders have windows
+
                 return local_attention.attend(*states, visibility, rate, seeds_B)
         scores_BHTU = self.scores(query_BTHK, key_BUHK, context, seeds_B)
         scores_BHTU += visibility.bias(length, length)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.encoders.base import EncoderOutput
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 from bert_jax.models.recurrence import Bidirectional

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, PartitionSpec
 
 from bert_jax.errors import UserError
-from bert_jax.models import local_attention
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import random_bits
 from bert_jax.models.partitioning import platform
@@ -152,7 +151,9 @@ def _cudnn(
 ) -> jax.Array:
     """Attention by cuDNN; in blocks within a window, since cuDNN has one-sided windows only."""
     states = (query_BTHK, key_BUHK, value_BUHK)
-    if local_attention.is_local(query_BTHK.shape[1], visibility.window):
+    if visibility.is_local(query_BTHK.shape[1]):
+        from bert_jax.models import local_attention  # few encoders have windows
+
         return local_attention.attend_in_blocks(_cudnn_of_rows, *states, visibility)
     return _cudnn_of_rows(*states, visibility)
 

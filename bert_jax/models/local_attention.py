@@ -11,23 +11,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.export import is_symbolic_dim
 
 from bert_jax.models.dropout import weight_dropout
 from bert_jax.models.linear import product
-from bert_jax.models.visibility import Visibility
-
-_MIN_BLOCK = 64  # queries; smaller products are inefficient
-
-
-def is_local(length: int, window: int | None) -> bool:
-    """Whether to compute in blocks: if a block has at most three quarters of the row's keys.
-
-    With more keys, blocks are not faster (on CPU, window 64). False for a symbolic length.
-    """
-    if window is None or is_symbolic_dim(length):
-        return False
-    return _block_size(window) + 2 * window <= 0.75 * length
+from bert_jax.models.visibility import Visibility, block_size
 
 
 def attend(
@@ -87,10 +74,10 @@ def attend_in_blocks(
     num_later = 0 if visibility.is_causal else window
 
     def queries(x_BT: jax.Array) -> jax.Array:
-        return _merge_rows(_split(x_BT, _block_size(window)))
+        return _merge_rows(_split(x_BT, block_size(window)))
 
     def keys(x_BU: jax.Array) -> jax.Array:
-        return _merge_rows(_with_neighbors(_split(x_BU, _block_size(window)), window, num_later))
+        return _merge_rows(_with_neighbors(_split(x_BU, block_size(window)), window, num_later))
 
     segment_ids_BT = visibility.segment_ids_BT
     block_visibility = dataclasses.replace(
@@ -103,10 +90,6 @@ def attend_in_blocks(
     states = (queries(query_BTHK), keys(key_BUHK), keys(value_BUHK))
     result = attend_block(*states, block_visibility)
     return result.reshape(num_rows, -1, *result.shape[2:])[:, :length]
-
-
-def _block_size(window: int) -> int:
-    return max(window, _MIN_BLOCK)
 
 
 def _split(x_BT: jax.Array, size: int) -> jax.Array:

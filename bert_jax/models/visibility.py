@@ -6,6 +6,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.export import is_symbolic_dim
 
 # Finite, so that a row of padding gives equal weights instead of NaN; large enough that adding any
 # other score does not change it in fp32.
@@ -13,6 +14,7 @@ MASKED = -1e9
 # Maximum positions of a row in the TPU kernel: more do not fit into on-chip memory.
 MAX_ROW = 32768
 MAX_ROW_WITH_DISTANCES = 4096
+_MIN_BLOCK = 64  # queries; smaller products are inefficient
 
 
 @flax.struct.dataclass
@@ -38,6 +40,15 @@ class Visibility:
     window: int | None = flax.struct.field(pytree_node=False, default=None)
     is_causal: bool = flax.struct.field(pytree_node=False, default=False)
     first_key: int = flax.struct.field(pytree_node=False, default=0)
+
+    def is_local(self, length: int) -> bool:
+        """Whether to compute in blocks: if a block has at most three quarters of the row's keys.
+
+        With more keys, blocks are not faster (on CPU, window 64). False for a symbolic length.
+        """
+        if self.window is None or is_symbolic_dim(length):
+            return False
+        return block_size(self.window) + 2 * self.window <= 0.75 * length
 
     def bias(self, num_queries: int, num_keys: int) -> jax.Array:
         """Return the bias to add to attention scores, fp32 [1 or B, 1 or H, 1 or T, U]."""
@@ -71,6 +82,11 @@ class Visibility:
         if self.segment_ids_BT is None:
             return is_token_BT.astype(jnp.int32)
         return jnp.where(is_token_BT, self.segment_ids_BT, jnp.iinfo(jnp.int32).max)
+
+
+def block_size(window: int) -> int:
+    """Return the number of queries of a block of local attention (local_attention.py)."""
+    return max(window, _MIN_BLOCK)
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:

@@ -1,11 +1,15 @@
 """Pretraining objectives: what an encoder learns from unlabeled text.
 
 OBJECTIVES is the only place that knows objectives by name. An objective is a subclass of
-`Objective` (base.py) and a line in this table. Its weight in the loss is
-`config.objectives.<name>`.
+`Objective` and a line in this table. Its weight in the loss is
+`config.objectives.<name>`. All objectives of a run share one corruption of the text, because the
+encoder reads each batch once.
 """
 
+import abc
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, Self
 
 from bert_jax.averages import Terms
 from bert_jax.errors import UserError, unknown
@@ -13,8 +17,76 @@ from bert_jax.lazy_table import LazyTable
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
-from bert_jax.objectives.base import Objective
 from bert_jax.objectives.corruption import Corruption
+from bert_jax.types import Config
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective(abc.ABC):
+    """A pretraining objective: its heads, its loss terms and what it requires of a run.
+
+    To add an objective, write a subclass and enter it in OBJECTIVES. The
+    fields of a subclass are its options, the keys of `config.<name>`.
+
+    Attributes:
+        corruptions: Names in CORRUPTIONS, in order of preference; it can be trained on each.
+        is_causal: Whether positions must not attend to positions on their right.
+        is_generative: Whether the model learns to write text.
+        batch_keys: Arrays that the batches must have besides ids, attention mask and token types.
+        loss_terms: Terms that the objective's weight applies to; by default `<name>_loss`.
+        companions: Objectives that must be enabled as well.
+        masking_schemes: Supported values of `masking.scheme`; None for all.
+    """
+
+    corruptions: ClassVar[tuple[str, ...]]
+    is_causal: ClassVar[bool] = False
+    is_generative: ClassVar[bool] = False
+    batch_keys: ClassVar[tuple[str, ...]] = ()
+    loss_terms: ClassVar[tuple[str, ...]] = ()
+    companions: ClassVar[tuple[str, ...]] = ()
+    masking_schemes: ClassVar[tuple[str, ...] | None] = None
+
+    @classmethod
+    def build(cls, name: str, config: Config) -> Self:
+        """Build the objective with the options in the config of a run.
+
+        Raises:
+            UserError: If `config.<name>` is missing or holds an invalid value.
+        """
+        known = sorted(field.name for field in dataclasses.fields(cls))
+        if not known:
+            return cls()
+        if name not in config:
+            raise UserError(f'objective {name!r} has options, but the config has no block {name!r}')
+        if unknown_keys := sorted({*config[name]} - {*known}):
+            raise UserError(
+                f'{name}.{unknown_keys[0]} is not an option of the objective {name!r}; its options '
+                f'are {", ".join(known)}'
+            )
+        return cls(**config[name].to_dict())
+
+    @abc.abstractmethod
+    def heads(self) -> Mapping[str, HeadOptions]:
+        """Return the heads of the objective: name in HEADS of models/heads → options."""
+
+    def make_model(
+        self, architecture: Architecture, compute: Compute, heads: Mapping[str, HeadOptions]
+    ) -> Model | None:
+        """Return the model with the heads of all objectives; None: a `Model` serves."""
+        return None
+
+    @abc.abstractmethod
+    def terms(self, output: ModelOutput, clean: Rows) -> Terms:
+        """Compute the objective's loss and metrics for one batch.
+
+        A row whose attention mask is 0 everywhere must count for nothing: the last batch of an
+        evaluation is filled up with such rows.
+
+        Args:
+            output: What the model computed for the corrupted rows.
+            clean: The rows before the corruption.
+        """
+
 
 OBJECTIVES: LazyTable[type[Objective]] = LazyTable(
     {
@@ -29,6 +101,17 @@ OBJECTIVES: LazyTable[type[Objective]] = LazyTable(
         'deletion': 'bert_jax.objectives.edit_detection:DeletionDetection',
         'insertion': 'bert_jax.objectives.edit_detection:InsertionDetection',
         'substitution': 'bert_jax.objectives.edit_detection:SubstitutionDetection',
+    }
+)
+
+# Name → a change to the text that the encoder must undo or detect.
+CORRUPTIONS: LazyTable[type[Corruption]] = LazyTable(
+    {
+        'masked': 'bert_jax.objectives.masking:MaskedText',
+        'replaced': 'bert_jax.objectives.generator:ReplacedText',
+        'diffused': 'bert_jax.objectives.diffusion:DiffusedText',
+        'causal': 'bert_jax.objectives.clm:CausalText',
+        'edited': 'bert_jax.objectives.edits:EditedText',
     }
 )
 
@@ -100,8 +183,8 @@ def _known(weights: Mapping[str, float]) -> list[type[Objective]]:
     return [OBJECTIVES[name] for name in names if name in OBJECTIVES]
 
 
-def common_corruption(names: Sequence[str], masking_scheme: str) -> type[Corruption]:
-    """Return the corruption that all these objectives can be trained on.
+def common_corruption(names: Sequence[str], masking_scheme: str) -> str:
+    """Return the name of the corruption that all these objectives can be trained on.
 
     Raises:
         UserError: If there is none, or if an objective's companion or masking scheme is missing.
@@ -126,7 +209,7 @@ def common_corruption(names: Sequence[str], masking_scheme: str) -> type[Corrupt
             _check_causality(names)
             return corruption
     needs = '; '.join(
-        f'{name}: {" or ".join(corruption.label for corruption in objective.corruptions)}'
+        f'{name}: {" or ".join(objective.corruptions)}'
         for name, objective in enabled_objectives.items()
     )
     raise UserError(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from bert_jax.averages import Terms
 from bert_jax.models.model import HeadOptions, ModelOutput
 from bert_jax.models.rows import Rows, Targets
-from bert_jax.objectives.base import Objective
+from bert_jax.objectives import Objective
 from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.mlm import empty_rows, prediction_terms
 from bert_jax.types import Key
@@ -21,8 +21,6 @@ class CausalText(Corruption):
 
     The weight is 0 where that token is special or padding.
     """
-
-    label = 'causal'
 
     def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Return the clean rows with their targets; nothing is random."""
@@ -36,7 +34,7 @@ class CausalText(Corruption):
 class CausalLanguageModel(Objective):
     """Cross-entropy of every token that is not special, given the tokens before it."""
 
-    corruptions = (CausalText,)
+    corruptions = ('causal',)
     is_causal = True
     is_generative = True
 

@@ -1,15 +1,4 @@
-"""The interface of a corruption: a change to the text that the encoder must undo or detect.
-
-The corruptions of this package, each a subclass of `Corruption`:
-
-    MaskedText    chosen tokens are hidden (masking.py)
-    ReplacedText  chosen tokens are hidden and a generator fills them in (generator.py)
-    DiffusedText  one token to all tokens are hidden (diffusion.py)
-    CausalText    nothing is hidden; each token is predicted from the tokens to its left (clm.py)
-    EditedText    sentences and tokens are moved, deleted, inserted or substituted (edits.py)
-
-All objectives of a run share one corruption, because the encoder reads each batch once.
-"""
+"""The interface of a corruption: a change to the text that the encoder must undo or detect."""
 
 import abc
 import dataclasses
@@ -65,14 +54,12 @@ class Corruption(abc.ABC):
 
     Attributes:
         vocabulary: Special tokens and frequencies.
-        label: Short name of the corruption for error messages.
         masking_keys: Keys of `config.masking` that the corruption reads.
         allows_packing: Whether a row may hold several examples (`data.pack`).
     """
 
     vocabulary: Vocabulary
 
-    label: ClassVar[str]
     masking_keys: ClassVar[tuple[str, ...]] = ('unknown',)
     allows_packing: ClassVar[bool] = True
 

@@ -15,7 +15,7 @@ from bert_jax.averages import Term, Terms, weighted_sum
 from bert_jax.errors import UserError
 from bert_jax.models.model import HeadOptions, ModelOutput
 from bert_jax.models.rows import Rows, Targets
-from bert_jax.objectives.base import Objective
+from bert_jax.objectives import Objective
 from bert_jax.objectives.corruption import Corruption, Vocabulary
 from bert_jax.objectives.mlm import cross_entropy, prediction_terms
 from bert_jax.types import Array, Config, Key
@@ -36,7 +36,6 @@ class DiffusedText(Corruption):
     ∫₀¹ C(n, k) tᵏ⁻¹ (1 − t)ⁿ⁻ᵏ dt = 1 / k.
     """
 
-    label = 'diffused'
     allows_packing = False
 
     @classmethod
@@ -93,7 +92,7 @@ class MaskedDiffusion(Objective):
 
     weight: str
 
-    corruptions = (DiffusedText,)
+    corruptions = ('diffused',)
     is_generative = True
 
     def heads(self) -> Mapping[str, HeadOptions]:

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.models.model import HeadOptions, ModelOutput
 from bert_jax.models.rows import Rows
-from bert_jax.objectives.base import Objective
-from bert_jax.objectives.edits import EditedText
+from bert_jax.objectives import Objective
 from bert_jax.objectives.mlm import prediction_terms
 from bert_jax.types import Array
 
@@ -42,7 +41,7 @@ class EditDetection(Objective):
         edit: Name of the edit in EDITS.
     """
 
-    corruptions = (EditedText,)
+    corruptions = ('edited',)
     edit: ClassVar[str]
 
     def heads(self) -> Mapping[str, HeadOptions]:

@@ -49,7 +49,6 @@ class EditedText(Corruption):
     rates: Mapping[str, float]
     replacement: str = 'uniform'
 
-    label = 'edited'
     masking_keys = ('unknown', 'replacement')
     allows_packing = False  # edits would move tokens from one example of a row into another
 

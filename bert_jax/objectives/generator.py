@@ -58,8 +58,6 @@ class ReplacedText(MaskedText):
     part of the model (`ModelWithGenerator`).
     """
 
-    label = 'replaced'
-
     def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Mask rows and draw the seeds of the generator's samples, the label SEEDS."""
         sample_keys_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, _SAMPLES)

@@ -45,7 +45,6 @@ class MaskedText(Corruption):
     random: float = 0.1
     replacement: str = 'uniform'
 
-    label = 'masked'
     masking_keys = ('unknown', 'scheme', 'mask', 'random', 'replacement')
 
     def __post_init__(self) -> None:

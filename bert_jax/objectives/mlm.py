@@ -8,9 +8,7 @@ import jax.numpy as jnp
 from bert_jax.averages import Term, Terms, weighted_sum
 from bert_jax.models.model import HeadOptions, ModelOutput
 from bert_jax.models.rows import Rows
-from bert_jax.objectives.base import Objective
-from bert_jax.objectives.generator import ReplacedText
-from bert_jax.objectives.masking import MaskedText
+from bert_jax.objectives import Objective
 from bert_jax.types import Array
 
 
@@ -21,7 +19,7 @@ class MaskedLanguageModel(Objective):
     replaced text the objective trains the generator instead of the encoder.
     """
 
-    corruptions = (MaskedText, ReplacedText)
+    corruptions = ('masked', 'replaced')
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'mlm': {}}

@@ -12,10 +12,7 @@ import jax.numpy as jnp
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.models.model import HeadOptions, ModelOutput
 from bert_jax.models.rows import Rows
-from bert_jax.objectives.base import Objective
-from bert_jax.objectives.edits import EditedText
-from bert_jax.objectives.generator import ReplacedText
-from bert_jax.objectives.masking import MaskedText
+from bert_jax.objectives import Objective
 from bert_jax.objectives.mlm import prediction_terms
 
 
@@ -26,7 +23,7 @@ class PairClassification(Objective):
         term: Name of the head, and prefix of the terms.
     """
 
-    corruptions = (MaskedText, ReplacedText, EditedText)
+    corruptions = ('masked', 'replaced', 'edited')
     term: ClassVar[str]
 
     def heads(self) -> Mapping[str, HeadOptions]:

@@ -12,9 +12,9 @@ from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
-from bert_jax.objectives.base import Objective
+from bert_jax.objectives import Objective
 from bert_jax.objectives.edit_detection import detection_terms
-from bert_jax.objectives.generator import GeneratorOptions, ModelWithGenerator, ReplacedText
+from bert_jax.objectives.generator import GeneratorOptions, ModelWithGenerator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ReplacedTokenDetection(Objective, GeneratorOptions):
     The generator is trained by masked language modeling with the weight of `mlm`.
     """
 
-    corruptions = (ReplacedText,)
+    corruptions = ('replaced',)
     companions = ('mlm',)
 
     def heads(self) -> Mapping[str, HeadOptions]:

@@ -10,8 +10,7 @@ from bert_jax.averages import Terms
 from bert_jax.models.heads.span_boundary import span_boundaries
 from bert_jax.models.model import HeadOptions, ModelOutput
 from bert_jax.models.rows import Rows
-from bert_jax.objectives.base import Objective
-from bert_jax.objectives.masking import MaskedText
+from bert_jax.objectives import Objective
 from bert_jax.objectives.mlm import empty_rows, prediction_terms
 
 
@@ -31,7 +30,7 @@ class SpanBoundaryObjective(Objective):
     position_size: int
     max_targets: int
 
-    corruptions = (MaskedText,)
+    corruptions = ('masked',)
     masking_schemes = ('spans', 'anchored_spans')
 
     def heads(self) -> Mapping[str, HeadOptions]:

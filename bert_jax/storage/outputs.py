@@ -9,24 +9,12 @@ from bert_jax.storage import paths, wrong_paths
 HELP = 'replace an existing result'
 
 
-def is_stream(name: str | os.PathLike[str]) -> bool:
-    """Whether a file is written as it is, without a temporary name: a device or a pipe.
-
-    /dev/stdout may lead to a file that the shell has opened; renaming would replace the device.
-    """
-    path = paths.path(name)
-    if paths.is_in_bucket(path) or path.is_dir():
-        return False
-    is_of_process = str(path).startswith(('/dev/std', '/dev/fd/'))
-    return is_of_process or (path.exists() and not path.is_file())
-
-
 def check_file(name: str | os.PathLike[str], overwrite: bool) -> None:
     """Raise UserError if a file may not be written to --output because something is there."""
     path = paths.path(name)
     if path.is_dir():
         raise UserError(f'--output={name} is a folder; set a file')
-    if is_stream(name):
+    if paths.is_stream(name):
         return
     if path.is_file() and not overwrite:
         raise UserError(f'--output={name} exists; add --overwrite to replace it')

@@ -180,6 +180,18 @@ def is_in_bucket(name: str | os.PathLike[str]) -> bool:
     return isinstance(path(name), BucketPath)
 
 
+def is_stream(name: str | os.PathLike[str]) -> bool:
+    """Whether a file is written as it is, without a temporary name: a device or a pipe.
+
+    /dev/stdout may lead to a file that the shell has opened; renaming would replace the device.
+    """
+    found = path(name)
+    if is_in_bucket(found) or found.is_dir():
+        return False
+    is_of_process = str(found).startswith(('/dev/std', '/dev/fd/'))
+    return is_of_process or (found.exists() and not found.is_file())
+
+
 def publish(partial: pathlib.Path, name: str | os.PathLike[str], marker: str = '') -> None:
     """Give a finished file or folder its name.
 

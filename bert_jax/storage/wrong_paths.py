@@ -1,9 +1,12 @@
 """What to say of a path that does not exist, or that holds something else than expected."""
 
+import collections
 import contextlib
+import glob
 import itertools
 import os
 import pathlib
+from collections.abc import Callable, Sequence
 
 from bert_jax.errors import nearest
 from bert_jax.storage import paths
@@ -35,6 +38,43 @@ def suggest(name: str | os.PathLike[str], is_folder: bool = False) -> str:
         return ''
     found = _find_similar(pathlib.Path(name).expanduser(), is_folder)
     return f'; did you mean {str(found)!r}?' if found else ''
+
+
+def explain_glob(pattern: str, matching: Callable[[str], Sequence[str]]) -> str:
+    """Return what is wrong with a glob that matches no file, and what to write instead.
+
+    Args:
+        pattern: The glob.
+        matching: Returns the files that a glob matches.
+    """
+    hint = '; in a glob, [ ] is a set of characters: write [[] for a bracket' * ('[' in pattern)
+    path = paths.path(pattern)
+    if path.is_dir():
+        return f'{pattern!r} is a folder: write {pattern.rstrip("/")}/* for its files'
+    if glob.has_magic(pattern):
+        return f'no file matches {pattern!r}{_remedy(pattern, str(path), matching)}{hint}'
+    if path.exists():
+        return f'{pattern!r} is not a file; files are read more than once'
+    return f'{pattern!r} does not exist{suggest(path)}'
+
+
+def _remedy(pattern: str, path: str, matching: Callable[[str], Sequence[str]]) -> str:
+    """Return what a glob could have meant: a folder or an ending that exists."""
+    (folder, name), (place, _) = os.path.split(pattern), os.path.split(path)
+    if glob.has_magic(folder):
+        return ''
+    if not paths.path(place).is_dir():
+        return f'; there is no folder {folder!r}{suggest(place)}'
+    where = folder or 'this folder'
+    if matching(os.path.join(place, '*', name)):
+        return f'; folders in {where} have such files: write {os.path.join(folder, "**", name)}'
+    files = matching(os.path.join(place, '*'))
+    if not files:
+        return f'; {where} has no files'
+    endings = collections.Counter(os.path.splitext(file)[1] for file in files)
+    ending = nearest(os.path.splitext(name)[1], endings) or endings.most_common(1)[0][0]
+    counts = ', '.join(f'{number:,} *{name}' for name, number in endings.most_common(3))
+    return f'; {where} has {counts}: write {os.path.join(folder, f"*{ending}")}'
 
 
 def _find_similar(path: pathlib.Path, is_folder: bool) -> pathlib.Path | None:

@@ -9,7 +9,8 @@ from bert_jax.types import Config
 def unused_masking(config: Config, key: str) -> str:
     """Return why the enabled objectives do not use a key of `config.masking`; '' if they do."""
     names, masking = objectives.enabled(config.objectives), config.masking
-    used = objectives.common_corruption(names, masking.scheme).masking_keys
+    corruption = objectives.CORRUPTIONS[objectives.common_corruption(names, masking.scheme)]
+    used = corruption.masking_keys
     if 'scheme' not in used:
         is_used = key.removeprefix('masking.') in used
         return '' if is_used else f'{", ".join(names)} does not use it'

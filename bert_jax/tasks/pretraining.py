@@ -17,8 +17,7 @@ from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
-from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.base import Objective
+from bert_jax.objectives import CORRUPTIONS, OBJECTIVES, Objective
 from bert_jax.objectives.corruption import Corruption, Vocabulary
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import find_scheme
@@ -284,10 +283,11 @@ def build(
         UserError: For a config that cannot be trained.
     """
     names = objectives.enabled(config.objectives)
-    corruption = objectives.common_corruption(names, config.masking.scheme)
+    corrupted = objectives.common_corruption(names, config.masking.scheme)
+    corruption = CORRUPTIONS[corrupted]
     if config.data.pack and not corruption.allows_packing:
         raise UserError(
-            f'data.pack is True, but the objectives {", ".join(names)} need {corruption.label} '
+            f'data.pack is True, but the objectives {", ".join(names)} need {corrupted} '
             'text, which moves tokens from one example of a row into another; set '
             'data.pack=False'
         )

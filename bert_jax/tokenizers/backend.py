@@ -11,8 +11,11 @@ import numpy as np
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.tokenizers import byte_bpe, charsmap
+from bert_jax.text import scripts
 from bert_jax.types import JsonObject
+
+BYTE_SPACE = 'Ġ'  # stands for a space in the tokens of byte-level BPE
+PIECE_SPACE = '▁'  # stands for a space in the pieces of SentencePiece
 
 Item = TypeVar('Item')
 
@@ -36,12 +39,15 @@ class Backend:
         self._trims = _trims_spaces(settings.get('post_processor'))
         self.library = read(settings | {'post_processor': None}, literal)
         vocab = self.library.get_vocab() if self._trims else {}
-        self._space_ids = [i for token, i in vocab.items() if not token.strip(byte_bpe.SPACE)]
-        self._steps = charsmap.steps(settings['normalizer'])
-        self.has_rules = bool(self._steps)
+        self._space_ids = [i for token, i in vocab.items() if not token.strip(BYTE_SPACE)]
+        steps = list(_flatten(settings['normalizer']))
+        self.has_rules = any(step['type'] == 'Precompiled' for step in steps)
         self._has_warned = False
         if not self.has_rules:
             return
+        from bert_jax.tokenizers import charsmap  # of SentencePiece models alone
+
+        self._steps = [charsmap.build(step) for step in steps]
         self._without_normalizer = tokenizers.Tokenizer(self.library.model)  # not copied
         self._without_normalizer.pre_tokenizer = self.library.pre_tokenizer
         added = [token for token in settings['added_tokens'] if not (literal and token['special'])]
@@ -58,6 +64,8 @@ class Backend:
 
         It is slow, because the threads of the library wait for each other in a custom normalizer.
         """
+        from bert_jax.tokenizers import charsmap
+
         custom = tokenizers.Tokenizer.from_str(self.library.to_str())
         custom.encode_special_tokens = self.library.encode_special_tokens
         custom.normalizer = charsmap.as_normalizer(self._steps)
@@ -122,6 +130,11 @@ class Backend:
         return texts
 
 
+def encodable(text: str) -> str:
+    """Replace lone surrogates (from broken JSON, not encodable as UTF-8) by U+FFFD."""
+    return scripts.replace_surrogates(text)[0]
+
+
 def read(settings: JsonObject, literal: bool = False) -> tokenizers.Tokenizer:
     """Create a tokenizer of the library from the contents of a tokenizer.json."""
     with library_errors():
@@ -170,6 +183,17 @@ def library_errors() -> Iterator[None]:
         reason = ' '.join(str(error).split())
         message = f'the tokenizers library cannot read it: {reason:.200}'
         raise errors.UserError(message) from error
+
+
+def _flatten(normalizer: JsonObject | None) -> Iterator[JsonObject]:
+    """Yield the steps of a normalizer of a tokenizer.json, in order."""
+    if normalizer is None:
+        return
+    if normalizer['type'] != 'Sequence':
+        yield normalizer
+        return
+    for step in normalizer['normalizers']:
+        yield from _flatten(step)
 
 
 def _any_of(contents: list[str]) -> re.Pattern[str]:

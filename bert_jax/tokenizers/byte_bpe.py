@@ -11,7 +11,6 @@ from bert_jax.files import parse_json
 from bert_jax.tokenizers import special_tokens
 from bert_jax.types import JsonObject
 
-SPACE = 'Ġ'
 # Printable bytes are written as themselves, the others as characters from 256 on.
 _PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE]

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from bert_jax.text import scripts
-from bert_jax.tokenizers.backend import Backend
+from bert_jax.tokenizers.backend import Backend, encodable
 from bert_jax.types import JsonObject
 
 CACHED_IDS = 2**20  # bounds the memory of the cache (about 100 MB)
@@ -56,11 +55,6 @@ class CachedEncoder:
             for part, encoding in zip(batch, encoded, strict=True):
                 self._cache[part] = np.array(encoding.ids, np.int32).tobytes()
                 self._cached_ids += len(encoding) + 1
-
-
-def encodable(text: str) -> str:
-    """Replace lone surrogates (from broken JSON, not encodable as UTF-8) by U+FFFD."""
-    return scripts.replace_surrogates(text)[0]
 
 
 def splitter(

@@ -9,7 +9,7 @@ such as decomposed Korean syllables, it only applies rules for single characters
 import base64
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import sentencepiece
@@ -17,7 +17,6 @@ import tokenizers
 
 from bert_jax.types import JsonObject
 
-SPACE = '▁'  # stands for a space in the pieces of SentencePiece
 _PRIVATE = range(0x100000, 0x10FFFE)  # private-use characters, placeholders during a replacement
 
 
@@ -72,14 +71,6 @@ class Rules:
             text.replace(placeholder, new)
 
 
-def steps(normalizer: JsonObject | None) -> list[Step]:
-    """The steps of the normalizer of a tokenizer.json with exact rules; [] if it has no rules."""
-    flat = list(_flatten(normalizer))
-    if not any(step['type'] == 'Precompiled' for step in flat):
-        return []
-    return [_build(step) for step in flat]
-
-
 def as_normalizer(steps: Sequence[Step]) -> tokenizers.normalizers.Normalizer:
     """A normalizer of the tokenizers library that applies some steps."""
     custom = tokenizers.normalizers.Normalizer.custom
@@ -88,17 +79,8 @@ def as_normalizer(steps: Sequence[Step]) -> tokenizers.normalizers.Normalizer:
     )
 
 
-def _flatten(normalizer: JsonObject | None) -> Iterator[JsonObject]:
-    if normalizer is None:
-        return
-    if normalizer['type'] != 'Sequence':
-        yield normalizer
-        return
-    for step in normalizer['normalizers']:
-        yield from _flatten(step)
-
-
-def _build(step: JsonObject) -> Step:
+def build(step: JsonObject) -> Step:
+    """Build a step of the normalizer of a tokenizer.json, with exact rules."""
     if step['type'] == 'Precompiled':
         return Rules(base64.b64decode(step['precompiled_charsmap']))
     model = {'type': 'WordLevel', 'vocab': {}, 'unk_token': ''}

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tokenizers
 
-from bert_jax.tokenizers import byte_bpe, charsmap, wordpiece
+from bert_jax.tokenizers import byte_bpe, wordpiece
+from bert_jax.tokenizers.backend import PIECE_SPACE
 from bert_jax.tokenizers.tokenizer import Tokenizer
 from bert_jax.types import JsonObject
 
@@ -114,7 +115,7 @@ def _byte_bpe(old: Tokenizer, _: Mapping[str, int]) -> Split:
 
 
 def _sentence_piece(old: Tokenizer, _: Mapping[str, int]) -> Split:
-    words, space = _Words(old), charsmap.SPACE
+    words, space = _Words(old), PIECE_SPACE
 
     def split(token: str) -> list[int]:
         text = token.replace(space, ' ').strip()

@@ -14,7 +14,7 @@ import tokenizers
 
 from bert_jax import errors, limits
 from bert_jax.tokenizers import charsmap, special_tokens, training_progress
-from bert_jax.tokenizers.charsmap import SPACE
+from bert_jax.tokenizers.backend import PIECE_SPACE
 from bert_jax.types import JsonObject
 
 CHARACTER_COVERAGE = 0.9995  # rarer characters become <unk>; SentencePiece's default
@@ -280,15 +280,15 @@ def _add_steps(
         rules = charsmap.Rules(model.charsmap) if model.charsmap else None
         is_space = rules is not None and not rules.normalize_str(whitespace).strip(' ')
         words = split.WhitespaceSplit() if is_space else split.CharDelimiterSplit(' ')
-        splits = [words, *marks, split.Metaspace(SPACE, scheme)]
+        splits = [words, *marks, split.Metaspace(PIECE_SPACE, scheme)]
         backend.pre_tokenizer = split.Sequence(splits)
     else:
         if model.remove_extra_whitespaces:
             steps += [normal.Replace(tokenizers.Regex(' {2,}'), ' '), normal.Strip()]
         if model.add_dummy_prefix:
-            steps.append(normal.Prepend(SPACE))
-        steps.append(normal.Replace(' ', SPACE))
+            steps.append(normal.Prepend(PIECE_SPACE))
+        steps.append(normal.Replace(' ', PIECE_SPACE))
     backend.normalizer = normal.Sequence(steps)
     bytes_too = [decode.ByteFallback(), decode.Fuse()] if model.byte_fallback else []
     scheme = 'always' if model.add_dummy_prefix else 'never'
-    backend.decoder = decode.Sequence([*bytes_too, decode.Metaspace(SPACE, scheme)])
+    backend.decoder = decode.Sequence([*bytes_too, decode.Metaspace(PIECE_SPACE, scheme)])

@@ -10,17 +10,19 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tokenizers
 
 from bert_jax import errors, limits
 from bert_jax.files import parse_json
-from bert_jax.tokenizers import backend, byte_bpe, charsmap, special_tokens
-from bert_jax.tokenizers.backend import Backend
-from bert_jax.tokenizers.cached_encoding import CachedEncoder, encodable, splitter
+from bert_jax.tokenizers import backend, special_tokens
+from bert_jax.tokenizers.backend import BYTE_SPACE, PIECE_SPACE, Backend, encodable
 from bert_jax.types import JsonObject
+
+if TYPE_CHECKING:
+    from bert_jax.tokenizers.cached_encoding import CachedEncoder
 
 MODELS = ('WordPiece', 'BPE', 'Unigram', 'WordLevel')
 
@@ -111,8 +113,10 @@ class Tokenizer:
         return text if normalizer is None else normalizer.normalize_str(text)
 
     @functools.cached_property
-    def _encoders(self) -> dict[bool, CachedEncoder]:
+    def _encoders(self) -> 'dict[bool, CachedEncoder]':
         """The encoders with and without special tokens in the text."""
+        from bert_jax.tokenizers.cached_encoding import CachedEncoder, splitter
+
         settings = json.loads(self._json)
         added = settings['added_tokens']
         roles = {self.vocab[index] for index in self.special_ids}
@@ -241,16 +245,16 @@ def _kind(settings: JsonObject) -> str:
     steps = json.dumps([settings['normalizer'], settings['pre_tokenizer']], ensure_ascii=False)
     if '"ByteLevel"' in steps:
         return 'bytebpe'
-    return 'sentencepiece-bpe' if charsmap.SPACE in steps else 'bpe'
+    return 'sentencepiece-bpe' if PIECE_SPACE in steps else 'bpe'
 
 
 def _word_starts(kind: str, settings: JsonObject, vocab: Sequence[str]) -> np.ndarray | None:
     """Whether each token starts a word: bool [V], or None if no token has the mark of its kind."""
     mark = {
         'wordpiece': settings['model'].get('continuing_subword_prefix'),
-        'bytebpe': byte_bpe.SPACE,
-        'unigram': charsmap.SPACE,
-        'sentencepiece-bpe': charsmap.SPACE,
+        'bytebpe': BYTE_SPACE,
+        'unigram': PIECE_SPACE,
+        'sentencepiece-bpe': PIECE_SPACE,
         'wordlevel': None,
         'bpe': None,
     }[kind]

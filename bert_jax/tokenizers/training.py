@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from bert_jax import errors
 from bert_jax.lazy_table import LazyTable
 from bert_jax.tokenizers import special_tokens
-from bert_jax.tokenizers.cached_encoding import encodable
+from bert_jax.tokenizers.backend import encodable
 from bert_jax.tokenizers.tokenizer import Tokenizer
 from bert_jax.types import JsonObject
 
@@ -24,9 +24,9 @@ _ANY_TEXT = ('aa aa',)  # a vocabulary is large enough for this text if it is fo
 _STRIPS_ACCENTS = ('wordpiece',)  # kinds whose trainers have an argument `strip_accents`
 
 
-def check_accents(kind: str, strip_accents: bool | None) -> None:
-    """Raise UserError if a trained tokenizer of this kind cannot strip accents but should."""
-    if strip_accents and kind not in _STRIPS_ACCENTS:
+def check_accents(kind: str) -> None:
+    """Raise UserError if a trained tokenizer of this kind cannot strip accents."""
+    if kind not in _STRIPS_ACCENTS:
         raise errors.UserError(
             f'strip_accents is True, but a trained {kind} vocabulary keeps accents; leave '
             'strip_accents out, or train wordpiece'
@@ -56,7 +56,8 @@ def train(
     kind, _, size = spec.partition(':')
     if kind not in TRAINERS:
         raise errors.unknown('tokenizer kind', kind, TRAINERS)
-    check_accents(kind, strip_accents)
+    if strip_accents:
+        check_accents(kind)
     smallest = len(special_tokens.BERT)
     if not size.isdecimal() or int(size) <= smallest:
         raise errors.UserError(

@@ -13,7 +13,6 @@ import numpy as np
 
 from bert_jax.errors import UserError, unknown
 from bert_jax.text import scripts
-from bert_jax.tokenizers import byte_bpe
 from bert_jax.tokenizers.tokenizer import Tokenizer
 
 _UNSPACED = re.compile(f'[{scripts.UNSPACED}]')
@@ -108,7 +107,11 @@ def _unmarked(tokenizer: Tokenizer) -> list[tuple[int, str]]:
 
 def _text(tokenizer: Tokenizer, index: int) -> str:
     token = tokenizer.vocab[index]
-    raw = byte_bpe.to_bytes(token) if tokenizer.kind == 'bytebpe' else None
+    raw = None
+    if tokenizer.kind == 'bytebpe':
+        from bert_jax.tokenizers import byte_bpe
+
+        raw = byte_bpe.to_bytes(token)
     if raw is None:
         return token.removeprefix('##') or token
     # Complete the first character if its last bytes are in the next token.

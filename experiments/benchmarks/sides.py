@@ -21,7 +21,7 @@ import types
 
 import numpy as np
 
-from bert_jax.models import local_attention
+from bert_jax.models.visibility import Visibility
 from bert_jax.training import runtime
 
 
@@ -75,7 +75,7 @@ def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
     runtime.keep_freed_memory()
     if side not in TORCH_SIDES:
         if side == 'bert_jax_dense':
-            local_attention.is_local = lambda length, window: False
+            Visibility.is_local = lambda self, length: False
         step = make_bert_jax_step(shape, dtype, compute_options)
         from bert_jax.training import devices
 
@@ -92,11 +92,11 @@ def architecture_of(shape: Shape):
 
 
 def flops_per_step(shape: Shape) -> float:
-    """Return the FLOPs of the forward and backward pass, counted by bert_jax/models/flops.py.
+    """Return the FLOPs of the forward and backward pass, counted by bert_jax/models/model.py.
 
     Recomputation and the logits of tokens that are not masked do not count.
     """
-    from bert_jax.models.flops import training_flops_per_token
+    from bert_jax.models.model import training_flops_per_token
 
     per_token = training_flops_per_token(architecture_of(shape), shape.length, shape.predictions)
     return shape.batch * shape.length * per_token

@@ -13,7 +13,8 @@ from bert_jax.errors import UserError
 from bert_jax.interop import pretrained
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoders import ENCODERS, Transformer, build_encoder
+from bert_jax.models.encoders import ENCODERS, build_encoder
+from bert_jax.models.encoders.transformer import Transformer
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.mlm import MaskedLanguageModel
 from bert_jax.tasks.initialization import initialize

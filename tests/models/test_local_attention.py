@@ -66,10 +66,10 @@ def test_blocks_agree_with_whole_rows(case, rate):
 
 
 def test_rows_are_split_where_blocks_have_fewer_keys():
-    assert not local_attention.is_local(8192, None)
-    assert not local_attention.is_local(128, 64)
-    assert local_attention.is_local(512, 64)
-    assert not local_attention.is_local(512, 256)
+    assert not Visibility(None).is_local(8192)
+    assert not Visibility(None, window=64).is_local(128)
+    assert Visibility(None, window=64).is_local(512)
+    assert not Visibility(None, window=256).is_local(512)
 
 
 @pytest.fixture(scope='module')

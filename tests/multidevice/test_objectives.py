@@ -45,8 +45,8 @@ class Task:
     def __init__(self, corruption):
         self.weights = objectives.loss_weights(WEIGHTS[corruption])
         names = objectives.enabled(WEIGHTS[corruption])
-        kind = objectives.common_corruption(names, 'spans')
-        assert kind.label == corruption
+        assert objectives.common_corruption(names, 'spans') == corruption
+        kind = objectives.CORRUPTIONS[corruption]
         self.objectives = [OPTIONS.get(name) or small_objectives.build(name) for name in names]
         self.model = objectives.build_model(ARCHITECTURE, Compute(), self.objectives)
         vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(100, int), np.arange(100) % 3 == 0)

@@ -67,7 +67,7 @@ def counted_and_declared(names, **changes):
     config = base.get_config()
     config.masking.scheme = scheme
     config.objectives.update({name: float(name in names) for name in config.objectives})
-    kind = objectives.common_corruption(names, scheme)
+    kind = objectives.CORRUPTIONS[objectives.common_corruption(names, scheme)]
     predictions = LENGTH if 'diffusion' in names else PREDICTIONS
     corrupt = kind.build(config, vocabulary, {LENGTH: predictions})
     chosen = [small_objectives.build(name) for name in names]

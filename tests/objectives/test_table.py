@@ -31,7 +31,7 @@ def test_every_objective_weights_its_own_loss_terms():
     ],
 )
 def test_objectives_of_a_run_share_one_corruption(names, scheme, corruption):
-    assert objectives.common_corruption(names, scheme).label == corruption
+    assert objectives.common_corruption(names, scheme) == corruption
 
 
 @pytest.mark.parametrize(

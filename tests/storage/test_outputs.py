@@ -57,10 +57,10 @@ def test_devices_and_pipes_are_written_as_they_are(tmp_path):
     os.mkfifo(tmp_path / 'pipe')
     (tmp_path / 'file').touch()
     for stream in ('/dev/null', '/dev/stdout', str(tmp_path / 'pipe')):
-        assert outputs.is_stream(stream)
+        assert paths.is_stream(stream)
         outputs.check_file(stream, overwrite=False)
     for other in (tmp_path, tmp_path / 'file', tmp_path / 'new'):
-        assert not outputs.is_stream(other)
+        assert not paths.is_stream(other)
 
 
 def test_predictions_go_to_the_file_of_the_shell(tmp_path):

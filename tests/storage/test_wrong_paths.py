@@ -10,7 +10,7 @@ from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.storage import outputs, wrong_paths
-from bert_jax.text import missing_files, text_files
+from bert_jax.text import text_files
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_all_that_reads_a_path_suggests_one(read, words, folder):
     ],
 )
 def test_a_glob_without_files_has_a_remedy(pattern, words, folder):
-    found = missing_files.explain(pattern)
+    found = wrong_paths.explain_glob(pattern, text_files.matching_files)
     for word in words:
         assert word in found
     if ': write ' in found and ' bracket' not in found:  # what it says must work

@@ -17,8 +17,7 @@ from bert_jax.models.attention import Context, LayerConstants, layer_constants
 from bert_jax.models.block import ATTENTIONS, Block, Convolution
 from bert_jax.models.dropout import fold_in
 from bert_jax.models.embeddings import Embeddings
-from bert_jax.models.encoders.base import Encoder, EncoderOutput
-from bert_jax.models.encoders.layer_scan import scan_layers
+from bert_jax.models.encoders import Encoder, EncoderOutput
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.rows import PromptRows, Rows, gather_positions, prompt_rows
 from bert_jax.models.visibility import Visibility
@@ -185,6 +184,8 @@ class Transformer(Encoder):
         self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None
     ) -> tuple[jax.Array, jax.Array]:
         """`_run_layers` of stacked layers."""
+        from bert_jax.models.encoders.layer_scan import scan_layers  # an option that few runs set
+
         constants_L = layer_constants(self.architecture)
         if self.is_initializing():
             self.layers(x_BTD, constants_L[0], context, None)  # creates the parameters

@@ -22,9 +22,9 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import head_dropout
-from bert_jax.models.encoders.base import EncoderOutput
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
-from bert_jax.models.heads.base import Head
+from bert_jax.models.heads import Head
 from bert_jax.models.linear import TRUNCATED_STDDEV
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.rows import Rows, gather_positions, masked_max, masked_mean

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.models.crf import DISALLOWED, TransitionScores, allowed_tags
-from bert_jax.models.encoders.base import EncoderOutput
-from bert_jax.models.heads.base import Head
+from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.heads import Head
 from bert_jax.models.partitioning import param
 from bert_jax.models.rows import Rows
 

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.errors import UserError
-from bert_jax.models.encoders.base import EncoderOutput
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
-from bert_jax.models.heads.base import Head
+from bert_jax.models.heads import Head
 from bert_jax.models.linear import add_bias, product, weight_init
 from bert_jax.models.partitioning import constrain, param
 from bert_jax.models.rows import Rows, gather_positions

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models.encoders.base import EncoderOutput
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
-from bert_jax.models.heads.base import Head
+from bert_jax.models.heads import Head
 from bert_jax.models.heads.prediction import MaskedLanguageModelHead
 from bert_jax.models.linear import weight_init
 from bert_jax.models.partitioning import constrain, param

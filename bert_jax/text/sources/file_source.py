@@ -5,9 +5,9 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from bert_jax import errors
-from bert_jax.storage import paths
+from bert_jax.storage import paths, wrong_paths
 from bert_jax.storage.bucket import BucketError
-from bert_jax.text import held_out, missing_files, text_files
+from bert_jax.text import held_out, text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece, Source
 from bert_jax.types import JsonObject
 
@@ -43,7 +43,7 @@ class FileSource(Source):
     def list_files(self) -> None:
         matches = self.find_files()
         if not matches:
-            reason = missing_files.explain(self.where)
+            reason = wrong_paths.explain_glob(self.where, text_files.matching_files)
             raise errors.UserError(f'source {self.spec!r}: {reason}')
         for path in matches:
             self.identities.setdefault(text_files.identify(path), path)
