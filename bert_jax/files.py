@@ -10,7 +10,6 @@ from typing import Any
 
 from bert_jax.errors import UserError, writing
 from bert_jax.storage import paths, temporary
-from bert_jax.storage.bucket import BucketPath
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
 from bert_jax.storage.paths import open_binary, sync
@@ -102,11 +101,11 @@ def new_folder(
     with writing(path), temporary.beside(paths.local(path)) as partial:
         yield partial
         with contextlib.ExitStack() as stack:
-            if isinstance(path, BucketPath):  # where files of two processes could mix
+            if paths.is_in_bucket(path):  # where files of two processes could mix
                 lock = path.with_name(f'.{path.name}.lock')
                 stack.enter_context(Lock(lock).waited_for(lambda: f'it writes {path}'))
             _check_is_new(path, overwrite)
-            if path.exists() and not isinstance(path, BucketPath):
+            if path.exists() and not paths.is_in_bucket(path):
                 _exchange(partial, pathlib.Path(path))
             else:
                 paths.retract(path, marker)  # buckets do not rename folders

@@ -24,7 +24,6 @@ import numpy as np
 from bert_jax import errors, tokenizers
 from bert_jax.files import WatchedFile, parse_json, sha256
 from bert_jax.storage import names, paths, trust, wrong_paths
-from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers.backend import library_errors
 from bert_jax.types import JsonObject, JsonView
@@ -103,7 +102,7 @@ class Corpus:
     directory: Path
     manifest: JsonObject
     tokenizer: tokenizers.Tokenizer
-    cache: CacheSettings = DEFAULT_CACHE
+    cache: paths.CacheSettings = paths.DEFAULT_CACHE
     _unigram: dict[str, np.ndarray] = dataclasses.field(default_factory=dict, init=False)
 
     @functools.cached_property
@@ -120,7 +119,7 @@ class Corpus:
 
     @classmethod
     def open(
-        cls, directory: str | os.PathLike[str], cache: CacheSettings = DEFAULT_CACHE
+        cls, directory: str | os.PathLike[str], cache: paths.CacheSettings = paths.DEFAULT_CACHE
     ) -> 'Corpus':
         """Open a corpus and check the presence and size of its files; see also `verify`.
 
@@ -169,7 +168,7 @@ class Corpus:
         entries = [entry for entry in entries if language in (None, entry['language'])]
         files = [file for entry in entries for file in shard_files(name, entry)]
         digests = {self.directory / file: self.manifest['files'][file]['sha256'] for file in files}
-        arrays = iter(open_arrays(digests, self.cache))
+        arrays = iter(paths.open_arrays(digests, self.cache))
         watched = itertools.starmap(WatchedFile, digests.items() if self.is_mapped else ())
         shards = [
             Shard(

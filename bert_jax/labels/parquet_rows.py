@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from bert_jax.errors import UserError
 from bert_jax.labels.records import Record, Row, make_record
 from bert_jax.storage import paths
-from bert_jax.storage.bucket import BucketError
+from bert_jax.storage.path import BucketError
 
 
 def read_parquet(path: str, data: ConfigDict) -> Iterator[Record]:

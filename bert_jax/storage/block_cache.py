@@ -233,27 +233,9 @@ def open_cache(folder: str, max_bytes: int) -> BlockCache:
     return BlockCache(folder, max_bytes)
 
 
-class CacheSettings(NamedTuple):
-    """The folder that caches blocks of arrays in buckets, and the total size of its files."""
-
-    folder: str = '~/.cache/bert_jax/blocks'
-    max_bytes: int = 50 * 10**9
-
-
-DEFAULT_CACHE = CacheSettings()
-
-
-def open_arrays(files: Mapping[Any, str], settings: CacheSettings) -> list[Any]:
-    """Open one-dimensional .npy files: as memory maps on a disk, as BlockArrays in a bucket.
-
-    Args:
-        files: File → a text that identifies its contents among those at this path. A corpus may
-            claim the digest of another: with the path, it only ever reads its own blocks.
-        settings: The cache of blocks.
-    """
-    if not any(isinstance(path, BucketPath) for path in files):
-        return [np.load(path, mmap_mode='r') for path in files]
-    cache = open_cache(*settings)
+def open_arrays(files: Mapping[Any, str], folder: str, max_bytes: int) -> list['BlockArray']:
+    """Open one-dimensional .npy files in buckets; see `paths.open_arrays`."""
+    cache = open_cache(folder, max_bytes)
     with concurrent.futures.ThreadPoolExecutor(_READERS) as pool:
         headers = pool.map(_read_header, files)
         return [

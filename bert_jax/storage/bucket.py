@@ -16,7 +16,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, Any, Self, TypeVar, cast
 
 # Otherwise gcsfs asks Google about the kind of a bucket before each request.
 os.environ.setdefault('GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT', 'false')
@@ -25,6 +25,7 @@ from etils.epath.gpath import PosixGPath
 
 from bert_jax.errors import UserError
 from bert_jax.storage import names
+from bert_jax.storage.path import BucketError, Status
 from bert_jax.types import JsonObject
 
 PACKAGES = {'gs': 'gcsfs', 's3': 's3fs'}  # scheme → package
@@ -39,25 +40,6 @@ _ANSWERS: dict[type[OSError], int] = {
 }
 
 _Value = TypeVar('_Value')
-
-
-class BucketError(UserError, OSError):
-    """A request that failed permanently: a one-line message, and an OSError for handlers."""
-
-    def __str__(self) -> str:
-        return f'{self.filename} cannot be read or written: {self.strerror}'
-
-
-class Status(NamedTuple):
-    """Size and time of a file, named as in os.stat_result.
-
-    Attributes:
-        st_size: Bytes.
-        st_mtime_ns: Time of the last change, in ns.
-    """
-
-    st_size: int
-    st_mtime_ns: int
 
 
 class BucketPath(PosixGPath):  # type: ignore[misc]  # etils ships no types
@@ -78,23 +60,23 @@ class BucketPath(PosixGPath):  # type: ignore[misc]  # etils ships no types
     def stat(self) -> Status:
         return _status(self._call('info', str(self)))
 
-    def iterdir(self) -> Iterator['BucketPath']:
+    def iterdir(self) -> Iterator[Self]:
         keys = self._call('ls', str(self), detail=False)
         return iter(self._paths(key.removesuffix('/') for key in keys))
 
-    def glob(self, pattern: str) -> Iterator['BucketPath']:
+    def glob(self, pattern: str) -> Iterator[Self]:
         return iter(self._paths(self._call('glob', f'{self}/{pattern}')))
 
-    def matches(self) -> list['BucketPath']:
+    def matches(self) -> list[Self]:
         """Return the files that match this path as a pattern; '**' is recursive."""
         infos = self._call('glob', str(self), detail=True)
         return self._paths(name for name, info in infos.items() if info['type'] == 'file')
 
-    def rglob(self, pattern: str = '*') -> Iterator['BucketPath']:
+    def rglob(self, pattern: str = '*') -> Iterator[Self]:
         """Iterate over the files below a folder; folders are not listed."""
         return (path for path in self.files() if path.match(pattern))
 
-    def files(self) -> dict['BucketPath', Status]:
+    def files(self) -> dict[Self, Status]:
         """Return all files below a folder.
 
         Raises:
@@ -107,17 +89,17 @@ class BucketPath(PosixGPath):  # type: ignore[misc]  # etils ships no types
         }
         return dict(zip(self._paths(infos), map(_status, infos.values()), strict=True))
 
-    def _paths(self, keys: Any) -> list['BucketPath']:
+    def _paths(self, keys: Any) -> list[Self]:
         """The paths of keys. Raises UserError for a key that cannot be the name of a file."""
         return [self._new(f'{self._uri_scheme}://{names.check(key, self)}') for key in keys]
 
-    def absolute(self) -> 'BucketPath':
+    def absolute(self) -> Self:
         return self
 
-    def resolve(self, strict: bool = False) -> 'BucketPath':
+    def resolve(self, strict: bool = False) -> Self:
         """Return the path without '..'."""
         scheme, _, name = str(self).partition('://')
-        resolved: BucketPath = self._new(f'{scheme}://{os.path.normpath(name)}')
+        resolved: Self = self._new(f'{scheme}://{os.path.normpath(name)}')
         return resolved
 
     def mkdir(self, *_: Any, **__: Any) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from bert_jax.storage import paths
-from bert_jax.storage.bucket import BucketPath
 from bert_jax.storage.path import Path
 
 
@@ -89,7 +88,7 @@ class DraftInBucket(Draft):
 
     save_seconds = 300.0  # each save uploads whole unfinished files
 
-    def __init__(self, target: BucketPath):
+    def __init__(self, target: Path):
         self.target = self.shared = target
         self.folder = paths.local(target)
 
@@ -121,6 +120,4 @@ class DraftInBucket(Draft):
 def of(name: str | os.PathLike[str]) -> Draft:
     """Return the draft of a folder; nothing is read or written."""
     target = paths.path(name)
-    if isinstance(target, BucketPath):
-        return DraftInBucket(target)
-    return DraftOnDisk(pathlib.Path(target))
+    return DraftOnDisk(target) if isinstance(target, pathlib.Path) else DraftInBucket(target)

@@ -8,16 +8,19 @@ import contextlib
 import datetime
 import errno
 import os
+import pathlib
 import socket
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from bert_jax.errors import report
-from bert_jax.storage.bucket import BucketPath
-from bert_jax.storage.leases import Lease
 from bert_jax.storage.path import Path
+
+if TYPE_CHECKING:
+    from bert_jax.storage.leases import Lease
 
 _POLL_SECONDS = 1.0  # between attempts to get a lock
 _REPORT_SECONDS = 60.0  # between messages while waiting for a lock
@@ -83,7 +86,7 @@ class Lock:
 
     def is_taken(self) -> bool:
         """Whether a process holds the lock on this disk; writes nothing."""
-        if isinstance(self.path, BucketPath) or not self.path.is_file():
+        if not isinstance(self.path, pathlib.Path) or not self.path.is_file():
             return False
         try:
             _file_lock(self.path).acquire(timeout=0).lock.release()
@@ -95,7 +98,7 @@ class Lock:
 
     def _acquire(self, timeout: float, progress: Callable[[], str]) -> None:
         """Take the lock. Raises Timeout if another process holds it for `timeout` seconds."""
-        if not isinstance(self.path, BucketPath):
+        if isinstance(self.path, pathlib.Path):
             if self.path.exists() and not self.path.is_file():  # opening a pipe may block
                 raise OSError(errno.EINVAL, 'it is not a regular file', str(self.path))
             held = _file_lock(self.path, on_acquired=_sign)
@@ -106,6 +109,8 @@ class Lock:
             except OSError as error:
                 if error.errno not in _UNSUPPORTED:
                     raise
+        from bert_jax.storage.leases import Lease
+
         lease = Lease(self.path)
         lease.acquire(progress)
         self._held = lease

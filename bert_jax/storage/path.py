@@ -1,11 +1,20 @@
 """What the paths of files on disks and in buckets have in common."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
+
+from bert_jax.errors import UserError
+
+
+class BucketError(UserError, OSError):
+    """A request that failed permanently: a one-line message, and an OSError for handlers."""
+
+    def __str__(self) -> str:
+        return f'{self.filename} cannot be read or written: {self.strerror}'
 
 
 class FileStatus(Protocol):
-    """Size and time of a file, as in os.stat_result and `bucket.Status`."""
+    """Size and time of a file, as in os.stat_result and `Status`."""
 
     @property
     def st_size(self) -> int: ...
@@ -87,3 +96,21 @@ class Path(Protocol):
     ) -> int: ...
 
     def unlink(self, missing_ok: bool = ...) -> None: ...
+
+
+class Status(NamedTuple):
+    """Size and time of a file, named as in os.stat_result.
+
+    Attributes:
+        st_size: Bytes.
+        st_mtime_ns: Time of the last change, in ns.
+    """
+
+    st_size: int
+    st_mtime_ns: int
+
+    @classmethod
+    def of(cls, file: Path) -> 'Status':
+        """Ask for the status of a file."""
+        result = file.stat()
+        return cls(result.st_size, result.st_mtime_ns)

@@ -6,35 +6,38 @@ and `push` uploads changes. `publish` completes it: on a disk by a rename, in a 
 a marker, a file of the folder, last.
 """
 
-import atexit
 import concurrent.futures
 import errno
-import fnmatch
-import functools
 import glob as local_glob
 import os
 import pathlib
 import re
 import shutil
-import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.storage import leases, names, temporary
-from bert_jax.storage.bucket import PACKAGES, BucketError, BucketPath, Status
-from bert_jax.storage.path import Path
+from bert_jax.storage import temporary
+from bert_jax.storage.path import BucketError, Path, Status
 
-UNFINISHED = ('.partial', '.tmp', '.unfinished')  # suffixes of names that `push` leaves out
-_TRANSFERS = 8  # simultaneous uploads or downloads
+if TYPE_CHECKING:
+    from bert_jax.storage.bucket_folder import BucketFolder
+
+_REQUESTS = 8  # at a time
 _LEFTOVER = re.compile(r'[0-9]+(\.deleted)?\.unfinished')
 
-_Item = TypeVar('_Item')
-_Result = TypeVar('_Result')
 
-# Local copy → its status, and the status of the file in the bucket (None after an upload).
-_copied: dict[pathlib.Path, tuple[Status, Status | None]] = {}
+class CacheSettings(NamedTuple):
+    """The folder that caches blocks of arrays in buckets, and the total size of its files."""
+
+    folder: str = '~/.cache/bert_jax/blocks'
+    max_bytes: int = 50 * 10**9
+
+
+DEFAULT_CACHE = CacheSettings()
 
 
 def path(name: str | os.PathLike[str]) -> Path:
@@ -43,21 +46,12 @@ def path(name: str | os.PathLike[str]) -> Path:
     Raises:
         UserError: The name is a URL of an unsupported kind, or names no bucket.
     """
-    if isinstance(name, BucketPath):
-        return name
-    scheme, separator, rest = os.fspath(name).partition('://')
-    if not separator or not re.fullmatch('[A-Za-z][A-Za-z0-9+.-]*', scheme):
-        return pathlib.Path(name).expanduser()
-    if scheme not in PACKAGES:
-        raise unknown(f'kind of storage in {os.fspath(name)!r}:', scheme, PACKAGES)
-    if not rest.strip('/'):
-        raise UserError(f'{os.fspath(name)!r} names no bucket')
-    return BucketPath(os.fspath(name))
+    return _find(name)
 
 
 def on_disk(name: str | os.PathLike[str]) -> pathlib.Path:
     """Return the path of a file or folder; raise UserError if it is in a bucket."""
-    found = path(name)
+    found = _find(name)
     if not isinstance(found, pathlib.Path):
         raise UserError(
             f'{os.fspath(name)} is in a bucket, which is not supported here: name a path on a disk'
@@ -71,17 +65,14 @@ def local(name: str | os.PathLike[str]) -> pathlib.Path:
     Raises:
         UserError: The name in the bucket cannot be the name of a file below the scratch folder.
     """
-    target = path(name)
-    if isinstance(target, pathlib.Path):
-        return target
-    key = str(target).replace('://', '/')
-    return _scratch() / names.check(key, target)
+    target = _find(name)
+    return target if isinstance(target, pathlib.Path) else target.local()
 
 
 def name_of(copy: Path) -> str:
     """Return the name of the file or folder that has this local copy."""
-    if _scratch.cache_info().currsize and copy.is_relative_to(_scratch()):
-        return copy.relative_to(_scratch()).as_posix().replace('/', '://', 1)
+    if temporary.scratch.cache_info().currsize and copy.is_relative_to(temporary.scratch()):
+        return copy.relative_to(temporary.scratch()).as_posix().replace('/', '://', 1)
     return str(copy)
 
 
@@ -98,18 +89,10 @@ def fetch(
     Raises:
         UserError: A name in the bucket is not of a file below the folder, or also of a folder.
     """
-    source, copy = path(name), local(name)
-    if not isinstance(source, BucketPath):
-        return copy
-    needed = []
-    for file, status in source.files().items():
-        folders = file.relative_to(source).parts[:-1]
-        is_named = _matches(file.name, patterns) or file == source
-        if is_named and not any(_matches(folder, without) for folder in folders):
-            needed.append((file, status))
-    names.check_distinct([str(file) for file, _ in needed], source)
-    _transfer(lambda item: _download(*item), needed)
-    return copy
+    source = _find(name)
+    if not isinstance(source, pathlib.Path):
+        source.fetch(patterns, without)
+    return local(source)
 
 
 def push(name: str | os.PathLike[str], without: Sequence[str] = ()) -> None:
@@ -122,34 +105,25 @@ def push(name: str | os.PathLike[str], without: Sequence[str] = ()) -> None:
         name: The folder in the bucket; does nothing for a folder on a disk.
         without: Patterns of the names of folders in it that are left out.
     """
-    target, copy = path(name), local(name)
-    if not isinstance(target, BucketPath):
-        return
-    leases.check(target)
-    statuses = {file: _status(file) for file in copy.rglob('*') if file.is_file()}
-    for file in sorted(statuses, key=lambda file: statuses[file].st_mtime_ns):
-        parts = file.relative_to(copy).parts
-        is_unfinished = any(part.endswith(UNFINISHED) for part in parts)
-        is_known = file in _copied and _copied[file][0] == statuses[file]
-        if is_unfinished or is_known or any(_matches(part, without) for part in parts[:-1]):
-            continue
-        _upload(file, target / file.relative_to(copy).as_posix())
+    target = _find(name)
+    if not isinstance(target, pathlib.Path):
+        target.push(without)
 
 
-def upload(folder: pathlib.Path, target: Path, skip: pathlib.Path | None = None) -> None:
-    """Upload all files of a folder on this machine except `skip`, several at a time."""
-    assert isinstance(target, BucketPath)
-    files = [file for file in sorted(folder.rglob('*')) if file.is_file() and file != skip]
-    leases.check(target)
-    _transfer(lambda file: _upload(file, target / file.relative_to(folder).as_posix()), files)
+def upload(folder: pathlib.Path, target: Path) -> None:
+    """Upload all files of a folder on this machine to one in a bucket, several at a time."""
+    found = _find(target)
+    assert not isinstance(found, pathlib.Path)
+    found.upload_files(folder)
 
 
 def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
     """Return name → bytes for the named files of a folder that exist."""
-    if isinstance(folder, BucketPath):
-        files = {str(file.relative_to(folder)): status for file, status in folder.files().items()}
-        return {name: files[name].st_size for name in names if name in files}
-    return {name: (folder / name).stat().st_size for name in names if (folder / name).is_file()}
+    found = _find(folder)
+    if isinstance(found, pathlib.Path):
+        return {name: (found / name).stat().st_size for name in names if (found / name).is_file()}
+    files = {str(file.relative_to(found)): status for file, status in found.files().items()}
+    return {name: files[name].st_size for name in names if name in files}
 
 
 def statuses(names: Iterable[str]) -> dict[str, Status]:
@@ -157,27 +131,32 @@ def statuses(names: Iterable[str]) -> dict[str, Status]:
 
     def status(name: str) -> Status | None:
         try:
-            return _status(path(name) if is_in_bucket(name) else pathlib.Path(name))
+            return Status.of(path(name) if is_in_bucket(name) else pathlib.Path(name))
         except BucketError:
             raise
         except OSError:
             return None
 
     names = list(names)
-    results = _transfer(status, names) if any(map(is_in_bucket, names)) else map(status, names)
+    if any(map(is_in_bucket, names)):
+        with concurrent.futures.ThreadPoolExecutor(_REQUESTS) as pool:
+            results = list(pool.map(status, names))
+    else:
+        results = list(map(status, names))
     return {name: result for name, result in zip(names, results, strict=True) if result}
 
 
 def total_bytes(folder: Path) -> int:
     """Return the size of all files below a folder."""
-    if isinstance(folder, BucketPath):
-        return sum(status.st_size for status in folder.files().values())
-    return sum(file.stat().st_size for file in folder.rglob('*') if file.is_file())
+    found = _find(folder)
+    if isinstance(found, pathlib.Path):
+        return sum(file.stat().st_size for file in found.rglob('*') if file.is_file())
+    return sum(status.st_size for status in found.files().values())
 
 
 def is_in_bucket(name: str | os.PathLike[str]) -> bool:
     """Whether a file or folder is in a bucket."""
-    return isinstance(path(name), BucketPath)
+    return not isinstance(_find(name), pathlib.Path)
 
 
 def is_stream(name: str | os.PathLike[str]) -> bool:
@@ -205,59 +184,43 @@ def publish(partial: pathlib.Path, name: str | os.PathLike[str], marker: str = '
         UserError: Another process completed the folder, or has taken over a lock above it.
         OSError: It cannot be written.
     """
-    target = path(name)
-    if not isinstance(target, BucketPath):
+    target = _find(name)
+    if isinstance(target, pathlib.Path):
         partial.rename(target)
         sync(target.parent)
-    elif partial.is_file():
-        target.upload(partial)
-        partial.unlink()
     else:
-        last = partial / marker
-        if not last.is_file():
-            files = [file for file in partial.rglob('*') if file.is_file()]
-            last = max(files, key=lambda file: file.stat().st_mtime_ns)
-        upload(partial, target, skip=last)
-        leases.check(target)
-        mark(target / last.relative_to(partial).as_posix(), last.read_bytes())
-        shutil.rmtree(partial)
-
-
-def mark(marker: BucketPath, content: bytes) -> None:
-    """Create the marker of a folder in a bucket; raise UserError if the marker exists."""
-    try:
-        marker.create(content)
-    except FileExistsError:
-        raise UserError(f'another process has completed {marker.parent} in the meantime') from None
+        target.publish(partial, marker)
 
 
 def finished(folder: Path, marker: str) -> Sequence[Path]:
     """Return the complete folders in a folder: in a bucket, those with their marker."""
-    if isinstance(folder, BucketPath):
-        return [file.parent for file in folder.glob(f'*/{marker}')]
-    return list(folder.iterdir()) if folder.is_dir() else []
+    found = _find(folder)
+    if isinstance(found, pathlib.Path):
+        return list(found.iterdir()) if found.is_dir() else []
+    return found.finished(marker)
 
 
 def parent_exists(name: str | os.PathLike[str]) -> bool:
     """Whether the folder of a file exists, so that the file can be created; true in a bucket."""
-    target = path(name)
-    return isinstance(target, BucketPath) or target.parent.is_dir()
+    target = _find(name)
+    return not isinstance(target, pathlib.Path) or target.parent.is_dir()
 
 
 def write(target: Path, content: bytes) -> None:
     """Write a file atomically: other processes see all of it or nothing."""
-    if isinstance(target, BucketPath):
-        target.write_bytes(content)
+    found = _find(target)
+    if not isinstance(found, pathlib.Path):
+        found.write_bytes(content)
         return
-    partial = pathlib.Path(target).with_name(f'{target.name}.{uuid.uuid4().hex}.partial')
+    partial = found.with_name(f'{found.name}.{uuid.uuid4().hex}.partial')
     partial.write_bytes(content)
     sync(partial)
-    os.replace(partial, target)
+    os.replace(partial, found)
 
 
 def check_writable(folder: Path) -> None:
     """Raise OSError if a folder on a disk cannot be created or written; a bucket is not asked."""
-    if isinstance(folder, BucketPath):
+    if is_in_bucket(folder):
         return
     parent = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not parent.is_dir():
@@ -274,39 +237,37 @@ def leftovers(folder: Path, marker: str) -> Sequence[Path]:
     Their names are numbers, followed on a disk by '.unfinished'; in a bucket, they have no marker.
     Other files and folders there are not ours.
     """
-    if isinstance(folder, BucketPath):
-        parts = {file.relative_to(folder).parts for file in folder.files()}
-        started = {folder / first for first, *rest in parts if rest and first.isdecimal()}
-        return sorted(started - set(finished(folder, marker)))
+    found = _find(folder)
+    if not isinstance(found, pathlib.Path):
+        return found.leftovers(marker)
     return sorted(
         path
-        for path in pathlib.Path(folder).glob('*.unfinished')
+        for path in found.glob('*.unfinished')
         if _LEFTOVER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
     )
 
 
 def retract(folder: Path, marker: str) -> None:
     """Remove a complete folder; a kill leaves it complete or as one of its `leftovers`."""
-    if isinstance(folder, BucketPath):
-        leases.check(folder)
-        (folder / marker).unlink(missing_ok=True)
-        folder.rmtree()
-    elif folder.exists():
-        deleted = folder.with_name(f'{folder.name}.deleted.unfinished')
-        shutil.rmtree(pathlib.Path(folder).rename(deleted))
+    found = _find(folder)
+    if not isinstance(found, pathlib.Path):
+        found.retract(marker)
+    elif found.exists():
+        shutil.rmtree(found.rename(found.with_name(f'{found.name}.deleted.unfinished')))
 
 
 def remove(folder: Path) -> None:
     """Remove an unfinished folder, if it exists."""
-    if isinstance(folder, BucketPath):
-        folder.rmtree()
-    elif folder.exists():
-        shutil.rmtree(folder)
+    found = _find(folder)
+    if not isinstance(found, pathlib.Path):
+        found.rmtree()
+    elif found.exists():
+        shutil.rmtree(found)
 
 
 def drop(name: str | os.PathLike[str]) -> None:
     """Remove the local copy of a file or folder in a bucket."""
-    if isinstance(path(name), BucketPath):
+    if is_in_bucket(name):
         copy = local(name)
         shutil.rmtree(copy, ignore_errors=True)
         copy.unlink(missing_ok=True)
@@ -314,24 +275,39 @@ def drop(name: str | os.PathLike[str]) -> None:
 
 def open_binary(name: str | os.PathLike[str]) -> Any:
     """Open a file to read its bytes; files in buckets are read in ranges."""
-    source = path(name)
-    return source.open() if isinstance(source, BucketPath) else open(name, 'rb')
+    source = _find(name)
+    return open(name, 'rb') if isinstance(source, pathlib.Path) else source.open()
 
 
 def open_arrow(name: str) -> Any:
     """Open a file for pyarrow; files on disks are read without Python code."""
     import pyarrow  # takes 0.1 s
 
-    source = path(name)
-    if isinstance(source, BucketPath):
-        return pyarrow.PythonFile(source.open(), mode='r')
-    return pyarrow.OSFile(name)
+    source = _find(name)
+    if isinstance(source, pathlib.Path):
+        return pyarrow.OSFile(name)
+    return pyarrow.PythonFile(source.open(), mode='r')
+
+
+def open_arrays(files: Mapping[Any, str], cache: CacheSettings) -> list[Any]:
+    """Open one-dimensional .npy files: as memory maps on a disk, as BlockArrays in a bucket.
+
+    Args:
+        files: File → a text that identifies its contents among those at this path. A corpus may
+            claim the digest of another: with the path, it only ever reads its own blocks.
+        cache: The cache of blocks.
+    """
+    if not any(map(is_in_bucket, files)):
+        return [np.load(path, mmap_mode='r') for path in files]
+    from bert_jax.storage import block_cache
+
+    return block_cache.open_arrays(files, *cache)
 
 
 def glob(pattern: str) -> list[str] | None:
     """Return the files in a bucket that match a pattern, sorted; None for a path on a disk."""
-    source = path(pattern)
-    if not isinstance(source, BucketPath):
+    source = _find(pattern)
+    if isinstance(source, pathlib.Path):
         return None
     if not local_glob.has_magic(pattern):
         return [pattern] if source.is_file() else []
@@ -347,38 +323,17 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+def _find(name: str | os.PathLike[str]) -> 'pathlib.Path | BucketFolder':
+    scheme, separator, rest = os.fspath(name).partition('://')
+    if not separator or not re.fullmatch('[A-Za-z][A-Za-z0-9+.-]*', scheme):
+        return pathlib.Path(name).expanduser()
+    from bert_jax.storage.bucket import PACKAGES
+    from bert_jax.storage.bucket_folder import BucketFolder
 
-
-def _download(source: BucketPath, status: Status) -> None:
-    copy = local(source)
-    if copy in _copied and copy.exists() and _copied[copy] == (_status(copy), status):
-        return
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    source.download(copy)
-    _copied[copy] = _status(copy), status
-
-
-def _upload(file: pathlib.Path, target: BucketPath) -> None:
-    status = _status(file)
-    target.upload(file)
-    _copied[file] = status, None
-
-
-def _status(file: Path) -> Status:
-    result = file.stat()
-    return Status(result.st_size, result.st_mtime_ns)
-
-
-def _transfer(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    with concurrent.futures.ThreadPoolExecutor(_TRANSFERS) as pool:
-        return list(pool.map(function, items))
-
-
-@functools.cache
-def _scratch() -> pathlib.Path:
-    """A folder on this machine that is removed when this process ends."""
-    folder = temporary.TemporaryFolder(pathlib.Path(tempfile.gettempdir()), 'bert_jax-scratch-')
-    atexit.register(folder.remove)
-    return folder.path
+    if isinstance(name, BucketFolder):
+        return name
+    if scheme not in PACKAGES:
+        raise unknown(f'kind of storage in {os.fspath(name)!r}:', scheme, PACKAGES)
+    if not rest.strip('/'):
+        raise UserError(f'{os.fspath(name)!r} names no bucket')
+    return BucketFolder(os.fspath(name))

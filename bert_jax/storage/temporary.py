@@ -4,9 +4,11 @@ The folder has a file with a known text, which its process keeps locked. Only a 
 that has this file, unlocked, is removed: a folder that a user named alike is not.
 """
 
+import atexit
 import contextlib
 import errno
 import fcntl
+import functools
 import glob
 import os
 import pathlib
@@ -41,6 +43,14 @@ class TemporaryFolder:
         """Remove the folder with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._owner.close()
+
+
+@functools.cache
+def scratch() -> pathlib.Path:
+    """Return a folder on this machine that is removed when this process ends."""
+    folder = TemporaryFolder(pathlib.Path(tempfile.gettempdir()), 'bert_jax-scratch-')
+    atexit.register(folder.remove)
+    return folder.path
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ from bert_jax.errors import UserError, nearest
 from bert_jax.examples.example_source import ExampleSource
 from bert_jax.examples.text_example_source import RowSettings, TextExampleSource
 from bert_jax.storage import paths
-from bert_jax.storage.block_cache import CacheSettings
 from bert_jax.training import multihost
 from bert_jax.types import Config
 
@@ -167,7 +166,7 @@ def open_corpus(data: Config) -> Corpus:
         return True
 
     is_new = multihost.run_on_host0(prepare_if_missing)
-    cache = CacheSettings(data.cache_folder, int(data.cache_gigabytes * 1e9))
+    cache = paths.CacheSettings(data.cache_folder, int(data.cache_gigabytes * 1e9))
     corpus = Corpus.open(folder, cache)
     corpus.check_settings(**settings)
     if data.verify_corpus and not is_new:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 from bert_jax import limits
 from bert_jax.errors import UserError
 from bert_jax.storage import paths, wrong_paths
-from bert_jax.storage.bucket import BucketError
+from bert_jax.storage.path import BucketError
 from bert_jax.text import file_types
 
 if TYPE_CHECKING:

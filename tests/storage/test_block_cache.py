@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.storage import block_cache
-from bert_jax.storage.block_cache import CacheSettings, open_arrays
+from bert_jax.storage.paths import CacheSettings, open_arrays
 
 
 @pytest.fixture(autouse=True)

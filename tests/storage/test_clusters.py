@@ -11,7 +11,8 @@ from bert_jax.corpus import distributed
 from bert_jax.corpus.engines import DaskEngine
 from bert_jax.corpus.preparation import prepare
 from bert_jax.errors import UserError
-from bert_jax.storage import bucket, paths
+from bert_jax.storage import paths
+from bert_jax.storage.path import BucketError
 from tests.corpus import clusters
 from tests.end_to_end.preparation import make_text
 from tests.storage.test_runs import digests
@@ -52,7 +53,7 @@ def test_an_interrupted_run_resumes_from_the_bucket(text, root, tmp_path, monkey
         encoded = root / 'corpus.parts/encode'
 
         def kill_workers():
-            with contextlib.suppress(bucket.BucketError):
+            with contextlib.suppress(BucketError):
                 clusters.wait_for(lambda: len(list(encoded.rglob('*.json'))) > 3)
             for worker in cluster.workers:
                 clusters.kill(worker)

@@ -8,7 +8,7 @@ import pytest
 from bert_jax.corpus import corpus, source_files
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, peft_folder, weights
-from bert_jax.storage import block_cache, bucket, names, paths, trust
+from bert_jax.storage import block_cache, bucket, bucket_folder, names, paths, trust
 from bert_jax.text import sources
 
 BAD_NAMES = (
@@ -81,7 +81,7 @@ def keys(monkeypatch):
     system = Keys({})
     monkeypatch.setattr(bucket, '_file_system', lambda scheme: system)
     monkeypatch.delenv(trust.TRUSTED, raising=False)
-    paths._copied.clear()
+    bucket_folder._copied.clear()
     return system
 
 
@@ -157,7 +157,7 @@ def test_a_file_leads_to_its_own_bucket_and_to_trusted_ones(keys, tmp_path, monk
         keys.contents[f'team/adapter/{peft_folder.CONFIG}'] = content
         folder = paths.fetch('s3://team/adapter')
         assert peft_folder.base_path(folder) == 's3://team/base'
-        paths._copied.clear()
+        bucket_folder._copied.clear()
     leaving = {'peft_type': 'LORA', 'base_model_name_or_path': '../../evil/base'}
     keys.contents[f'team/adapter/{peft_folder.CONFIG}'] = json.dumps(leaving).encode()
     with pytest.raises(UserError, match='s3://evil/base'):

@@ -24,9 +24,9 @@ ROOT = pathlib.Path(paths.__file__).parents[2]
 def scratch(tmp_path, monkeypatch):
     """A function that makes the scratch folder of a process whose TMPDIR is a test's folder."""
     monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
-    paths._scratch.cache_clear()
-    yield paths._scratch
-    paths._scratch.cache_clear()
+    temporary.scratch.cache_clear()
+    yield temporary.scratch
+    temporary.scratch.cache_clear()
 
 
 def test_folders_of_a_user_are_kept(scratch, tmp_path):

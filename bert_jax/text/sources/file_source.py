@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bert_jax import errors
 from bert_jax.storage import paths, wrong_paths
-from bert_jax.storage.bucket import BucketError
+from bert_jax.storage.path import BucketError
 from bert_jax.text import held_out, text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece, Source
 from bert_jax.types import JsonObject

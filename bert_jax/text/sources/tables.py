@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 
 from bert_jax import errors, files
 from bert_jax.storage import names, paths
-from bert_jax.storage.bucket import BucketError
-from bert_jax.storage.path import Path
+from bert_jax.storage.path import BucketError, Path
 from bert_jax.text import text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece
 from bert_jax.text.sources.file_source import FileSource
