@@ -25,7 +25,7 @@ class Vocabulary:
         special_ids: Ids of tokens that corruptions do not change.
         unigram_counts_V: int64, frequencies in the corpus.
         is_word_start_V: bool, whether a token starts a word; None if the vocabulary does not mark
-            word starts.
+            word starts, or the masking scheme does not need words.
     """
 
     mask_id: int

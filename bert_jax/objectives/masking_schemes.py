@@ -26,8 +26,8 @@ class TokenRow(NamedTuple):
         can_choose_T: bool, neither special nor padding.
         segment_ids_T: int32, the number of the sequence in a packed row; None if rows are not
             packed.
-        is_word_start_T: bool, whether the vocabulary marks a token as the start of a word; None if
-            it does not mark word starts.
+        is_word_start_T: bool, whether the vocabulary marks a token as the start of a word; None
+            unless the scheme needs words.
     """
 
     input_ids_T: jax.Array

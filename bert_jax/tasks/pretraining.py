@@ -31,7 +31,6 @@ from bert_jax.tasks import (
 )
 from bert_jax.tasks.evaluators import TEXT_ROWS, Evaluator, EvaluatorInputs
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
-from bert_jax.tokenizers import word_starts
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage
@@ -404,9 +403,13 @@ def _vocabulary(masking: Config, corpus: Corpus) -> Vocabulary:
     tokenizer, counts_V = corpus.tokenizer, corpus.unigram_counts('train')
     may_be_chosen = {tokenizer.unk_id} if masking.unknown else set()
     special_ids = tuple(sorted({*tokenizer.special_ids} - may_be_chosen))
-    starts_V = word_starts.find(tokenizer, masking.word_starts, masking.unspaced)
-    if find_scheme(masking.scheme).needs_words and starts_V is not None:
-        word_starts.check_unspaced(tokenizer, starts_V, counts_V)
+    starts_V = None
+    if find_scheme(masking.scheme).needs_words:
+        from bert_jax.tokenizers import word_starts
+
+        starts_V = word_starts.find(tokenizer, masking.word_starts, masking.unspaced)
+        if starts_V is not None:
+            word_starts.check_unspaced(tokenizer, starts_V, counts_V)
     return Vocabulary(tokenizer.mask_id, tokenizer.pad_id, special_ids, counts_V, starts_V)
 
 

@@ -1,12 +1,17 @@
 """Batches as global arrays: read ahead on this host and sharded over the mesh."""
 
+import weakref
 from collections.abc import Iterator, Mapping
 
 import jax
+import numpy as np
 
-from bert_jax.examples import pipeline
+from bert_jax import tensorflow_import
 from bert_jax.examples.example_source import BatchSource
 from bert_jax.training import sharding
+
+# A call from TensorFlow into Python takes about 0.4 ms, so each makes several batches.
+_STEPS_PER_CALL = 4
 
 AbstractBatch = Mapping[str, jax.ShapeDtypeStruct]
 
@@ -20,13 +25,72 @@ def read(
     """
     row_sharding = sharding.batch_sharding(jax.sharding.get_mesh())
     rows = sharding.local_rows(row_sharding, source.batch_size)
-    for batch in pipeline.batches(source, start, stop, rows, workers=threads):
+    for batch in read_ahead(source, start, stop, rows, workers=threads):
         yield {
             name: jax.make_array_from_process_local_data(
                 row_sharding, array, (source.batch_size, *array.shape[1:])
             )
             for name, array in batch.items()
         }
+
+
+def read_ahead(
+    source: BatchSource,
+    start_step: int,
+    stop_step: int,
+    rows: slice | np.ndarray = slice(None),
+    workers: int = 2,
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yield source.batch(step, rows) for start_step ≤ step < stop_step, in this order.
+
+    Threads of tf.data make the batches ahead of the training step.
+    An exception in source.batch is raised here, after the batches of earlier steps.
+
+    Args:
+        source: Source of the batches.
+        start_step: First step.
+        stop_step: End of the steps, exclusive.
+        rows: Rows of the global batch that this process needs.
+        workers: Threads that make batches.
+    """
+    tf = tensorflow_import.tensorflow()
+    template = source.batch(start_step, rows)
+    failures: dict[int, Exception] = {}
+
+    def read(step: int) -> list[np.ndarray]:
+        steps = np.arange(step, min(step + _STEPS_PER_CALL, stop_step))
+        try:
+            return list(source.batch(steps, rows).values())
+        except Exception as error:
+            failures[step] = error
+            raise
+
+    weak_read = weakref.ref(read)
+
+    # TensorFlow never releases a Python function that it has called: this one does not hold the
+    # source.
+    def call(step: np.int64) -> list[np.ndarray] | None:
+        function = weak_read()
+        return function(int(step)) if function else None
+
+    types = [tf.as_dtype(array.dtype) for array in template.values()]
+    dataset = tf.data.Dataset.range(start_step, stop_step, _STEPS_PER_CALL)
+    dataset = dataset.map(
+        lambda step: tf.numpy_function(call, [step], types),
+        num_parallel_calls=workers,
+        deterministic=True,
+    ).prefetch(1)
+    iterator = dataset.as_numpy_iterator()
+    try:
+        for arrays in iterator:
+            for values in zip(*arrays, strict=True):
+                yield dict(zip(template, values, strict=True))
+    except tf.errors.OpError:
+        if not failures:
+            raise
+        raise failures[min(failures)] from None
+    finally:
+        del iterator  # waits for the batches in progress, which still need `read`
 
 
 def abstract(source: BatchSource) -> AbstractBatch:

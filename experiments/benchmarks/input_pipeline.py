@@ -5,10 +5,10 @@
 
 Without --corpus, writes a synthetic text to a temporary folder (sentences of 22 and documents of
 550 tokens on average). 'NumPy' is source.batch of four steps at a time in one thread, 'tf.data' is
-examples.pipeline with its worker threads. The last column divides by the CPU time of all threads
-instead of the wall time, and so does not depend on the load of the machine. Tokens include padding:
-rows × length. All numbers are medians of the repeats, with the best in parentheses; the kinds of
-examples take turns.
+training.batches.read_ahead with its worker threads. The last column divides by the CPU time of all
+threads instead of the wall time, and so does not depend on the load of the machine. Tokens include
+padding: rows × length. All numbers are medians of the repeats, with the best in parentheses; the
+kinds of examples take turns.
 """
 
 import argparse
@@ -22,8 +22,9 @@ import types
 import numpy as np
 
 from bert_jax.corpus import corpus
-from bert_jax.examples import pipeline, sentence_pairs, single_segments
+from bert_jax.examples import sentence_pairs, single_segments
 from bert_jax.examples.text_example_source import RowSettings
+from bert_jax.training import batches
 
 ARRAYS = ('tokens', 'sentences', 'documents')
 
@@ -62,9 +63,9 @@ def numpy_rate(source, length: int, steps: int) -> float:
 
 
 def pipeline_rates(source, length: int, steps: int, workers: int) -> tuple[float, float]:
-    """Return the million tokens of examples.pipeline per second and per second of CPU time."""
+    """Return the million tokens of `read_ahead` per second and per second of CPU time."""
     warmup = 20
-    iterator = pipeline.batches(source, 0, steps + warmup, workers=workers)
+    iterator = batches.read_ahead(source, 0, steps + warmup, workers=workers)
     for _ in range(warmup):
         next(iterator)
     start, processor = time.perf_counter(), time.process_time()

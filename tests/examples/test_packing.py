@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bert_jax.examples import packing, pipeline
+from bert_jax.examples import packing
 from bert_jax.examples.full_sentences import FullSentences
 from bert_jax.examples.language_mixture import Mixture
 from bert_jax.examples.packing import PackedRows, best_fit, pack
 from bert_jax.examples.sentence_pairs import SentencePairs
 from bert_jax.examples.single_segments import SingleSegments
 from bert_jax.examples.text_example_source import RowSettings
+from bert_jax.training import batches
 from tests.examples.texts import FIRST, Shard, Split, Tokenizer, make_split, some_documents
 
 LENGTH, BATCH = 48, 16
@@ -184,7 +185,7 @@ def test_a_batch_is_a_function_of_the_step(kind):
 
 def test_the_input_pipeline_reads_packed_rows():
     rows = PackedRows(source('pairs'), 7)
-    for step, batch in zip(range(2, 5), pipeline.batches(rows, 2, 5), strict=True):
+    for step, batch in zip(range(2, 5), batches.read_ahead(rows, 2, 5), strict=True):
         expected = rows.batch(step)
         assert batch.keys() == expected.keys()
         assert all(np.array_equal(batch[name], expected[name]) for name in batch)

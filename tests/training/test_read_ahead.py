@@ -14,9 +14,10 @@ import pytest
 
 from bert_jax.corpus import preparation
 from bert_jax.errors import UserError
-from bert_jax.examples import pipeline, sentence_pairs
+from bert_jax.examples import sentence_pairs
 from bert_jax.examples.published_pairs import PublishedPairs
 from bert_jax.examples.text_example_source import RowSettings
+from bert_jax.training import batches
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -58,7 +59,7 @@ def pairs_source():
 @pytest.mark.parametrize('workers', [1, 3])
 def test_batches_are_those_of_the_source_from_any_step(start, workers):
     source, rows = pairs_source(), slice(2, 6)
-    found = list(pipeline.batches(source, start, 17, rows, workers=workers))
+    found = list(batches.read_ahead(source, start, 17, rows, workers=workers))
     assert len(found) == 17 - start
     for step, batch in enumerate(found, start):
         expected = source.batch(step, rows)
@@ -70,21 +71,21 @@ def test_batches_are_those_of_the_source_from_any_step(start, workers):
 
 
 def test_names_dtypes_and_rows_are_kept():
-    (batch,) = pipeline.batches(Counter(), 5, 6, np.array([7, 1]))
+    (batch,) = batches.read_ahead(Counter(), 5, 6, np.array([7, 1]))
     assert {name: array.dtype for name, array in batch.items()} == {'z': np.int32, 'a': np.float64}
     assert batch['z'].tolist() == [47, 41]
     assert batch['a'].tolist() == [[23.5, -23.5], [20.5, -20.5]]
 
 
 def test_an_empty_range_of_steps_yields_nothing():
-    assert list(pipeline.batches(Counter(), 5, 5)) == []
+    assert list(batches.read_ahead(Counter(), 5, 5)) == []
 
 
 @pytest.mark.parametrize('failing_step', [0, 9, 21])
 def test_an_exception_in_the_source_is_raised_unchanged(failing_step):
     source, seen = Counter(failing_step), []
     with pytest.raises(UserError, match='^shard 3 is damaged$') as caught:
-        seen.extend(batch['z'][0] // 8 for batch in pipeline.batches(source, 0, 100))
+        seen.extend(batch['z'][0] // 8 for batch in batches.read_ahead(source, 0, 100))
     assert caught.value is source.error
     assert seen == list(range(len(seen)))
     assert len(seen) <= failing_step < len(seen) + 4
@@ -92,7 +93,7 @@ def test_an_exception_in_the_source_is_raised_unchanged(failing_step):
 
 def test_batches_are_prefetched_in_other_threads():
     source = Counter()
-    iterator = pipeline.batches(source, 0, 1000)
+    iterator = batches.read_ahead(source, 0, 1000)
     next(iterator)
     deadline = time.monotonic() + 20
     while len(set(source.steps)) < 8 and time.monotonic() < deadline:
@@ -108,7 +109,7 @@ def test_batches_are_prefetched_in_other_threads():
 def test_a_finished_pipeline_releases_its_source(finished):
     def use():
         source = Counter()
-        iterator = pipeline.batches(source, 0, 20)
+        iterator = batches.read_ahead(source, 0, 20)
         if finished:
             assert len(list(iterator)) == 20
         else:
@@ -129,7 +130,7 @@ def test_stopping_waits_for_the_batches_in_progress():
     make = source.batch
     source.batch = lambda step, rows: time.sleep(0.05) or make(step, rows)
     for _ in range(5):
-        iterator = pipeline.batches(source, 0, 400)
+        iterator = batches.read_ahead(source, 0, 400)
         next(iterator)
         iterator.close()
     made = len(source.steps)
@@ -140,7 +141,7 @@ def test_stopping_waits_for_the_batches_in_progress():
 def test_tensorflow_is_imported_with_the_first_batch():
     script = (
         'import sys\n'
-        'from bert_jax.examples import pipeline, sentence_pairs\n'
+        'from bert_jax.examples import sentence_pairs\nfrom bert_jax.training import batches\n'
         'assert "tensorflow" not in sys.modules\n'
     )
     subprocess.run([sys.executable, '-c', script], cwd=ROOT, check=True, timeout=60)
@@ -166,7 +167,7 @@ def test_pairs_of_real_text(real_data, tmp_path, faithful):
     kind = PublishedPairs if faithful else sentence_pairs.SentencePairs
     source = kind(settings)
     labels = []
-    for batch in pipeline.batches(source, 0, 20):
+    for batch in batches.read_ahead(source, 0, 20):
         names = ('input_ids', 'token_type_ids', 'attention_mask', 'next_sentence_label')
         for ids, kinds, mask, label in zip(*(batch[name] for name in names), strict=True):
             a = bytes(ids[(kinds == 0) & (mask == 1)][1:-1].astype('>u2'))
