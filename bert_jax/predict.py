@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from bert_jax import errors, files, flag_parser, progress
+from bert_jax.cli import search_flags
 from bert_jax.cli.line_tasks import PRETRAINED, Request, Task, predict_finetuned
 from bert_jax.inference import table_input, vector_file
 from bert_jax.storage import outputs, paths
@@ -31,6 +32,8 @@ tasks of pretrained models (input: one text a line):
                      --unit=word or span [words, D], `offsets` and `spans` [words, 2], the
                      characters of each. Words: a text or {"words": ["...", ...]} a line;
                      spans: {"text": "...", "spans": [[start, end], ...]}, in characters
+  search             the texts of --documents that are nearest to each query, as JSON or text
+                     {"query", "results": [{"id", "score", "text"}, ...]}
   pseudo_likelihood  log probability of each token when it is masked, in nats; for a causal model,
                      log probability given the tokens to its left
                      {"text", "pseudo_log_likelihood", "tokens", "log_probabilities"}
@@ -62,6 +65,10 @@ Examples that are too long are counted at the end: see --long_texts.
 
 To score a model on labeled data: python -m bert_jax.evaluate --help.
 """
+
+
+# Task → the method of a predictor that it needs, if it is not of the same name.
+_METHODS = {'pairs': 'pseudo_likelihood', 'search': 'embed'}
 
 
 def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
@@ -112,9 +119,10 @@ def _complete_file(path: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def _write_records(file: BinaryIO, records: Iterable[JsonObject]) -> None:
+def _write_records(file: BinaryIO, records: Iterable[JsonObject], as_text: bool = False) -> None:
     for record in records:
-        file.write((json.dumps(record, ensure_ascii=False) + '\n').encode())
+        line = search_flags.as_text(record) if as_text else json.dumps(record, ensure_ascii=False)
+        file.write(f'{line}\n'.encode())
 
 
 def _interleave_models(
@@ -137,6 +145,7 @@ def _check(request: Request) -> None:
         and request.long_texts != 'windows'
     ):
         raise errors.UserError('--overlap of classify needs --long_texts=windows')
+    request.check_search(request.task, request.tuned)
     if request.unit != 'text' and request.long_texts:
         raise errors.UserError(f'--long_texts is not an option of --unit={request.unit}')
     if request.task == 'embed':
@@ -180,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if request.no_answer:
             predictors = {n: p.with_settings(no_answer=True) for n, p in predictors.items()}
         for predictor in predictors.values():
-            predictor.require('pseudo_likelihood' if request.task == 'pairs' else request.task)
+            predictor.require(_METHODS.get(request.task, request.task))
         task = PRETRAINED.get(request.task, predict_finetuned)
         lines = _input_lines(request, next(iter(predictors.values())))
         with _complete_file(request.output) as file:
@@ -193,7 +202,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                     file, vectors, str(paths.local(request.output).parent), is_grouped
                 )
             else:
-                _write_records(file, task(predictors[request.model], lines, request))
+                records = task(predictors[request.model], lines, request)
+                _write_records(file, records, request.output_format == 'text')
     counts: Counter[str] = sum((model.counts for model in predictors.values()), Counter())
     for what, number in counts.items():  # the sum has no zeros
         errors.warn(f'{number:,} {what}')

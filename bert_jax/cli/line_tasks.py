@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from bert_jax.cli import search_flags
 from bert_jax.cli.prompt_flags import PromptFlags
+from bert_jax.cli.search_flags import SearchFlags
 from bert_jax.errors import UserError, warn
 from bert_jax.files import parse_json
 from bert_jax.flag_parser import flag
@@ -39,7 +41,7 @@ _COLUMNS = {  # task → names of the tab-separated columns of a line of text
     'prompt': ('text', 'text2'),
     'answer': ('question', 'context'),
 }
-_PRETRAINED = ('fill_mask', 'embed', 'pseudo_likelihood', 'pairs')
+_PRETRAINED = ('fill_mask', 'embed', 'search', 'pseudo_likelihood', 'pairs')
 _EMBED = ('task', ('embed',))
 
 
@@ -64,7 +66,7 @@ class _Tasks(Collection[str]):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request(PromptFlags):
+class Request(PromptFlags, SearchFlags):
     """The flags of predict.py."""
 
     model: str = flag(MODEL_HELP, '')
@@ -78,7 +80,10 @@ class Request(PromptFlags):
     output: str = flag('file to write; - for stdout; .npz for embed')
     overwrite: bool = flag(outputs.HELP, False)
     top: int = flag(
-        'number of tokens for each [MASK]', 5, '[1, inf)', only=('task', ('fill_mask',))
+        'number of tokens for each [MASK], or of texts for each query',
+        5,
+        '[1, inf)',
+        only=('task', ('fill_mask', 'search')),
     )
     unit: str = flag(
         'a vector for each text, word or span of characters',
@@ -91,7 +96,7 @@ class Request(PromptFlags):
         'pooling, dense layers and normalization of a sentence-transformers folder; for words and '
         'spans: mean (default), sum or first of their subwords',
         None,
-        only=_EMBED,
+        only=('task', ('embed', 'search')),
     )
     layer: str = flag(
         'layer number, 0 for the embeddings, negative from the last; or sum_last_4, mean_last_4, '
@@ -112,12 +117,12 @@ class Request(PromptFlags):
         only=('task', (*_PRETRAINED, 'classify')),
     )
     long_texts: str | None = flag(
-        'windows or truncate; default of embed and pseudo_likelihood: windows (of a '
+        'windows or truncate; default of embed, search and pseudo_likelihood: windows (of a '
         'sentence-transformers folder: truncate); of classify: truncate, or windows whose '
         'probabilities are averaged',
         None,
         choices=('windows', 'truncate'),
-        only=('task', ('embed', 'pseudo_likelihood', 'classify')),
+        only=('task', ('embed', 'search', 'pseudo_likelihood', 'classify')),
     )
     variant: str = flag(
         'tokens, or word_l2r, where the later subwords of the same word are masked too',
@@ -181,6 +186,22 @@ def _embed(predictor: 'Predictor', lines: Iterator[str], request: Request) -> It
             texts, request.pooling, request.layer_name, request.long_texts
         ):
             yield Vectors(vectors)
+
+
+def _search(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:
+    from bert_jax.inference import text_collection, vector_search  # imports JAX
+
+    encoder = vector_search.TextEncoder(
+        predictor, request.similarity, request.pooling, request.long_texts
+    )
+    options = text_collection.CollectionOptions(
+        request.documents, request.column, request.encoding, request.vectors
+    )
+    chunks = list(_chunks(lines))  # a bad line ends the command before the texts are encoded
+    collection = text_collection.open_collection(encoder, options)
+    for queries in chunks:
+        found = collection.search(queries, request.top)
+        yield from map(search_flags.record, queries, found)
 
 
 def _embed_words(
@@ -254,6 +275,7 @@ def predict_finetuned(
 PRETRAINED: dict[str, Task] = {
     'fill_mask': _fill_mask,
     'embed': _embed,
+    'search': _search,
     'pseudo_likelihood': _score,
     'pairs': _score_pairs,
 }

@@ -1,6 +1,7 @@
 """Inference with a pretrained model: masked tokens, embeddings, attention, likelihoods."""
 
 import functools
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.computation import Layers
 from bert_jax.inference.generate_options import GENERATORS, Generated
 from bert_jax.inference.text_rows import TextRows, check_list, check_texts
+from bert_jax.interop import tuned
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics.scored_rows import RowMaker, ScoredRow, add_special
@@ -125,6 +127,18 @@ class PretrainedPredictor:
             f'{sizes.hidden_size}, {sizes.vocab_size:,} tokens, up to {self.max_length} per text; '
             f'{", ".join(self.tasks)})'
         )
+
+    def digest(self) -> str:
+        """SHA-256 of all that the vectors of texts depend on besides the arguments of `embed`."""
+        modules = self._sentence_modules
+        settings = (
+            tuned.digest(self._params['encoder']),
+            self.tokenizer.fingerprint,
+            repr((self.architecture, self._compute, self.is_causal)),
+            repr((self.max_length, self._overlap)),
+            modules.digest() if modules else '',
+        )
+        return hashlib.sha256('\n'.join(settings).encode()).hexdigest()
 
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""

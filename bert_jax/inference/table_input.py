@@ -18,6 +18,7 @@ _TEXT_TASKS = {
     'fill_mask': ('text',),
     'pseudo_likelihood': ('text',),
     'embed': ('text',),
+    'search': ('text',),
     'pairs': ('text', 'text2'),
 }
 _NEEDS_TEXT = ('classify', 'tag', 'spans')  # or words

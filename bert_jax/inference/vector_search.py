@@ -1,13 +1,16 @@
 """Texts that are searched by their vectors."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from bert_jax.errors import UserError
 from bert_jax.inference import nearest
 from bert_jax.inference.nearest import Nearest
 from bert_jax.inference.predictor import Predictor
+from bert_jax.types import JsonObject
 
 _CHUNK = 4096  # texts that are batched together, sorted by length
 
@@ -25,21 +28,42 @@ class TextEncoder:
     Attributes:
         predictor: the model.
         similarity: key of SIMILARITIES.
-        pooling: as for `Predictor.embed`.
+        pooling, long_texts: as for `Predictor.embed`.
     """
 
     predictor: Predictor
     similarity: str = 'cosine'
     pooling: str | None = None
+    long_texts: str | None = None
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of the model: its parameters, architecture, tokenizer and modules."""
+        return self.predictor.digest()
+
+    @property
+    def options(self) -> JsonObject:
+        """What else the vectors of documents depend on."""
+        return {
+            'similarity': self.similarity,
+            'pooling': self.pooling,
+            'long_texts': self.long_texts,
+        }
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors of texts, float32 [N, D]."""
+        if self.pooling == 'tokens':
+            raise UserError('pooling is tokens, but a search compares one vector for each text')
         vectors = [np.stack(self._embed(chunk)) for chunk in _chunks(texts)]
         empty = np.zeros((0, self.predictor.architecture.hidden_size), np.float32)
         return SIMILARITIES[self.similarity](np.concatenate(vectors) if vectors else empty)
 
+    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors of documents, float32 [N, D]."""
+        return self.encode(texts)
+
     def _embed(self, texts: Sequence[str]) -> list[np.ndarray]:
-        return self.predictor.embed(texts, self.pooling)
+        return self.predictor.embed(texts, self.pooling, long_texts=self.long_texts)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ modules.json lists them; each has a folder with a config.json and, for Dense, we
 """
 
 import dataclasses
+import hashlib
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -82,6 +83,15 @@ class SentenceModules:
                 norms = xp.linalg.norm(vectors_ND, axis=-1, keepdims=True)
                 vectors_ND = vectors_ND / xp.maximum(norms, 1e-12)
         return vectors_ND
+
+    def digest(self) -> str:
+        """SHA-256 of the settings and weights."""
+        hasher = hashlib.sha256(repr(dataclasses.replace(self, layers=())).encode())
+        for layer in self.layers:
+            for part in (type(layer).__name__, *layer):
+                is_array = isinstance(part, np.ndarray)
+                hasher.update(part.tobytes() if is_array else repr(part).encode())
+        return hasher.hexdigest()
 
 
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:

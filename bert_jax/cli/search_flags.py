@@ -1,0 +1,66 @@
+"""The flags of predict.py for --task=search, and its records."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from bert_jax.errors import UserError
+from bert_jax.flag_parser import flag
+from bert_jax.types import JsonObject
+
+if TYPE_CHECKING:
+    from bert_jax.inference.text_collection import Hit
+
+_SEARCH = ('task', ('search',))
+_WIDTH = 100  # characters of a text in the format text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchFlags:
+    """What is searched, and how the results are written."""
+
+    documents: str = flag(
+        'what is searched: a folder, whose files are the texts, or a file with a text a line or '
+        'row (.csv, .tsv, .jsonl, .json, .parquet)',
+        '',
+        only=_SEARCH,
+    )
+    column: str = flag('column of the texts in a table', 'text', only=_SEARCH)
+    vectors: str = flag(
+        'folder for the vectors of the texts, which later searches use if model, texts and options '
+        'are the same (default: vectors/ in the folder of the model)',
+        '',
+        only=_SEARCH,
+    )
+    similarity: str = flag(
+        'how vectors are compared: by their cosine, or by their product (dot)',
+        'cosine',
+        choices=('cosine', 'dot'),
+        only=_SEARCH,
+    )
+    output_format: str = flag(
+        'jsonl, or text to read', 'jsonl', choices=('jsonl', 'text'), only=_SEARCH
+    )
+
+    def check_search(self, task: str, tuned: str) -> None:
+        """Raise UserError for flags of a search that do not fit each other."""
+        if task != 'search':
+            return
+        if not self.documents:
+            raise UserError('--task=search needs --documents, a file or folder of texts')
+        if tuned:
+            raise UserError('--tuned has no effect with --task=search; set --model')
+
+
+def record(query: str, hits: 'list[Hit]') -> JsonObject:
+    """Return the record of a query."""
+    return {'query': query, 'results': [hit._asdict() for hit in hits]}
+
+
+def as_text(found: JsonObject) -> str:
+    """Return a record as lines to read: the query, then a line for each result."""
+    lines = [found['query']]
+    for hit in found['results']:
+        text = ' '.join(hit['text'].split())
+        shown = text if len(text) <= _WIDTH else f'{text[:_WIDTH]} …'
+        lines.append(f'  {hit["score"]:.4f}  {hit["id"]}  {shown}')
+    return '\n'.join(lines) + '\n'
