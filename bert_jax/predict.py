@@ -42,8 +42,9 @@ tasks of pretrained models (input: one text a line):
 
 tasks of fine-tuned models (input: one example a line; output: lines as in dev/predictions.jsonl of
 the run, without "gold"):
-  classify   classification, regression   a text, or TEXT<tab>TEXT for a pair, or
-                                          {"text": "...", "text2": "..."}
+  classify   classification, multi_label, a text, or TEXT<tab>TEXT for a pair, or
+             regression,                  {"text": "...", "text2": "..."}
+             multi_regression
              multiple_choice              {"premise": "...", "choices": ["...", ...]}
              relation, word_in_context,   {"text": "...", "marks": [[start, end], [start, end]]},
              coreference                  in characters; with "text2" the second mark is in it

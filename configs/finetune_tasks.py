@@ -79,6 +79,10 @@ TASKS: dict[str, Values] = {
     'sample_similarity': _sample(
         'regression', 'similarity.tsv', 'tsv', dict(text='first', text2='second', label='score')
     ),
+    'sample_topics': _sample('multi_label', 'topics.tsv', 'tsv', dict(label='topics')),
+    'sample_ratings': _sample(
+        'multi_regression', 'ratings.csv', 'csv', dict(labels=('food', 'service'))
+    ),
     'sample_choice': _sample(
         'multiple_choice',
         'choice.jsonl',

@@ -38,6 +38,16 @@ from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import JsonObject, JsonView, Params
 
+# Whether a published sequence classifier has one output → its activation → kind of problem.
+_CLASSIFIERS = {
+    True: {'identity': 'regression', 'sigmoid': 'regression'},
+    False: {
+        'softmax': 'classification',
+        'sigmoid': 'multi_label',
+        'identity': 'multi_regression',
+    },
+}
+
 
 def problem_kind(model: Pretrained) -> str | None:
     """The kind of problem (key of PROBLEMS) a model was fine-tuned on; None for other models."""
@@ -50,8 +60,8 @@ def problem_kind(model: Pretrained) -> str | None:
     kind = next(
         (kind for kind in kinds if {*PROBLEMS[kind].pretrained_heads} & {*model.heads}), None
     )
-    if kind == 'classification' and len(model.labels) == 1:
-        kind = 'regression'
+    if kind == 'classification':
+        kind = _CLASSIFIERS[pretrained.num_labels(model.params) == 1].get(model.activation)
     return None if unsupported(model) else kind
 
 
@@ -59,16 +69,9 @@ def unsupported(model: Pretrained) -> str | None:
     """Why a published sequence classifier cannot answer `classify`; None if it can."""
     if 'task' in model.metadata or 'sequence_classification' not in model.heads:
         return None
-    is_number = pretrained.num_labels(model.params) == 1
-    if model.activation in (('identity', 'sigmoid') if is_number else ('softmax',)):
+    if model.activation in _CLASSIFIERS[pretrained.num_labels(model.params) == 1]:
         return None
-    if is_number:
-        return f'activation_fn {model.activation} is not supported'
-    return {
-        'sigmoid': 'models that may assign several classes to a text (multi-label classification) '
-        'are not supported',
-        'identity': 'models of several numbers (problem_type regression) are not supported',
-    }[model.activation]
+    return f'activation_fn {model.activation} is not supported'
 
 
 class PredictionOptions(NamedTuple):
@@ -157,6 +160,11 @@ class FineTuned:
                 kind = type(settings[name]).__name__
                 raise UserError(f'problem.{name} is {value!r}, not of type {kind}') from None
             entry.keys[name].declaration.check(f'problem.{name}', settings[name])
+        for name in changes:
+            if reason := entry.keys[name].declaration.why_unused(
+                ConfigDict({'problem': settings.to_dict()}), f'problem.{name}'
+            ):
+                raise UserError(f'problem.{name} has no effect: {reason}; leave it out')
         return dataclasses.replace(self, setup=dataclasses.replace(self.setup, settings=settings))
 
     @functools.cache  # noqa: B019  (a loaded model lives as long as its process)

@@ -194,8 +194,7 @@ def load_checkpoint(
         other_parts=other_parts,
         metadata={'step': restored.step, **metadata},
         card=_card(paths.path(path)),
-        # Our own models of one number are trained by the squared error of the logit itself.
-        problem_type='regression' if num_labels == 1 else None,
+        problem_type=metadata.get('problem_type') or None,
         is_causal=objectives.is_causal(weights),
         is_generative=objectives.is_generative(weights),
     )

@@ -225,8 +225,8 @@ def _tuned_weights(
 
 def _problem_type(base: Pretrained, num_labels: int, metadata: JsonView) -> str | None:
     """The problem_type of the tuned model, whose folder has no config.json."""
-    if num_labels == 1 and metadata:  # our own models of one number
-        return 'regression'
+    if metadata:  # our own models
+        return metadata.get('problem_type')
     is_same = 'sequence_classification' in base.heads and len(base.labels) == num_labels
     return base.problem_type if is_same else None
 

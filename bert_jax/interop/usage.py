@@ -30,7 +30,11 @@ def write(model: Pretrained, folder: pathlib.Path) -> None:
         settings |= {'problem': problem, 'data': data, 'training': config.get('training', {})}
     usage = {key: model.metadata[key] for key in _KEYS if key in model.metadata}
     if model.architecture.tuning is not None:  # a peft folder has no config.json
-        usage |= {'labels': model.labels, 'heads': model.heads}
+        usage |= {
+            'labels': model.labels,
+            'heads': model.heads,
+            'problem_type': model.problem_type,
+        }
     files.write_json(folder / FILE, usage | {'config': settings})
 
 

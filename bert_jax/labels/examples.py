@@ -32,6 +32,22 @@ class DistilledExample(NamedTuple):
     probabilities: tuple[tuple[str, float], ...]
 
 
+class LabelSetExample(NamedTuple):
+    """One or two texts with any number of classes; () if no class applies."""
+
+    id: ExampleId
+    texts: tuple[str, ...]
+    label: tuple[str, ...] | None
+
+
+class NumbersExample(NamedTuple):
+    """One or two texts with a number for each target, as (name, number) pairs."""
+
+    id: ExampleId
+    texts: tuple[str, ...]
+    label: tuple[tuple[str, float], ...] | None
+
+
 class PromptExample(NamedTuple):
     """Named texts for the fields of a template, with a class (str) or a score (float)."""
 
@@ -129,6 +145,8 @@ class QuestionExample(NamedTuple):
 Example = (
     TextExample
     | DistilledExample
+    | LabelSetExample
+    | NumbersExample
     | PromptExample
     | MultipleChoiceExample
     | TaggedExample

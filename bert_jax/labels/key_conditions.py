@@ -8,9 +8,16 @@ from ml_collections import ConfigDict
 from bert_jax.labels.formats import FORMATS, format_of
 from bert_jax.text import text_files
 
-TEXTS = ('classification', 'regression', 'prompt', 'prompt_regression')
+TEXTS = (
+    'classification',
+    'regression',
+    'multi_label',
+    'prompt',
+    'prompt_regression',
+)
+NUMBERS = ('multi_regression',)
 MARKED = ('relation', 'word_in_context', 'coreference')
-_KINDS = (*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans', 'question_answering')
+_KINDS = (*TEXTS, *NUMBERS, *MARKED, 'multiple_choice', 'tagging', 'spans', 'question_answering')
 TABLES = ('csv', 'tsv')
 LISTS = ('jsonl', 'json', 'parquet', 'xml')
 ROWS = (*TABLES, *LISTS, 'labeled_lines', 'lines', 'files', 'brat')

@@ -20,6 +20,7 @@ from bert_jax.labels.examples import Example
 from bert_jax.labels.key_conditions import (
     LISTS,
     MARKED,
+    NUMBERS,
     ROWS,
     TABLES,
     TEXT_FILES,
@@ -41,7 +42,8 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             effect.
     """
     used_by = functools.partial(UsedBy, tuple(readable))
-    rows_of_texts = used_by((*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans'), ROWS)
+    with_texts = (*TEXTS, *NUMBERS, *MARKED)
+    rows_of_texts = used_by((*with_texts, 'multiple_choice', 'tagging', 'spans'), ROWS)
     tagging = ('conll', *LISTS)
     span_objects = used_by(('spans',), LISTS)
     questions = used_by(('question_answering',), ROWS)
@@ -175,11 +177,18 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             unused=used_by(formats=ROWS),
             id=key('', "'' = file:line"),
             text=key('text', 'the text, or the first text of a pair', unused=rows_of_texts),
-            text2=key('', 'the second text of a pair', unused=used_by((*TEXTS, *MARKED), ROWS)),
+            text2=key('', 'the second text of a pair', unused=used_by(with_texts, ROWS)),
             label=key(
                 'label',
-                'the class, the number or the index of the choice',
-                unused=used_by((*TEXTS, *MARKED, 'multiple_choice'), ROWS),
+                'the class, the number or the index of the choice; multi_label: a list of classes, '
+                'or a text with classes between data.label_separator',
+                unused=used_by((*with_texts, 'multiple_choice'), ROWS),
+            ),
+            labels=key(
+                (),
+                'instead of label, multi_label: a column of 0 and 1 per class; multi_regression: a '
+                'column of numbers per target',
+                unused=used_by(('multi_label', *NUMBERS), ROWS),
             ),
             probabilities=key(
                 '',
@@ -285,6 +294,11 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             choices=('', 'index', 'column', 'text'),
             unused=used_by(('multiple_choice',)),
         ),
+        label_separator=key(
+            ',',
+            'multi_label: between the classes of a text in columns.label',
+            unused=used_by(('multi_label',)),
+        ),
         skip_labels=key(
             (),
             "rows with these labels are left out and counted: ('',), ('-',)",
@@ -293,7 +307,7 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
         rename_labels=key(
             (),
             "('0=negative', '1=positive')",
-            unused=used_by((*TEXTS, *MARKED, 'multiple_choice', 'tagging', 'spans')),
+            unused=used_by((*with_texts, 'multiple_choice', 'tagging', 'spans')),
         ),
         malformed_fraction=key(
             0.01, 'maximum share of unreadable records; they are skipped and counted', '[0, 1]'
@@ -405,13 +419,15 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
 
 
 def _has_label_minus_1(example: Example) -> bool:
-    labels = getattr(example, 'tags', None) or [_label_of(example)]
+    labels = getattr(example, 'tags', None) or _labels_of(example)
     return any(label in ('-1', '-1.0', -1.0) for label in labels)
 
 
 def _check_spellings(train: Sequence[GroupedExample]) -> None:
     """Raise UserError if two classes are one number or boolean in two spellings."""
-    labels = {label for example, _ in train if isinstance(label := _label_of(example), str)}
+    labels = {
+        label for example, _ in train for label in _labels_of(example) if isinstance(label, str)
+    }
     spellings: dict[str, str] = {}
     for label in sorted(labels):
         number = re.fullmatch(r'(-?\d+)\.0+', label)
@@ -424,8 +440,10 @@ def _check_spellings(train: Sequence[GroupedExample]) -> None:
             )
 
 
-def _label_of(example: Example) -> object:
-    return getattr(example, 'label', None)
+def _labels_of(example: Example) -> tuple[object, ...]:
+    """Return the classes of an example, or its only one."""
+    label = getattr(example, 'label', None)
+    return label if isinstance(label, tuple) else (label,)
 
 
 def _examples(split: Sequence[GroupedExample]) -> list[Example]:

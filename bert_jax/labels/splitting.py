@@ -101,7 +101,7 @@ def _classes(examples: list[GroupedExample]) -> list[str]:
     """Return the class of each example; raise UserError unless every example has exactly one."""
     labels: list[Any] = [getattr(grouped.example, 'label', None) for grouped in examples]
     numbers = sorted(label for label in labels if isinstance(label, float))
-    if None in labels or not labels:
+    if not labels or any(label is None or isinstance(label, tuple) for label in labels):
         raise UserError('data.shots needs examples with one class each; set it to 0')
     if len(numbers) == len(labels):
         return ['upper half' if x >= numbers[len(numbers) // 2] else 'lower half' for x in labels]

@@ -25,6 +25,8 @@ _PRETRAINING_HEADS = ('mlm', 'rtd')
 _HEADS = {
     'classification': 'sequence_classification',
     'regression': 'sequence_classification',
+    'multi_label': 'sequence_classification',
+    'multi_regression': 'sequence_classification',
     'multiple_choice': 'multiple_choice',
     'tagging': 'token_classification',
     'spans': 'spans',

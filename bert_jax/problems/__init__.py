@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from ml_collections import ConfigDict
 
 from bert_jax import lazy_table
-from bert_jax.config_keys import ConfigKey, key, needs
+from bert_jax.config_keys import ConfigKey, key, needs, unless
 from bert_jax.errors import look_up
 from bert_jax.labels import (
     choices,
     conll,
+    label_sets,
     loader,
     marked_pairs,
     questions,
@@ -45,6 +46,7 @@ class ProblemKind:
         pretrained_heads: names of heads that published checkpoints may hold
             (interop/pretrained.py): loaded with `init_from`, and exported.
         required_heads: the pretrained heads that a run cannot train from scratch.
+        problem_type: what config.json of an exported classifier says; '' for nothing.
         min_labels: minimum number of classes.
         has_probabilities: whether predictions can list the probability of every class.
         long_texts: supported treatments of texts longer than a sequence, the default first:
@@ -58,6 +60,7 @@ class ProblemKind:
     answer_settings: tuple[str, ...] = ()
     pretrained_heads: tuple[str, ...] = ()
     required_heads: tuple[str, ...] = ()
+    problem_type: str = ''
     min_labels: int = 0
     has_probabilities: bool = False
     long_texts: tuple[str, ...] = ('windows',)
@@ -113,6 +116,30 @@ _CLASSES = _LABELS | dict(
     label_smoothing=key(0.0, 'ε: targets are (1 − ε) · one-hot + ε / number of classes', '[0, 1)'),
 )
 _CLASS_SCORES = ('metrics', 'positive', 'negative')  # of _CLASSES
+_LABEL_SETS = dict(
+    metrics=key(
+        ('f1_micro',),
+        'Main metrics, see metrics/label_sets.py: f1_micro, f1_macro, f1_weighted, '
+        'subset_accuracy, hamming_loss, ranking. Several metrics are averaged.',
+    ),
+    class_weights=key(
+        'none',
+        "'balanced': the loss of a class that applies ∝ examples without / with the class",
+        choices=_WEIGHTS,
+    ),
+    thresholds=key(
+        'none',
+        "Probability from which a class is predicted: 'none' = problem.threshold; tuned on dev and "
+        "stored in the run: 'one' for all classes, by micro F1, or 'per_class', by the F1 of each",
+        choices=('none', 'one', 'per_class'),
+    ),
+    threshold=key(
+        0.5,
+        'probability from which a class is predicted',
+        '[0, 1]',
+        unused=unless('problem.thresholds', 'one', 'per_class'),
+    ),
+)
 _SCORE_METRICS = key(('pearson', 'spearman'), "also 'rmse'")
 _POOLING = dict(
     pooling=key(
@@ -204,6 +231,30 @@ PROBLEMS: dict[str, ProblemKind] = {
         readers=dict.fromkeys(_TEXTS, text_pairs.build_regression),
         answer_settings=('metrics',),
         pretrained_heads=('sequence_classification',),
+        problem_type='regression',
+        long_texts=('truncate', 'windows'),
+    ),
+    'multi_label': ProblemKind(
+        implementation='bert_jax.problems.multi_label:MULTI_LABEL',
+        predict_task='classify',
+        keys=_LABELS | _LABEL_SETS,
+        readers=dict.fromkeys(_TEXTS, label_sets.build_multi_label),
+        answer_settings=('metrics', 'thresholds', 'threshold'),
+        pretrained_heads=('sequence_classification',),
+        problem_type='multi_label_classification',
+        min_labels=2,
+        has_probabilities=True,
+        long_texts=('truncate', 'windows'),
+    ),
+    'multi_regression': ProblemKind(
+        implementation='bert_jax.problems.multi_regression:MULTI_REGRESSION',
+        predict_task='classify',
+        keys=_LABELS | dict(metrics=_SCORE_METRICS),
+        readers=dict.fromkeys(_ROWS, label_sets.build_multi_regression),
+        answer_settings=('metrics',),
+        pretrained_heads=('sequence_classification',),
+        problem_type='regression',
+        min_labels=2,
         long_texts=('truncate', 'windows'),
     ),
     'multiple_choice': ProblemKind(

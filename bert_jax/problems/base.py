@@ -317,6 +317,11 @@ class Decoder(_Part, abc.ABC, Generic[ExampleT, PredictionT]):
 
     encoding: Any  # the problem's class of `Encoding`
 
+    @property
+    def dev_keys(self) -> Sequence[str]:
+        """Keys of the settings whose values need a dev split; none by default."""
+        return ()
+
     @abc.abstractmethod
     def decode(
         self, example: ExampleT, parts: ExampleOutputs, calibration: Calibration

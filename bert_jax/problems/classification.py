@@ -183,7 +183,7 @@ class TextEncoding(OneLabelEncoding[TextExample | DistilledExample]):
         values: dict[str, Tree] = {'label': self.label_id(example)}
         if self.settings.get('temperature', 0.0):
             values |= self._soft_targets(example)
-        return _encode_windows(self, example.texts, values)
+        return encode_windows(self, example.texts, values)
 
     def _soft_targets(self, example: TextExample | DistilledExample) -> dict[str, Tree]:
         """Return the fields 'log_q', fp32 [C], and 'is_soft', 1 if q is known."""
@@ -242,7 +242,7 @@ class NumberEncoding(base.Encoding[TextExample]):
         is_known = example.label is not None
         target = np.float32(example.label if is_known else 0)
         values = {'target': target, 'known': np.float32(is_known)}
-        return _encode_windows(self, example.texts, values)
+        return encode_windows(self, example.texts, values)
 
 
 class NumberLoss(base.Loss):
@@ -295,7 +295,7 @@ class NumberDecoder(base.Decoder[TextExample, float]):
 REGRESSION = base.Parts(NumberEncoding, NumberLoss, NumberDecoder)
 
 
-def _encode_windows(
+def encode_windows(
     encoding: base.Encoding[Any], texts: Sequence[str], values: dict[str, Tree]
 ) -> list[Item]:
     """Tokenize one or two texts into one truncated sequence or into overlapping windows.

@@ -53,6 +53,11 @@ def records(paths: Sequence[str], weights: Sequence[float]) -> Iterator[JsonObje
                     f'the predictions are not for the same texts: {path} differs from the others '
                     f'at {first.get("id")}'
                 )
+            if isinstance(line.get('predicted'), list):
+                raise UserError(
+                    f'{path}, {line.get("id")}: a set of classes (multi_label); only predictions '
+                    'of one class can be combined'
+                )
             if not classes or line.get('probabilities', {}).keys() != classes:
                 raise UserError(
                     f'{path}, {line.get("id")}: no probabilities of the classes of {paths[0]}; use '

@@ -20,7 +20,15 @@ from bert_jax.types import Config, JsonObject
 # Kind of problem → `pipeline_tag` of the Hugging Face Hub.
 PIPELINE_TAGS = {
     **dict.fromkeys(
-        ('classification', 'regression', 'prompt', 'prompt_regression'), 'text-classification'
+        (
+            'classification',
+            'regression',
+            'multi_label',
+            'multi_regression',
+            'prompt',
+            'prompt_regression',
+        ),
+        'text-classification',
     ),
     **dict.fromkeys(('relation', 'word_in_context', 'coreference'), 'text-classification'),
     **dict.fromkeys(('tagging', 'spans'), 'token-classification'),

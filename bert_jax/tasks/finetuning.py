@@ -23,6 +23,8 @@ from bert_jax.examples.finetune_batches import (
 from bert_jax.labels import loader, seen_examples
 from bert_jax.labels.examples import (
     DistilledExample,
+    LabelSetExample,
+    NumbersExample,
     SpansExample,
     TaggedExample,
     TextExample,
@@ -131,6 +133,7 @@ class FineTuning:
         """JSON-compatible values that make a checkpoint usable on its own."""
         return {
             'task': self.config.task,
+            'problem_type': problems.find(self.config.task).problem_type,
             'family': self.start.family,
             'architecture': dataclasses.asdict(self.architecture),
             'base': self.start.base,
@@ -372,7 +375,14 @@ class FineTuning:
 
     def next_commands(self) -> list[str]:
         examples, texts = self.splits.train[:100], []
-        takes_text = TextExample | DistilledExample | TaggedExample | SpansExample
+        takes_text = (
+            TextExample
+            | DistilledExample
+            | LabelSetExample
+            | NumbersExample
+            | TaggedExample
+            | SpansExample
+        )
         if isinstance(examples[0], takes_text):  # a short text, because the command is printed
             texts = min(map(texts_of, examples), key=lambda texts: sum(map(len, texts)))
         task = problems.find(self.config.task).predict_task

@@ -11,7 +11,7 @@ from bert_jax.examples.finetune_batches import TrainBatches, row_length
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.problems import finetuning_model
-from bert_jax.problems.base import Setup
+from bert_jax.problems.base import AnyProblem, Setup
 from bert_jax.tasks import finetuning_data, initialization, learning_rate
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
@@ -54,12 +54,7 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
         for name, some in examples.items()
         if some
     }
-    for key in ('best', 'every_steps'):
-        if config.evaluation[key] and 'dev' not in encoded:
-            raise UserError(
-                f'evaluation.{key} is {config.evaluation[key]!r}, but there is no dev split; '
-                'set data.dev or data.dev_fraction'
-            )
+    _check_dev(config, encoded, problem)
     return FineTuning(
         config,
         splits,
@@ -72,6 +67,17 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
         rate,
         rate_origin,
     )
+
+
+def _check_dev(config: ConfigDict, encoded: Collection[str], problem: AnyProblem) -> None:
+    """Raise UserError if there is no dev split, but a key needs one."""
+    keys = {f'evaluation.{key}': config.evaluation[key] for key in ('best', 'every_steps')}
+    keys |= {f'problem.{key}': config.problem[key] for key in problem.decoder.dev_keys}
+    for key, value in keys.items():
+        if value and 'dev' not in encoded:
+            raise UserError(
+                f'{key} is {value!r}, but there is no dev split; set data.dev or data.dev_fraction'
+            )
 
 
 def _sequence_length(length: int, is_set: bool, max_length: int) -> int:

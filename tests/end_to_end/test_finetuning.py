@@ -47,6 +47,8 @@ KINDS = {
     'sample_sentiment': ('accuracy', 0.95, 'classify', 'I am very happy with these shoes.'),
     'sample_pairs': ('accuracy', 0.85, 'classify', 'A man sleeps.\tNo man sleeps.'),
     'sample_similarity': ('score', 0.9, 'classify', 'A man sleeps.\tNobody sleeps.'),
+    'sample_topics': ('f1_micro', 0.9, 'classify', 'The soup was cold.'),
+    'sample_ratings': ('score', 0.8, 'classify', 'The soup was cold.'),
     'sample_choice': (
         'accuracy',
         0.9,

@@ -24,6 +24,8 @@ LENGTH = 24
 KINDS = {
     'classification': (('no', 'yes'), {'text': 'the ship', 'text2': 'a storm'}),
     'regression': (('score',), {'text': 'the ship near the moon'}),
+    'multi_label': (('a', 'b', 'c'), {'text': 'the ship near the moon'}),
+    'multi_regression': (('a', 'b', 'c'), {'text': 'the ship near the moon'}),
     'multiple_choice': ((), {'premise': 'the ship', 'choices': ['a storm', 'the moon', 'star']}),
     'relation': (('near', 'far'), {'text': 'the ship near the moon', 'marks': [[4, 8], [18, 22]]}),
     'tagging': (('B-X', 'I-X', 'O'), {'words': ['the', 'ship', 'near', 'the', 'moon']}),
@@ -64,6 +66,7 @@ def save_run(folder, kind, changes=None, architecture=None, **more_metadata):
     params = random_parameters(model, rows, deviation=0.3)
     metadata = {
         'task': kind,
+        'problem_type': PROBLEMS[kind].problem_type,
         'family': 'bert',
         'architecture': dataclasses.asdict(architecture),
         'tokenizer': tokenizer().to_json(),

@@ -58,24 +58,55 @@ def test_one_class_is_a_number_as_its_folder_says(name, tmp_path):
     assert encoder.predict([pair])[0] == pytest.approx(expected, abs=1e-5)
 
 
-SEVERAL = {
-    'multi_label_classification': 'may assign several classes to a text',
-    'regression': 'models of several numbers',
-}
-
-
-@pytest.mark.parametrize('problem_type', SEVERAL)
-def test_classifiers_of_several_answers_say_why_they_cannot_classify(problem_type, tmp_path):
+@pytest.mark.parametrize('problem_type', ['multi_label_classification', 'regression'])
+def test_several_answers_are_those_of_transformers(problem_type, tmp_path):
+    """Before and after export; classes with a probability of at least 0.5 are chosen."""
     changes = {'num_labels': 3, 'problem_type': problem_type}
     path = published.folder(tmp_path / 'model', 'BertForSequenceClassification', **changes)
-    model = bert_jax.load(path)
-    with pytest.raises(UserError, match=SEVERAL[problem_type]):
-        model.classify(['the ship'])
-    with pytest.raises(UserError, match=SEVERAL[problem_type]):
-        model.evaluate([str(tmp_path / 'gold.tsv')])
+    text = 'the ship near the moon'
     huggingface.save(loading.load_any(path), tmp_path / 'exported')
     config = json.loads((tmp_path / 'exported/config.json').read_text())
     assert config['problem_type'] == problem_type
+    tokenize = transformers.BertTokenizer(str(path / 'vocab.txt'))
+    theirs = transformers.BertForSequenceClassification.from_pretrained(path).eval()
+    with torch.no_grad():
+        logits = theirs(**tokenize(text, return_tensors='pt')).logits[0]
+    is_set = problem_type != 'regression'
+    expected = (logits.sigmoid() if is_set else logits).tolist()
+    assert max(expected) - min(expected) > 0.05
+    for folder in (path, tmp_path / 'exported'):
+        (record,) = bert_jax.load(folder).classify([text])
+        found = record['probabilities' if is_set else 'predicted']
+        assert [*found] == [f'LABEL_{number}' for number in range(3)]
+        assert [*found.values()] == pytest.approx(expected, abs=1e-5)
+        if is_set:
+            assert record['predicted'] == [name for name, p in found.items() if p >= 0.5]
+
+
+def test_a_threshold_chooses_the_classes_of_a_published_model(tmp_path):
+    changes = {'num_labels': 3, 'problem_type': 'multi_label_classification'}
+    path = published.folder(tmp_path / 'model', 'BertForSequenceClassification', **changes)
+    model = bert_jax.load(path)
+    (record,) = model.classify(['the ship'])
+    threshold = sorted(record['probabilities'].values())[1]
+    (found,) = model.with_settings(threshold=threshold).classify(['the ship'])
+    assert len(found['predicted']) == 2
+    with pytest.raises(UserError, match="threshold has no effect: problem.thresholds is 'one'"):
+        model.with_settings(threshold=threshold, thresholds='one')
+
+
+def test_more_label_names_than_outputs_are_one_line(tmp_path):
+    changes = {'num_labels': 3, 'problem_type': 'multi_label_classification'}
+    path = published.folder(tmp_path / 'model', 'BertForSequenceClassification', **changes)
+    config = json.loads((path / 'config.json').read_text())
+    config['id2label'] = {str(number): f'x{number}' for number in range(5)}
+    config.pop('label2id', None)
+    (path / 'config.json').write_text(json.dumps(config))
+    with pytest.raises(
+        UserError, match=r'classifier.* has the shape \[3\], but .* \[5\]'
+    ) as caught:
+        bert_jax.load(path)
+    assert '\n' not in str(caught.value)
 
 
 def test_an_exported_regression_run_keeps_its_score(tmp_path):

@@ -79,4 +79,6 @@ def _labels(example):
     if hasattr(example, 'spans'):
         return [span.label for span in example.spans]
     label = getattr(example, 'label', None)
+    if isinstance(label, tuple):
+        return [one[0] if isinstance(one, tuple) else one for one in label]
     return [] if label is None or isinstance(label, float) else [label]

@@ -58,6 +58,8 @@ QUESTIONS = [{}, {'answer_starts': ('answer_starts',)}, {'contexts': 'other'}, {
 VARIANTS = {
     'classification': [*TEXTS, {'probabilities': 'probabilities'}],
     'regression': TEXTS,
+    'multi_label': [*TEXTS, {'labels': ('start',), 'label': ''}],
+    'multi_regression': [*TEXTS, {'labels': ('start', 'end'), 'label': ''}],
     'prompt': [*TEXTS, {'fields': ('text', 'text2')}],
     'prompt_regression': [*TEXTS, {'fields': ('text', 'text2')}],
     'multiple_choice': [{'choices': ('red', 'blue')}],

@@ -11,7 +11,7 @@ const element = (id) => html.match(new RegExp(`<script[^>]*id="${id}"[^>]*>([^]*
 vm.runInThisContext(element('code'));
 const exported = vm.runInThisContext(
   '({ Model, decodeBase64, logSoftmax, topK, rowWords, wordAttention, principalComponents,' +
-    ' classify, regress, choose, tag, labelSpans, answer })',
+    ' classify, regress, chooseLabels, regressTargets, choose, tag, labelSpans, answer })',
 );
 const model = new exported.Model(
   JSON.parse(element('description')),
@@ -67,7 +67,7 @@ const functions = {
   principalComponents: (vectors) =>
     exported.principalComponents(vectors.map((own) => Float32Array.from(own))),
 };
-for (const name of ['classify', 'regress', 'choose', 'tag', 'labelSpans', 'answer']) {
+for (const name of ['classify', 'regress', 'chooseLabels', 'regressTargets', 'choose', 'tag', 'labelSpans', 'answer']) {
   functions[name] = (...inputs) => exported[name](model, ...inputs);
 }
 

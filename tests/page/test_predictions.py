@@ -1,7 +1,5 @@
 """Predictions of fine-tuned models on the page are those of `Predictor`."""
 
-import dataclasses
-
 import pytest
 
 from bert_jax import tokenizers
@@ -9,7 +7,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading
 from bert_jax.page import contents
 from tests.inference import small_runs
-from tests.inference.small_runs import KINDS, save_run, tokenizer
+from tests.inference.small_runs import KINDS, save_run
 from tests.page import pages
 from tests.page.pages import needs_node
 
@@ -40,6 +38,29 @@ def test_numbers(tmp_path):
     predictor, found = both(tmp_path, 'regression', 'regress', [SENTENCE])
     (record,) = predictor.classify([SENTENCE])
     assert found['score'] == pytest.approx(record['predicted'], abs=1e-4)
+
+
+@needs_node
+@pytest.mark.parametrize('thresholds', ['none', 'per_class'])
+def test_sets_of_classes(thresholds, tmp_path):
+    changes, tuned = {'thresholds': thresholds}, {'a': 0.001, 'b': 0.999, 'c': 0.001}
+    predictor, found = both(
+        tmp_path, 'multi_label', 'chooseLabels', [SENTENCE], changes=changes, calibrated=tuned
+    )
+    (record,) = predictor.classify([SENTENCE])
+    shares = dict(zip(found['labels'], found['probabilities'], strict=True))
+    assert shares == pytest.approx(record['probabilities'], abs=1e-5)
+    assert found['chosen'] == record['predicted']
+    if thresholds == 'per_class':
+        assert record['predicted'] == ['a', 'c']
+
+
+@needs_node
+def test_several_numbers(tmp_path):
+    predictor, found = both(tmp_path, 'multi_regression', 'regressTargets', [SENTENCE])
+    (record,) = predictor.classify([SENTENCE])
+    shares = dict(zip(found['labels'], found['scores'], strict=True))
+    assert shares == pytest.approx(record['predicted'], abs=1e-4)
 
 
 @needs_node
@@ -128,7 +149,3 @@ def test_other_fine_tuned_models_have_a_page_of_their_encoder(tmp_path):
     found = contents.describe(loading.load_any(save_run(tmp_path / 'run', 'relation')), 'test')
     assert found.description['problem'] is None
     assert found.notes == ('the page has no predictions of a relation model, only of its encoder',)
-    model = pages.random_model('bert', tokenizer(), ['sequence_classification'])
-    several = dataclasses.replace(model, problem_type='multi_label_classification')
-    (note,) = contents.describe(several, 'test').notes
-    assert 'no predictions: models that may assign several classes to a text' in note

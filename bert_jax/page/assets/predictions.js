@@ -37,6 +37,24 @@ async function regress(model, texts) {
   return { score: isSigmoid ? 1 / (1 + Math.exp(-logit)) : logit, isCut };
 }
 
+/** Probability of each class, and the classes that reach their thresholds. */
+async function chooseLabels(model, texts) {
+  const { row, isCut } = textRow(model, texts);
+  const logits = Array.from(model.heads.sequence(await model.run(row)));
+  const { labels, settings, thresholds } = model.description.problem;
+  const probabilities = logits.map((logit) => 1 / (1 + Math.exp(-logit)));
+  const tuned = settings.thresholds === 'none' ? {} : thresholds;
+  const chosen = labels.filter((label, i) => probabilities[i] >= (tuned[label] ?? settings.threshold));
+  return { labels, probabilities, chosen, isCut };
+}
+
+/** The number of each target. */
+async function regressTargets(model, texts) {
+  const { row, isCut } = textRow(model, texts);
+  const scores = Array.from(model.heads.sequence(await model.run(row)));
+  return { labels: model.description.problem.labels, scores, isCut };
+}
+
 /** Probability of each choice after a premise. */
 async function choose(model, premise, choices) {
   const scores = [];

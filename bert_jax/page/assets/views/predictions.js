@@ -53,6 +53,29 @@ async function shownClassification(model, [text, second]) {
   return shownClasses(await classify(model, second?.trim() ? [text, second] : [text]));
 }
 
+async function shownLabels(model, [text, second]) {
+  const { labels, probabilities, chosen, isCut } = await chooseLabels(
+    model,
+    second?.trim() ? [text, second] : [text],
+  );
+  const order = topK(probabilities, 12);
+  const rows = order.map((index) => ({ name: labels[index], share: probabilities[index] }));
+  return {
+    summary: `Predicted: ${chosen.join(', ') || 'no class'}.`,
+    content: [barList('Probabilities', rows)],
+    isCut,
+  };
+}
+
+async function shownTargets(model, [text, second]) {
+  const { labels, scores, isCut } = await regressTargets(
+    model,
+    second?.trim() ? [text, second] : [text],
+  );
+  const numbers = labels.map((label, index) => `${label} ${scores[index].toFixed(3)}`);
+  return { summary: `Predicted: ${numbers.join(', ')}.`, content: [], isCut };
+}
+
 async function shownRegression(model, [text, second]) {
   const { score, isCut } = await regress(model, second?.trim() ? [text, second] : [text]);
   return { summary: `Predicted: ${score.toFixed(3)}.`, content: [], isCut };
@@ -118,6 +141,8 @@ function predictionView(app) {
   const views = {
     classification: () => new PredictionView(app, inputs, [text], shownClassification),
     regression: () => new PredictionView(app, inputs, [text, text], shownRegression),
+    multi_label: () => new PredictionView(app, inputs, [text], shownLabels),
+    multi_regression: () => new PredictionView(app, inputs, [text, text], shownTargets),
     multiple_choice: () =>
       new PredictionView(app, ['Premise', 'Choices, one a line'], [text, CHOICES], shownChoice),
     tagging: () => new PredictionView(app, ['Text'], [text], shownTags),

@@ -1,0 +1,140 @@
+"""Builds examples with several classes or several numbers from rows."""
+
+import json
+from collections.abc import Iterator
+
+from bert_jax.errors import UserError
+from bert_jax.labels.builder import ExampleBuilder, is_minus_1, parse_float
+from bert_jax.labels.examples import LabelSetExample, NumbersExample
+from bert_jax.labels.records import InvalidRecord, Record, Row, SkippedRecord, scalar_text
+
+_FLAGS = {'0': False, '0.0': False, 'false': False, '1': True, '1.0': True, 'true': True}
+
+
+def build_multi_label(row: Row, example_id: str, builder: ExampleBuilder) -> list[LabelSetExample]:
+    """The classes are a list, a separated text, or the columns of `columns.labels` that have 1."""
+    _check_columns(builder)
+    names = _read_flags(row, builder) if builder.columns.labels else _read_list(row, builder)
+    if names is None:
+        return [LabelSetExample(example_id, builder.texts(row), None)]
+    if builder.data.skip_labels and {*names} & {*builder.data.skip_labels}:
+        raise SkippedRecord('skipped_by_label')
+    classes = tuple(dict.fromkeys(builder.new_labels.get(name, name) for name in names))
+    builder.counts['repeated_labels'] += len(names) - len(classes)
+    builder.counts['examples_without_a_label'] += not classes
+    return [LabelSetExample(example_id, builder.texts(row), classes)]
+
+
+def build_multi_regression(
+    row: Row, example_id: str, builder: ExampleBuilder
+) -> list[NumbersExample]:
+    """The numbers are in the columns of `columns.labels`, or in an object in `columns.label`."""
+    _check_columns(builder)
+    if columns := tuple(builder.columns.labels):
+        if _is_unlabeled(row, builder):
+            return [NumbersExample(example_id, builder.texts(row), None)]
+        values = {column: row[column] for column in columns}
+    else:
+        if not builder.has_label(row, builder.columns.label):
+            return [NumbersExample(example_id, builder.texts(row), None)]
+        values = row[builder.columns.label]
+        if not isinstance(values, dict) or not values:
+            raise InvalidRecord(
+                f'column {builder.columns.label!r} is {json.dumps(values)[:40]}, not an object of '
+                'numbers; or name a column for each target in data.columns.labels'
+            )
+    numbers = tuple(
+        (
+            builder.new_labels.get(name, name),
+            parse_float(scalar_text(value, f'target {name!r}').strip()),
+        )
+        for name, value in values.items()
+    )
+    return [NumbersExample(example_id, builder.texts(row), numbers)]
+
+
+def _check_columns(builder: ExampleBuilder) -> None:
+    columns = builder.columns
+    if columns.labels and columns.label not in ('label', ''):
+        raise UserError(
+            f'data.columns.label is {columns.label!r} and data.columns.labels is '
+            f'{tuple(columns.labels)}; set one of them'
+        )
+
+
+def _is_unlabeled(row: Row, builder: ExampleBuilder) -> bool:
+    """Whether a row of a file that may be unlabeled has none of `columns.labels`, or only -1."""
+    columns = tuple(builder.columns.labels)
+    if not builder.labeled and not any(column in row for column in columns):
+        return True
+    values = [str(row[column]) for column in columns]
+    return builder.hides(values, _hides_flags)
+
+
+def _hides_flags(records: Iterator[Record], builder: ExampleBuilder) -> bool:
+    columns = builder.columns.labels
+    return all(is_minus_1(record.content[column]) for record in records for column in columns)
+
+
+def _read_flags(row: Row, builder: ExampleBuilder) -> list[str] | None:
+    """Return the columns that have 1, or None if the row is unlabeled."""
+    if _is_unlabeled(row, builder):
+        return None
+    names = []
+    for column in builder.columns.labels:
+        text = row.text(column).strip()
+        if text.lower() not in _FLAGS:
+            raise InvalidRecord(f'column {column!r} is {text[:40]!r}, not 0 or 1')
+        if _FLAGS[text.lower()]:
+            names.append(column)
+    return names
+
+
+def _read_list(row: Row, builder: ExampleBuilder) -> list[str] | None:
+    """Return the classes of `columns.label`, or None if the row is unlabeled."""
+    column = builder.columns.label
+    if not builder.has_label(row, column):
+        return None
+    names = _split(row[column], column, builder)
+    if builder.hides(names, _hides_lists):
+        return None
+    if not names and not builder.labeled and builder.once_per_file(_are_empty):
+        builder.counts['hidden_labels'] += 1
+        return None
+    return names
+
+
+def _split(value: object, column: str, builder: ExampleBuilder) -> list[str]:
+    if value is None:
+        raise InvalidRecord(f'column {column!r} is null; write [] or an empty text for no label')
+    if isinstance(value, list):
+        names = [scalar_text(item, f'a label of column {column!r}').strip() for item in value]
+    else:
+        text, separator = scalar_text(value, f'column {column!r}').strip(), _separator(builder)
+        names = [name.strip() for name in text.split(separator)] if text else []
+    if not all(names):
+        raise InvalidRecord(f'column {column!r} is {json.dumps(value)[:40]}: a label is empty')
+    return names
+
+
+def _separator(builder: ExampleBuilder) -> str:
+    separator = str(builder.data.label_separator).replace('\\t', '\t')
+    if not separator:
+        raise UserError('data.label_separator is empty; set it to the text between two classes')
+    return separator
+
+
+def _hides_lists(records: Iterator[Record], builder: ExampleBuilder) -> bool:
+    """Whether the only label of each row of a file is -1."""
+    column = builder.columns.label
+    try:
+        lists = [_split(record.content[column], column, builder) for record in records]
+    except InvalidRecord:
+        return False
+    return all(len(names) == 1 and is_minus_1(names[0]) for names in lists)
+
+
+def _are_empty(records: Iterator[Record], builder: ExampleBuilder) -> bool:
+    """Whether no row of a file that may be unlabeled has a class."""
+    column = builder.columns.label
+    return not any(column in one.content and one.content[column] for one in records)
