@@ -4,25 +4,45 @@ In a notebook:
 
     import bert_jax
 
-    model = bert_jax.load('runs/tiny')
+    run = bert_jax.pretrain(['A document.', 'Another one.'], 'tiny', workdir='runs/mine')
+    model = bert_jax.load('runs/mine')
     model.fill_mask(['the cat sat on the [MASK] .'])
     model.embed(['a sentence', 'another sentence'])
 
-Importing the package is cheap: JAX is imported by `load`.
+docs/python.md has more. Importing the package is cheap: JAX is imported by the first call.
 """
 
+import importlib
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if sys.path[:1] == [os.path.dirname(os.path.abspath(__file__))]:  # shadows other packages
     sys.exit('error: run python -m bert_jax.NAME instead of a file of the package')
 
 if TYPE_CHECKING:
+    from bert_jax.errors import UserError as UserError
     from bert_jax.inference.predictor import Predictor
+    from bert_jax.prepare import prepare_texts as prepare
+    from bert_jax.training_calls import finetune, pretrain
 
-__all__ = ['load']
+__all__ = ['UserError', '__version__', 'finetune', 'load', 'prepare', 'pretrain']
+__version__ = '0.1.0'
+
+_MODULES = {
+    'UserError': 'bert_jax.errors',
+    'finetune': 'bert_jax.training_calls',
+    'pretrain': 'bert_jax.training_calls',
+}
+
+
+def __getattr__(name: str) -> Any:  # imports the other functions when they are used
+    if name == 'prepare':  # the module of the command, which can be called
+        return importlib.import_module('bert_jax.prepare')
+    if name not in _MODULES:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def load(

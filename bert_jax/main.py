@@ -10,7 +10,7 @@ if __name__ == '__main__':
 
 import contextlib
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,9 @@ from bert_jax.cli import command_line
 from bert_jax.errors import UserError, exit_cleanly
 from bert_jax.storage import paths
 from bert_jax.tasks import is_sweep, make_task
+from bert_jax.tasks.evaluators import BuildEvaluator
 from bert_jax.training import loop, multihost, runtime
+from bert_jax.training.run import NO_HOOKS, Hooks
 from bert_jax.training.run import check as check_run
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config, JsonObject
@@ -32,6 +34,8 @@ def run(
     dry_run: bool = False,
     user_keys: Collection[str] = (),
     overwrite: bool = False,
+    hooks: Hooks = NO_HOOKS,
+    evaluators: Sequence[BuildEvaluator] = (),
 ) -> JsonObject | None:
     """Train one run, or a sweep over seeds, learning rates or ranks.
 
@@ -41,6 +45,8 @@ def run(
         dry_run: stop before the first step, without writing to the working directory.
         user_keys: keys that the user set, which must have an effect.
         overwrite: delete the run or sweep in the working directory first.
+        hooks: functions of a caller in Python.
+        evaluators: build evaluators beside those that the config enables.
 
     Raises:
         UserError: the config cannot be run.
@@ -78,9 +84,25 @@ def run(
         if is_sweep(config):
             from bert_jax.tasks import sweep
 
-            train_run = functools.partial(train, user_keys=user_keys)
+            train_run = functools.partial(
+                train, user_keys=user_keys, hooks=hooks, evaluators=evaluators
+            )
             return sweep.run(config, train_run, jax.process_index() == 0, user_keys)
-        return train(config, user_keys)
+        return train(config, user_keys, hooks, evaluators)
+
+
+def follow_corpus(config: Config, user_keys: Collection[str]) -> None:
+    """For pretraining, make the settings of the text and the folder of the corpus fit each other.
+
+    Args:
+        config: the config; its `data` is updated.
+        user_keys: keys that the user set, which keep their values.
+    """
+    if config.task == 'pretraining':
+        from bert_jax.tasks import pretraining_data
+
+        data_keys = [key.removeprefix('data.') for key in user_keys if key.startswith('data.')]
+        pretraining_data.follow_corpus(config.data, data_keys)
 
 
 def _delete_run(config: Config, user_keys: Collection[str]) -> None:
@@ -107,12 +129,17 @@ def _delete_run(config: Config, user_keys: Collection[str]) -> None:
     multihost.run_on_host0(lambda: Workdir.of(config.workdir).delete_run())
 
 
-def train(config: Config, user_keys: Collection[str] = ()) -> JsonObject:
+def train(
+    config: Config,
+    user_keys: Collection[str] = (),
+    hooks: Hooks = NO_HOOKS,
+    evaluators: Sequence[BuildEvaluator] = (),
+) -> JsonObject:
     """Train the task of a config and report on it; results.json is the last file written."""
     check_run(config)
-    task = make_task(config, user_keys)
+    task = make_task(config, user_keys, evaluators)
     with contextlib.closing(Workdir.of(config.workdir)) as workdir:
-        params, results = loop.train(task, config, workdir)
+        params, results = loop.train(task, config, workdir, hooks)
         task.report(params, results, workdir)
         if jax.process_index() == 0:
             workdir.write_results(results)
@@ -128,11 +155,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run a command line, sys.argv by default."""
     line = command_line.parse(sys.argv if argv is None else argv, __doc__)
     config = line.config
-    if config.task == 'pretraining':
-        data_keys = [key.removeprefix('data.') for key in line.user_keys if key.startswith('data.')]
-        from bert_jax.tasks import pretraining_data
-
-        pretraining_data.follow_corpus(config.data, data_keys)
+    follow_corpus(config, line.user_keys)
     if line.flags.print_config:
         progress.say('\n'.join(command_line.describe_keys(config)))
         return

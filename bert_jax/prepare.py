@@ -7,13 +7,19 @@ Imports neither JAX nor, unless a source needs it, TensorFlow.
 """
 
 import dataclasses
+import os
+import sys
+import types
 from collections.abc import Sequence
+from typing import Any
 
-from bert_jax import errors, flag_parser, progress
+from bert_jax import errors, flag_parser, given_data, progress
 from bert_jax.corpus import corpus, preparation
 from bert_jax.corpus.engines import ENGINES
 from bert_jax.corpus.preparation_keys import KEYS
 from bert_jax.flag_parser import flag, flag_of
+from bert_jax.given_data import Texts
+from bert_jax.storage import paths
 from bert_jax.text.sources import describe_sources
 
 _DESCRIPTION = """\
@@ -106,5 +112,38 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
 
 
+def prepare_texts(
+    text: Texts,
+    output: str | os.PathLike[str],
+    tokenizer: str = KEYS['tokenizer'].get(),
+    *,
+    column: str = 'text',
+    **options: Any,
+) -> corpus.Corpus:
+    """Prepare a corpus from Python: `bert_jax.prepare`.
+
+    Args:
+        text: see `bert_jax.pretrain`; documents are kept in the folder OUTPUT.data.
+        output: folder of the corpus, for `bert_jax.pretrain(data={'corpus': output})`.
+        tokenizer: see `corpus.preparation.prepare`.
+        column: column of a table that holds the documents.
+        options: see `corpus.preparation.prepare`.
+
+    Raises:
+        UserError: the text or an option cannot be used.
+    """
+    sources = given_data.text_sources(text, paths.path(f'{os.fspath(output)}.data'), column)
+    return preparation.prepare(sources, tokenizer, output, **options)
+
+
+class _CallableModule(types.ModuleType):
+    """This module, which is also the function that `bert_jax.prepare` names."""
+
+    def __call__(self, *args: Any, **options: Any) -> corpus.Corpus:
+        return prepare_texts(*args, **options)
+
+
 if __name__ == '__main__':
     main()
+else:
+    sys.modules[__name__].__class__ = _CallableModule

@@ -25,9 +25,16 @@ def bar(delay: float = _DELAY, **settings: Any) -> tqdm.tqdm:
         settings: Further arguments of tqdm.
     """
     settings['delay'] = delay
+    if _is_notebook():
+        return _Bar(mininterval=1.0, file=sys.stderr, ncols=100, **settings)
     if sys.stderr.isatty():
         return _Bar(mininterval=1.0, dynamic_ncols=True, **settings)
     return _Bar(mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, **settings)
+
+
+def _is_notebook() -> bool:
+    """Whether stderr is shown below a cell of a notebook, which redraws a line as a terminal."""
+    return type(sys.stderr).__module__.startswith('ipykernel.')
 
 
 class _Bar(tqdm.tqdm):  # type: ignore[misc]  # tqdm ships no types

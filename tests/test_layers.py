@@ -29,9 +29,10 @@ LAYERS = (
     ('interop',),
     ('tasks',),
     ('inference',),
-    ('cli',),
-    ('__init__', 'evaluate', 'export', 'main', 'predict', 'prepare'),
-    ('__main__',),
+    ('cli', 'given_data'),
+    ('evaluate', 'export', 'main', 'predict', 'prepare'),
+    ('training_calls',),
+    ('__init__', '__main__'),
     ('completion',),
     ('analyze', 'export_formats', 'page'),
 )

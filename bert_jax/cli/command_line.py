@@ -130,7 +130,7 @@ def parse(argv: list[str], usage: str) -> CommandLine:
     keys = declarations(config)
     for key, text in request.values:
         if key not in keys:
-            raise _unknown_key(key, keys, config.task, file)
+            raise unknown_key(key, keys, config.task, file)
         if text is None and keys[key].kind is not bool:
             raise UserError(f'--config.{key} has no value; write --config.{key}=VALUE')
         value = True if text is None else parse_value(f'--config.{key}', text, keys[key])
@@ -162,7 +162,7 @@ def names() -> dict[str, bool]:
     }
 
 
-def _unknown_key(key: str, known: Collection[str], task: str, file: str) -> UserError:
+def unknown_key(key: str, known: Collection[str], task: str, file: str) -> UserError:
     """Return the error for a key that the config of a file does not have."""
     close = ' or '.join(similar(key, known))
     advice = f'did you mean {close}?' if close else 'docs/configs.md documents all keys'

@@ -1,6 +1,6 @@
 """Tasks tie together data, objectives, models and evaluation for the one training loop."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
@@ -8,16 +8,22 @@ from ml_collections import ConfigDict
 from bert_jax.errors import UserError, unknown
 
 if TYPE_CHECKING:
+    from bert_jax.tasks.evaluators import BuildEvaluator
     from bert_jax.training.task import Task
 
 
-def make_task(config: ConfigDict, user_keys: Collection[str] = ()) -> 'Task':
+def make_task(
+    config: ConfigDict,
+    user_keys: Collection[str] = (),
+    evaluators: 'Sequence[BuildEvaluator]' = (),
+) -> 'Task':
     """Create the task that `config.task` names, importing only the modules it needs.
 
     Args:
         config: see configs/base.py.
         user_keys: keys that the user set; for labeled data, the `data` keys among them must be
             used.
+        evaluators: for pretraining, build evaluators beside those that the config enables.
 
     Raises:
         UserError: the task is unknown, or the config belongs to another task or cannot be run.
@@ -31,7 +37,7 @@ def make_task(config: ConfigDict, user_keys: Collection[str] = ()) -> 'Task':
             from bert_jax.tasks import rehearsal
 
             rehearsal.check(config)
-        return pretraining.build(config)
+        return pretraining.build(config, own_evaluators=evaluators)
     from bert_jax.problems import PROBLEMS
     from bert_jax.tasks import finetuning_builder
 

@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import jax
 
@@ -77,6 +77,10 @@ class Evaluator(Protocol):
             held_out: metrics of the kept parameters.
             workdir: folder of the run, with metrics.jsonl.
         """
+
+
+# Such as the method `build` of an `Evaluator`; `settings` is empty if no section enables it.
+BuildEvaluator: TypeAlias = Callable[[EvaluatorInputs], Evaluator]
 
 
 class EvaluatorKind(NamedTuple):

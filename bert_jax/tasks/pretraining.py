@@ -2,11 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from bert_jax import averages, lazy_table, objectives, progress
 from bert_jax.averages import Terms
@@ -29,7 +30,7 @@ from bert_jax.tasks import (
     next_commands,
     pretraining_data,
 )
-from bert_jax.tasks.evaluators import TEXT_ROWS, Evaluator, EvaluatorInputs
+from bert_jax.tasks.evaluators import TEXT_ROWS, BuildEvaluator, Evaluator, EvaluatorInputs
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
@@ -269,14 +270,18 @@ class Pretraining:
 
 
 def build(
-    config: Config, corpus: Corpus | None = None, evaluate_further: bool = True
+    config: Config,
+    corpus: Corpus | None = None,
+    evaluate_further: bool = True,
+    own_evaluators: Sequence[BuildEvaluator] = (),
 ) -> Pretraining:
     """Build the task of a config.
 
     Args:
         config: See configs/base.py.
         corpus: The text; by default the corpus of the config, which is prepared if missing.
-        evaluate_further: Whether to build the evaluators that the config enables.
+        evaluate_further: Whether to build evaluators.
+        own_evaluators: Build evaluators beside those that the config enables.
 
     Raises:
         UserError: For a config that cannot be trained.
@@ -321,7 +326,7 @@ def build(
         },
     )
     if evaluate_further:
-        return dataclasses.replace(task, evaluators=_build_evaluators(task))
+        return dataclasses.replace(task, evaluators=_build_evaluators(task, own_evaluators))
     return task
 
 
@@ -363,26 +368,26 @@ def _check_batch_keys(chosen: Mapping[str, Objective], source: BatchSource, segm
                 )
 
 
-def _build_evaluators(task: Pretraining) -> tuple[Evaluator, ...]:
-    """Build the evaluators that are enabled, with batches of the first stage's size."""
+def _build_evaluators(task: Pretraining, own: Sequence[BuildEvaluator]) -> tuple[Evaluator, ...]:
+    """Build the evaluators that are enabled and `own`, with batches of the first stage's size."""
     stage, config = task.stages[0], task.config
     source = task.held_out[_shape(stage)][None]
-    return tuple(
-        evaluator.build(
-            EvaluatorInputs(
-                settings=config.evaluation[name],
-                model=task.model,
-                corpus=task.corpus,
-                text=source.examples(np.arange(min(TEXT_ROWS, source.num_examples))),
-                rows=stage.source.batch_size // stage.accumulation,
-                threads=config.data.reading_threads,
-                is_special=task.corruption.vocabulary.is_special,
-                flops=sum(stage.steps * stage.flops_per_step for stage in task.stages),
-                num_evaluations=_num_evaluations(task),
-            )
-        )
-        for name, evaluator in evaluators.enabled(config.evaluation).items()
+    inputs = EvaluatorInputs(
+        settings=ConfigDict(),
+        model=task.model,
+        corpus=task.corpus,
+        text=source.examples(np.arange(min(TEXT_ROWS, source.num_examples))),
+        rows=stage.source.batch_size // stage.accumulation,
+        threads=config.data.reading_threads,
+        is_special=task.corruption.vocabulary.is_special,
+        flops=sum(stage.steps * stage.flops_per_step for stage in task.stages),
+        num_evaluations=_num_evaluations(task),
     )
+    enabled = evaluators.enabled(config.evaluation).items()
+    configured = (
+        kind.build(inputs._replace(settings=config.evaluation[name])) for name, kind in enabled
+    )
+    return (*configured, *(build(inputs) for build in own))
 
 
 def _num_evaluations(task: Pretraining) -> int:

@@ -26,7 +26,8 @@ class StopSignal:
     """Records SIGTERM and SIGINT within a `with` block instead of ending the process.
 
     A second signal of the same number ends the process at once. Leaving the block restores the
-    previous handlers.
+    previous handlers. In another thread than the main one, which Python gives no signals, a block
+    records none.
 
     Attributes:
         number: number of the signal that this process received; 0 if it received none.
@@ -37,7 +38,8 @@ class StopSignal:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> 'StopSignal':
-        self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -2,7 +2,7 @@
 
 import itertools
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 
@@ -17,7 +17,7 @@ from bert_jax.training import (
 )
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
-from bert_jax.training.run import Plan, Run, start
+from bert_jax.training.run import NO_HOOKS, Evaluation, Hooks, Plan, Run, start
 from bert_jax.training.step import compile_train_step, make_train_step
 from bert_jax.training.task import Stage, Task
 from bert_jax.training.transfer import num_parameters
@@ -29,7 +29,7 @@ def train(
     task: Task,
     config: Config,
     workdir: Workdir,
-    after_step: Callable[[int], None] | None = None,
+    hooks: Hooks = NO_HOOKS,
 ) -> tuple[Params, JsonObject]:
     """Train a task as the config says, resuming from the last checkpoint.
 
@@ -37,8 +37,7 @@ def train(
         task: see training/task.py.
         config: see configs/base.py.
         workdir: the folder of the run, which stays locked until it is closed.
-        after_step: called with the number of completed steps after every step and its evaluation; a
-            checkpoint may still be written in the background.
+        hooks: functions of the caller.
 
     Returns:
         The final parameters, or their moving average with `optimizer.ema`, and the results:
@@ -50,7 +49,7 @@ def train(
             many steps in a row were skipped.
         Interrupted: after SIGTERM or SIGINT on any host; everything is saved.
     """
-    with start(task, config, workdir) as run:
+    with start(task, config, workdir, hooks) as run:
         _describe(run)
         threads = config.data.reading_threads
         if run.step == 0:
@@ -115,8 +114,8 @@ def train(
                         run.save(_metadata(run))
                 if save or evaluate:
                     window.restart()  # exclude the time of saving and evaluating
-                if after_step is not None:
-                    after_step(run.step)
+                if hooks.after_step is not None:
+                    hooks.after_step(run.step)
 
                 # 7. Stop, if a signal or the patience says so.
                 _exit_if_signaled(run, stop_number)
@@ -237,6 +236,8 @@ def _evaluate(run: Run, stage: Stage) -> None:
     run.log.plot(run.plan.task.references(), _stage_starts(run))
     if run.step:
         run.early_stopping.update(run.step, run.held_out)
+    if run.hooks.after_evaluation is not None:
+        run.hooks.after_evaluation(Evaluation(run.step, dict(run.held_out), run.state.params))
 
 
 def _metadata(run: Run) -> JsonObject:

@@ -4,7 +4,8 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -31,10 +32,40 @@ from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.task import Task
 from bert_jax.training.transfer import Transfer
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config, JsonObject, JsonView, Key
+from bert_jax.types import Config, JsonObject, JsonView, Key, Params
 
 # Keys of `evaluation`: metrics from before and after a change of one of them are not comparable.
 _COMPARED = ('best', 'examples')
+
+
+class Evaluation(NamedTuple):
+    """An evaluation of a run in progress.
+
+    Attributes:
+        step: number of completed steps.
+        metrics: held-out metrics by name.
+        params: the parameters that were evaluated; the next step frees them.
+    """
+
+    step: int
+    metrics: Mapping[str, float]
+    params: Params
+
+
+class Hooks(NamedTuple):
+    """Functions of a caller in Python. They observe a run; an exception ends it, resumable.
+
+    Attributes:
+        after_step: called with the number of completed steps after every step and its evaluation; a
+            checkpoint may still be written in the background.
+        after_evaluation: called with every evaluation, once its metrics are recorded.
+    """
+
+    after_step: Callable[[int], object] | None = None
+    after_evaluation: Callable[[Evaluation], object] | None = None
+
+
+NO_HOOKS = Hooks()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +139,7 @@ class Run:
         seconds: time spent in training steps, in all processes of the run so far.
         is_evaluated: whether the evaluation that is due at `step`, if any, is done.
         held_out: metrics of the last evaluation.
+        hooks: functions of the caller.
     """
 
     plan: Plan
@@ -123,6 +155,7 @@ class Run:
     seconds: float
     is_evaluated: bool
     held_out: dict[str, float] = dataclasses.field(default_factory=dict)
+    hooks: Hooks = NO_HOOKS
 
     def save(self, metadata: JsonObject) -> None:
         """Save the log now and the state in the background (`Checkpoints.save`)."""
@@ -153,7 +186,7 @@ def check(config: Config, overwrite: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def start(task: Task, config: Config, workdir: Workdir) -> Iterator[Run]:
+def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS) -> Iterator[Run]:
     """Claim the working directory and restore the last checkpoint, or initialize."""
     early_stopping = EarlyStopping(config.evaluation)
     profile = Profile(config.logging.profile_steps, workdir)
@@ -206,6 +239,7 @@ def start(task: Task, config: Config, workdir: Workdir) -> Iterator[Run]:
                     step=step,
                     seconds=seconds,
                     is_evaluated=is_evaluated,
+                    hooks=hooks,
                 )
                 del state, restored  # the only reference is run.state, so that it can be freed
                 yield run

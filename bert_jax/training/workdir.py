@@ -16,6 +16,7 @@ from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
 from bert_jax.types import Config, JsonObject
 
+DATA = 'data'  # folder of what a run is given as objects of Python; not a result
 _SEPARATE = ('checkpoints',)  # folders that other modules upload and download
 # Files and folders of every run, and one that only a sweep has.
 _WRITTEN = (
@@ -151,12 +152,12 @@ class Workdir:
         self._write('results.json', results)
 
     def delete_run(self) -> None:
-        """Delete the run or sweep, if there is one, with everything in the folder.
+        """Delete the run or sweep, if there is one, with everything in the folder but DATA.
 
         Raises:
             UserError: The folder holds something else, is in use, or is in a bucket.
         """
-        if not self.path.exists() or not any(self.path.iterdir()):
+        if not self.path.exists() or all(child.name == DATA for child in self.path.iterdir()):
             return
         if self.local != self.path:
             raise UserError(
@@ -173,6 +174,8 @@ class Workdir:
             if not self.lock.take():
                 raise self._in_use()
             for child in self.local.iterdir():
+                if child.name == DATA:
+                    continue
                 shutil.rmtree(child) if child.is_dir() else child.unlink()
             self.lock.release()
 

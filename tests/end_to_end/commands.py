@@ -91,7 +91,7 @@ def _die_at(step: int):
 
     train = loop.train
 
-    def train_and_die(task, config, workdir):
+    def train_and_die(task, config, workdir, hooks):
         checkpoints = pathlib.Path(config.workdir) / 'checkpoints'
 
         def die(completed: int):
@@ -100,6 +100,6 @@ def _die_at(step: int):
                     time.sleep(0.01)
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        return train(task, config, workdir, die)
+        return train(task, config, workdir, hooks._replace(after_step=die))
 
     loop.train = train_and_die

@@ -12,6 +12,7 @@ from bert_jax.averages import Term
 from bert_jax.tasks.initialization import InitialModel
 from bert_jax.training import loop
 from bert_jax.training.logging import Log
+from bert_jax.training.run import Hooks
 from bert_jax.training.task import Stage
 from bert_jax.training.workdir import Workdir
 from configs import base
@@ -151,7 +152,7 @@ def train(folder, *, spoil=None, after_step=None, **more):
     workdir = Workdir.of(made.workdir)
     # Plots take half of the time of a run.
     with mock.patch.object(Log, 'plot'), contextlib.closing(workdir):
-        params, results = loop.train(Toy(made, spoil=spoil), made, workdir, after_step)
+        params, results = loop.train(Toy(made, spoil=spoil), made, workdir, Hooks(after_step))
         workdir.write_results(results)
     return params, results
 

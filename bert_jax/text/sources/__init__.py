@@ -19,6 +19,7 @@ __all__ = [
     'describe_sources',
     'open_source',
     'parse_source',
+    'with_kind',
 ]
 
 SOURCES: LazyTable[type[Source]] = LazyTable(
@@ -58,7 +59,7 @@ def parse_source(spec: str) -> Source:
     name, _, location = head.strip().partition(':')
     if name not in SOURCES and _looks_like_path(head.strip()):
         raise errors.UserError(
-            f'source {spec!r} is a path without the kind of source; write {_with_kind(spec)!r}'
+            f'source {spec!r} is a path without the kind of source; write {with_kind(spec)!r}'
         )
     source_class = errors.look_up('source', name, SOURCES)
     if source_class.location and not location:
@@ -89,12 +90,15 @@ def _looks_like_path(location: str) -> bool:
     return '/' in location or '.' in location
 
 
-def _with_kind(spec: str) -> str:
+def with_kind(spec: str) -> str:
     """Put the kind of source that reads a path in front of it: 'a.jsonl' → 'jsonl:a.jsonl'."""
     location, semicolon, settings = spec.strip().partition(';')
     kinds = {'.jsonl': 'jsonl', '.json': 'jsonl', '.parquet': 'parquet', '.arrow': 'parquet'}
     kind = kinds.get(os.path.splitext(location)[1], 'text')
     is_folder = '://' not in location and os.path.isdir(os.path.expanduser(location))
+    saved = ('dataset_dict.json', 'dataset_info.json', 'state.json')  # by Hugging Face datasets
+    if is_folder and any(os.path.exists(f'{location}/{name}') for name in saved):
+        return f'hf:{spec.strip()}'
     files = f'{location.rstrip("/")}/*' if is_folder else location
     return f'{kind}:{files}{semicolon}{settings}'
 
