@@ -237,7 +237,9 @@ def _evaluate(run: Run, stage: Stage) -> None:
     if run.step:
         run.early_stopping.update(run.step, run.held_out)
     if run.hooks.after_evaluation is not None:
-        run.hooks.after_evaluation(Evaluation(run.step, dict(run.held_out), run.state.params))
+        run.hooks.after_evaluation(
+            Evaluation(run.step, dict(run.held_out), run.state.evaluated_params)
+        )
 
 
 def _metadata(run: Run) -> JsonObject:
