@@ -36,6 +36,12 @@ def add(total: Terms, terms: Terms) -> Terms:
     return jax.tree.map(operator.add, total, terms) if total else terms
 
 
+def scale(terms: Terms, factor: float) -> Terms:
+    """Multiply sums and counts, which leaves the means as they are."""
+    scaled: Terms = jax.tree.map(lambda value: factor * value, terms)
+    return scaled
+
+
 def mean(term: Term) -> jax.Array:
     """Return sum / count, or 0 if nothing was counted: for a loss, never for a report."""
     return term.sum / _divisor(term.count)

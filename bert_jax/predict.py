@@ -147,8 +147,9 @@ def _check(request: Request) -> None:
     ):
         raise errors.UserError('--overlap of classify needs --long_texts=windows')
     request.check_search(request.task, request.tuned)
-    if request.unit != 'text' and request.long_texts:
-        raise errors.UserError(f'--long_texts is not an option of --unit={request.unit}')
+    for name in ('long_texts', 'prompt_name', 'dimensions'):
+        if request.unit != 'text' and getattr(request, name):
+            raise errors.UserError(f'--{name} is not an option of --unit={request.unit}')
     if request.task == 'embed':
         if request.tuned:
             raise errors.UserError(

@@ -27,6 +27,9 @@ _FEW_SHOT_PROTOCOL = {
     'evaluation.best': 'accuracy',
     'sweep.seeds': (13, 21, 42, 87, 100),
 }
+# The rate and the length of the MS MARCO models of sentence-transformers; larger batches have more
+# negatives.
+_EMBEDDING = dict(batch_size=64, learning_rate=2e-5, epochs=1, sequence_length=256)
 # A few dozen examples: enough epochs to see that the model learns.
 _SAMPLE = dict(batch_size=8, learning_rate=1e-4, epochs=20, sequence_length=64)
 
@@ -72,6 +75,14 @@ TASKS: dict[str, Values] = {
     'few_shot': dict(
         kind='prompt', data=dict(shots=16), recipe=_FEW_SHOT, values=_FEW_SHOT_PROTOCOL
     ),
+    'embedding': dict(kind='embedding', data=dict(columns=dict(label='')), recipe=_EMBEDDING),
+    'sample_embedding': _sample(
+        'embedding',
+        'similarity.tsv',
+        'tsv',
+        dict(texts=('first', 'second'), scores=('score',), label=''),
+    )
+    | dict(problem=dict(loss='cosent')),
     'sample_sentiment': _sample('classification', 'sentiment.tsv', 'tsv'),
     'sample_pairs': _sample(
         'classification', 'pairs.csv', 'csv', dict(text='premise', text2='hypothesis')

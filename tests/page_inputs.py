@@ -47,6 +47,10 @@ def write(folder: pathlib.Path) -> None:
             'review,stars',
             *(f'"{text}",{5 if label == "positive" else 1}' for text, label in reviews),
         ],
+        'questions.csv': [
+            'question,answer',
+            *(f'"What is in {number}? {text}",{text}' for number, text in enumerate(lines)),
+        ],
         'pairs.tsv': ['the [[bank]] of the river\tthe [[bank]] lends a list\tdifferent'] * 4
         + ['the [[bank]] of the dog\tthe [[bank]] of the clerk\tsame'] * 4,
         'plan.txt': [

@@ -104,6 +104,18 @@ class Request(PromptFlags, SearchFlags):
         '-1',
         only=_EMBED,
     )
+    prompt_name: str | None = flag(
+        'prompt of the model to put before texts, such as query or document (default: as the model '
+        'says; document for a run with prompts)',
+        None,
+        only=_EMBED,
+    )
+    dimensions: int | None = flag(
+        'write only as many numbers of each vector, normalized again (Matryoshka embeddings)',
+        None,
+        '[1, inf)',
+        only=_EMBED,
+    )
     max_length: int | None = flag(
         'pretrained models: tokens in a window of a long text (default and limit: the length of '
         'the model)',
@@ -183,7 +195,12 @@ def _embed(predictor: 'Predictor', lines: Iterator[str], request: Request) -> It
         return
     for texts in _chunks(lines):
         for vectors in predictor.embed(
-            texts, request.pooling, request.layer_name, request.long_texts
+            texts,
+            request.pooling,
+            request.layer_name,
+            request.long_texts,
+            request.prompt_name,
+            request.dimensions,
         ):
             yield Vectors(vectors)
 

@@ -14,13 +14,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bert_jax import sampling
+from bert_jax.examples.batch_orders import BatchOrder
 from bert_jax.examples.example_source import ranges
 from bert_jax.examples.packing import RowPacking, best_fit
 
-_ORDER, _STRATIFY = 200, 201  # random streams
 _MIN_EVALUATION_SLOTS = 16  # per row
-_STRETCH_BATCHES = 32  # batches whose items are stratified by length together
 _PLANNED_STEPS = 4096  # steps whose rows are computed at once
 
 
@@ -85,7 +83,7 @@ class Items:
         return len(self.count_N)
 
     def batch(
-        self, item_I: np.ndarray, row_I: np.ndarray, shape: BatchShape
+        self, item_I: np.ndarray, row_I: np.ndarray, shape: BatchShape, is_numbered: bool = False
     ) -> dict[str, np.ndarray]:
         """Return a batch of I items; items of the same row keep their order.
 
@@ -93,12 +91,15 @@ class Items:
             item_I: Indices of the items.
             row_I: Row of each item.
             shape: Shape of the batch; the items of a row must fit.
+            is_numbered: Whether to add item_number.
 
         Returns:
             input_ids, token_type_ids, attention_mask, segment_ids: int32 [R, T]; segment_ids is
                 1, 2, … for the sequences of a row and 0 for padding.
             first_positions: int32 [R, S], first token of each sequence, −1 for empty slots.
             The fields per token [R, T, …] and per sequence [R, S, …].
+            item_number: int32 [R, S], the place of each sequence's item in item_I + 1, or 0 for
+                empty slots.
         """
         order_I = np.argsort(row_I, kind='stable')
         count_I = self.count_N[item_I[order_I]]
@@ -110,38 +111,49 @@ class Items:
             batch[name] = rows.tokens(flat, self.pad_id if name == 'input_ids' else 0)
         for name, flat in self._values.items():
             batch[name] = rows.values(flat[sequence_E])
+        if is_numbered:
+            batch['item_number'] = rows.values(np.repeat(order_I + 1, count_I).astype(np.int32))
         return batch
 
 
 class TrainBatches:
-    """Batches of `num_items` items each; every item occurs once per epoch.
+    """Batches of groups of items; every group occurs once per epoch.
 
-    All batches have as many rows as the fullest batch of the run needs. An epoch is shuffled so
-    that items of similar length go to different batches; all batches then need about as many rows.
+    A group is an item, or several, such as the texts of a pair: they are in the same batch, in any
+    of its rows. All batches have as many rows as the fullest batch of the run needs. An order is
+    best if groups of similar length are in different batches; all batches then need about as many
+    rows.
 
     Attributes:
         batch_size: Rows of a batch, R.
         num_examples: Rows of an epoch, approximately.
         shape: Shape of all batches.
+        order: The order of the groups in every epoch.
     """
 
     def __init__(
-        self, items: Items, num_items: int, length: int, steps: int, seed: int, multiple: int = 1
+        self,
+        items: Items,
+        order: BatchOrder,
+        length: int,
+        steps: int,
+        multiple: int = 1,
+        group_size: int | None = None,
     ):
         """Plan the batches of a run.
 
         Args:
             items: Training items.
-            num_items: Items in a batch.
+            order: The order of the groups in every epoch, and their number in a batch.
             length: Tokens per row, T.
             steps: Steps of the run.
-            seed: Seed of the order.
             multiple: The number of rows is rounded up to a multiple of this.
+            group_size: Items of a group, which follow each other in `items`; batches then number
+                their items. None: every item is a group.
         """
-        self._items, self._num_items, self._length = items, num_items, length
-        self._epoch_order = functools.lru_cache(maxsize=2)(
-            functools.partial(_stratified_order, items.length_N, num_items, seed)
-        )
+        self._items, self.order, self._length = items, order, length
+        self._group_size, self._is_numbered = group_size or 1, group_size is not None
+        self._epoch_order = functools.lru_cache(maxsize=2)(self.order.epoch)
         rows, slots = 1, 1
         for first in range(0, steps, _PLANNED_STEPS):
             item_GI = self._batch_items(np.arange(first, min(first + _PLANNED_STEPS, steps)))
@@ -152,7 +164,13 @@ class TrainBatches:
         rows = -(-rows // multiple) * multiple
         self.shape = BatchShape(int(rows), length, int(slots))
         self.batch_size = self.shape.rows
-        self.num_examples = max(1, len(items) * self.batch_size // num_items)
+        self.num_examples = max(1, order.size * self.batch_size // order.batch_size)
+
+    @staticmethod
+    def group_lengths(items: Items, group_size: int) -> np.ndarray:
+        """Return the tokens of each group of items, int64 [N]."""
+        lengths_N: np.ndarray = items.length_N.reshape(-1, group_size).sum(1)
+        return lengths_N
 
     def with_shape(self, shape: BatchShape) -> 'TrainBatches':
         """Return these batches with more rows or slots, as padding."""
@@ -172,14 +190,15 @@ class TrainBatches:
         Returns:
             See `Items.batch`; and example_index, int32 [R], the number of the row in the batch.
                 Dropout is drawn from example_index, so it must not depend on R, which depends on
-                the number of devices.
+                the number of devices. For groups, also item_number, int32 [R, S]: item j of group
+                g of the batch has the number g · group_size + j + 1; empty slots have 0.
         """
         if np.ndim(step):
             batches = [self.batch(int(number), rows) for number in np.asarray(step)]
             return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
         item_GI = self._batch_items(np.array([step]))
         (row_I,) = self._first_fit_decreasing(item_GI)
-        batch = self._items.batch(item_GI[0], row_I, self.shape)
+        batch = self._items.batch(item_GI[0], row_I, self.shape, self._is_numbered)
         batch['example_index'] = np.arange(self.batch_size, dtype=np.int32)
         return {name: array[rows] for name, array in batch.items()}
 
@@ -188,14 +207,16 @@ class TrainBatches:
         return int(self._items.length_N[self._batch_items(np.arange(steps))].sum())
 
     def _batch_items(self, step_G: np.ndarray) -> np.ndarray:
-        """The items of several batches: int64 [G, I]."""
-        number_GI = step_G[:, None] * self._num_items + np.arange(self._num_items)
-        epoch_GI, position_GI = np.divmod(number_GI, len(self._items))
-        item_GI = np.empty_like(number_GI)
+        """The items of several batches: int64 [G, I], group by group."""
+        size = self.order.batch_size
+        number_GI = step_G[:, None] * size + np.arange(size)
+        epoch_GI, position_GI = np.divmod(number_GI, self.order.size)
+        group_GI = np.empty_like(number_GI)
         for epoch in np.unique(epoch_GI):
             is_in_epoch = epoch_GI == epoch
-            item_GI[is_in_epoch] = self._epoch_order(int(epoch))[position_GI[is_in_epoch]]
-        return item_GI
+            group_GI[is_in_epoch] = self._epoch_order(int(epoch))[position_GI[is_in_epoch]]
+        item_GIJ = group_GI[..., None] * self._group_size + np.arange(self._group_size)
+        return item_GIJ.reshape(len(step_G), -1)
 
     def _first_fit_decreasing(self, item_GI: np.ndarray) -> np.ndarray:
         """The row of each item: int64 [G, I]."""
@@ -209,29 +230,6 @@ class TrainBatches:
             space_GR[batches, row_G] -= length_G
             row_GI[batches, place_G] = row_G
         return row_GI
-
-
-def _stratified_order(length_N: np.ndarray, num_items: int, seed: int, epoch: int) -> np.ndarray:
-    """A random order in which every batch of num_items items has items of all lengths.
-
-    The shuffled items are divided into stretches of _STRETCH_BATCHES batches. In a stretch of k
-    batches, the k longest items are distributed over the batches at random, then the k next
-    longest, and so on; finally the order in each batch is shuffled.
-    """
-    total = len(length_N)
-    order_N = sampling.permute(np.arange(total), total, sampling.key(seed, epoch, _ORDER))
-    random_N = sampling.random_bits(sampling.key(seed, epoch, _STRATIFY), np.arange(total), 2)
-    stretch = _STRETCH_BATCHES * num_items
-    for start in range(0, total, stretch):
-        items = order_N[start : start + stretch]
-        batches = -(-len(items) // num_items)
-        items = items[np.argsort(-length_N[items], kind='stable')]
-        to_batch, within_batch = random_N[:, start : start + len(items)]
-        stratum = np.arange(len(items)) // batches
-        items = items[np.lexsort((to_batch, stratum))]
-        batch = np.arange(len(items)) % batches
-        order_N[start : start + stretch] = items[np.lexsort((within_batch, batch))]
-    return order_N
 
 
 class PlacedItem(NamedTuple):

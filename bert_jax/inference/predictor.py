@@ -42,7 +42,7 @@ class Predictor(PretrainedPredictor):
         self._unsupported = finetuned.unsupported(model)
         self._finetuned = self._load_problem(model, kind) if kind else None
         if self._finetuned:
-            self.tasks += (self._finetuned.task,)
+            self.tasks = tuple(dict.fromkeys([*self.tasks, self._finetuned.task]))
             self._params |= jax.tree.map(jnp.asarray, model.other_parts)
 
     def _load_problem(self, model: Pretrained, kind: str) -> finetuned.FineTuned:

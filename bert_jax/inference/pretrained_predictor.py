@@ -171,6 +171,8 @@ class PretrainedPredictor:
         pooling: str | None = None,
         layer: Layers = -1,
         long_texts: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
     ) -> list[np.ndarray]:
         """A vector for each text, float32 [D], or for each of its tokens, float32 [T, D].
 
@@ -184,12 +186,27 @@ class PretrainedPredictor:
                 or 'all', the vectors of all layers: [L + 1, D] instead of [D]; or a tuple of K of
                 the others: [K, D].
             long_texts: 'windows' (the default), or 'truncate' (the default for a
-                sentence-transformers folder).
+                sentence-transformers folder and for a run of the problem 'embedding').
+            prompt: name of a prompt of the model, such as 'query' or 'document'; None: its default
+                prompt, which is 'document' for a run with prompts.
+            dimensions: return only as many numbers of each vector, normalized again if the model
+                normalizes (Matryoshka embeddings).
+
+        Raises:
+            UserError: an argument is not valid, or the model has no such prompt.
         """
         modules = self._sentence_modules if pooling is None else None
+        prompts = modules.prompts if modules else {}
+        if prompt is not None and prompt not in prompts:
+            raise unknown(f'prompt of {self.name}', prompt, prompts)
         if pooling is not None and pooling not in POOLINGS:
             raise unknown('pooling', pooling, POOLINGS)
         self._check_layer(layer)
+        if dimensions is not None and modules is None:
+            raise UserError(
+                'dimensions are for models with a pooling of their own: a run of the problem '
+                "'embedding' or a sentence-transformers folder, with pooling=None"
+            )
         if modules is None:
             encoded = self._rows.encode(texts, long_texts)
             if pooling == 'tokens':
@@ -201,10 +218,12 @@ class PretrainedPredictor:
                 f'{self.name}: modules.json has {modules.unsupported}, which is not supported; '
                 f'set pooling to one of {", ".join(POOLINGS)}'
             )
-        prompted = [modules.prompt + text for text in check_texts(texts)]
+        before = modules.prompt if prompt is None else prompts[prompt]
+        prompted = [before + text for text in check_texts(texts)]
         encoded = self._rows.encode(prompted, long_texts or 'truncate')
         parts = zip(*(self._pool(encoded, mode, layer) for mode in modules.pooling), strict=True)
-        return [modules.apply(np.concatenate(vectors, axis=-1)) for vectors in parts]
+        vectors = [modules.apply(np.concatenate(own, axis=-1)) for own in parts]
+        return [modules.shorten(own, dimensions) for own in vectors] if dimensions else vectors
 
     def embed_words(
         self,

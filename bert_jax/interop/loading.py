@@ -15,6 +15,7 @@ from bert_jax.interop import (
     huggingface,
     peft_folder,
     pretrained,
+    sentence_modules,
     tf1_folder,
     tuned,
     weights,
@@ -197,6 +198,7 @@ def load_checkpoint(
         problem_type=metadata.get('problem_type') or None,
         is_causal=objectives.is_causal(weights),
         is_generative=objectives.is_generative(weights),
+        sentence_modules=sentence_modules.of_run(metadata),
     )
 
 

@@ -6,7 +6,7 @@ modules.json lists them; each has a folder with a config.json and, for Dense, we
 import dataclasses
 import hashlib
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,15 +56,22 @@ class SentenceModules:
         pooling: Modes whose vectors are concatenated.
         layers: Layers after the pooling, in order.
         max_length: Texts are truncated to this many tokens; None: the length of the model.
-        prompt: Text put before each text.
+        prompts: Texts to put before texts, by name.
+        default_prompt: Name of the prompt of texts for which none is named; None: no prompt.
         unsupported: A module or setting of the folder that is not supported; None if all are.
     """
 
     pooling: tuple[str, ...] = ('mean',)
     layers: tuple[Dense | Normalize, ...] = ()
     max_length: int | None = None
-    prompt: str = ''
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt: str | None = None
     unsupported: str | None = None
+
+    @property
+    def prompt(self) -> str:
+        """The prompt of texts for which none is named."""
+        return self.prompts[self.default_prompt] if self.default_prompt else ''
 
     def apply(self, vectors_ND: Any, xp: Any = np) -> Any:
         """Apply the layers to pooled states, float32; `xp` is their library, numpy or jax.numpy.
@@ -92,6 +99,27 @@ class SentenceModules:
                 is_array = isinstance(part, np.ndarray)
                 hasher.update(part.tobytes() if is_array else repr(part).encode())
         return hasher.hexdigest()
+
+    def describe(self) -> JsonObject:
+        """Return what training goes on from, as JSON values; see problems/embedding."""
+        has_dense = any(isinstance(layer, Dense) for layer in self.layers)
+        unsupported = self.unsupported or ('a Dense layer' if has_dense else '')
+        return {'pooling': self.pooling, 'prompts': self.prompts, 'unsupported': unsupported}
+
+    def shorten(self, vectors_ND: np.ndarray, dimensions: int) -> np.ndarray:
+        """Return the first numbers of vectors, normalized again if the last layer normalizes.
+
+        Raises:
+            UserError: there are fewer numbers.
+        """
+        if not 0 < dimensions <= vectors_ND.shape[-1]:
+            raise UserError(
+                f'dimensions is {dimensions}; it must be from 1 to {vectors_ND.shape[-1]}'
+            )
+        shortened = vectors_ND[..., :dimensions]
+        is_unit = bool(self.layers) and isinstance(self.layers[-1], Normalize)
+        unit = dataclasses.replace(self, layers=(Normalize(),))
+        return np.asarray(unit.apply(shortened)) if is_unit else shortened
 
 
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
@@ -135,13 +163,17 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
     if length is not None and not (isinstance(length, int | float) and length >= 3):
         raise UserError(f'{folder}: max_seq_length is {length!r}, must be a number of at least 3')
     prompts, name = config.get('prompts') or {}, config.get('default_prompt_name')
-    prompt = prompts.get(name, '') if isinstance(prompts, dict) and isinstance(name, str) else ''
-    if not isinstance(prompt, str):
-        raise UserError(f'{folder}: the prompt {name} is {prompt!r:.40}, not a string')
+    if not isinstance(prompts, dict):
+        raise UserError(f'{folder}: prompts is {prompts!r:.40}, not an object')
+    for given, prompt in prompts.items():
+        if not isinstance(prompt, str):
+            raise UserError(f'{folder}: the prompt {given} is {prompt!r:.40}, not a string')
+    if name is not None and name not in prompts:
+        raise UserError(f'{folder}: default_prompt_name is {name!r:.40}, which is not in prompts')
     length = length and int(min(length, 2**31))
-    fields: JsonObject = {'max_length': length, 'prompt': prompt}
+    fields: JsonObject = {'max_length': length, 'prompts': prompts, 'default_prompt': name}
     try:
-        fields |= _read_layers(folder, modules, prompt)
+        fields |= _read_layers(folder, modules, has_prompts=any(prompts.values()))
     except _Unsupported as error:
         fields['unsupported'] = str(error)
     return SentenceModules(**fields), settings.get('do_lower_case') is True
@@ -179,7 +211,7 @@ def activation_fn(folder: pathlib.Path, config: JsonView) -> str | None:
 def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
     """Write supported modules into the folder of a model with token states of width `size`."""
     pooling: JsonObject = {key: mode in modules.pooling for key, mode in _MODES.items()}
-    if _read_pooling(pooling, '') != modules.pooling:  # another order needs the key of version 6
+    if _read_pooling(pooling, False) != modules.pooling:  # another order needs the key of version 6
         pooling = {'pooling_mode': modules.pooling}
     entries = [_entry(0, 'Transformer', ''), _entry(1, 'Pooling')]
     _write_module(folder / entries[1]['path'], {'word_embedding_dimension': size} | pooling)
@@ -198,16 +230,44 @@ def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
     files.write_json(folder / 'modules.json', entries)
     settings = {'max_seq_length': modules.max_length, 'do_lower_case': False}
     files.write_json(folder / 'sentence_bert_config.json', settings)
-    if modules.prompt:
-        prompts = {'prompts': {'default': modules.prompt}, 'default_prompt_name': 'default'}
+    if modules.prompts:
+        prompts = {
+            'prompts': dict(modules.prompts),
+            'default_prompt_name': modules.default_prompt,
+        }
         files.write_json(folder / 'config_sentence_transformers.json', prompts)
+
+
+def of_run(metadata: JsonView) -> SentenceModules | None:
+    """Return the modules of a model that was trained on the problem 'embedding'; else None.
+
+    A model with a prompt for queries or documents takes texts for documents unless the caller says
+    that they are queries.
+
+    Args:
+        metadata: of a checkpoint.
+    """
+    if metadata.get('task') != 'embedding':
+        return None
+    config = metadata['config']
+    problem = config['problem']
+    prompts = {name: problem[f'{name}_prompt'] for name in ('query', 'document')}
+    return SentenceModules(
+        (metadata['kept']['pooling'],),
+        (Normalize(),) * problem['normalize'],
+        config['training']['sequence_length'],
+        prompts if any(prompts.values()) else {},
+        'document' if any(prompts.values()) else None,
+    )
 
 
 class _Unsupported(Exception):
     """A module that is not supported."""
 
 
-def _read_layers(folder: pathlib.Path, modules: Sequence[JsonView], prompt: str) -> JsonObject:
+def _read_layers(
+    folder: pathlib.Path, modules: Sequence[JsonView], has_prompts: bool
+) -> JsonObject:
     """The fields `pooling` and `layers` of the modules after the encoder."""
     pooling: tuple[str, ...] = ()
     layers: list[Dense | Normalize] = []
@@ -215,7 +275,7 @@ def _read_layers(folder: pathlib.Path, modules: Sequence[JsonView], prompt: str)
         path, name = folder / module['path'], _kind(module)
         config = files.read_json(path / 'config.json', default={})
         if name == 'Pooling' and not pooling:
-            pooling = _read_pooling(config, prompt)
+            pooling = _read_pooling(config, has_prompts)
         elif name == 'Dense' and pooling:
             layers.append(_read_dense(path, config))
         elif name == 'Normalize' and pooling:
@@ -227,7 +287,7 @@ def _read_layers(folder: pathlib.Path, modules: Sequence[JsonView], prompt: str)
     return {'pooling': pooling, 'layers': tuple(layers)}
 
 
-def _read_pooling(config: JsonView, prompt: str) -> tuple[str, ...]:
+def _read_pooling(config: JsonView, has_prompts: bool) -> tuple[str, ...]:
     modes = config.get('pooling_mode') or [m for key, m in _MODES.items() if config.get(key)]
     if not isinstance(modes, str | list | tuple):
         raise UserError(f'1_Pooling/config.json: pooling_mode is {modes!r}, expected names')
@@ -235,7 +295,7 @@ def _read_pooling(config: JsonView, prompt: str) -> tuple[str, ...]:
     unknown = [mode for mode in modes if mode not in _SUPPORTED_MODES]
     if unknown:
         raise _Unsupported(f'the pooling mode {unknown[0]}')
-    if prompt and not config.get('include_prompt', True):
+    if has_prompts and not config.get('include_prompt', True):
         raise _Unsupported('a prompt that pooling leaves out')
     return modes
 

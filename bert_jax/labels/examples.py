@@ -48,6 +48,23 @@ class NumbersExample(NamedTuple):
     label: tuple[tuple[str, float], ...] | None
 
 
+class TextGroup(NamedTuple):
+    """Texts that are embedded apart from each other, and what is known about their similarity.
+
+    Attributes:
+        texts: one text; or a query, its document, and documents that do not answer it.
+        label: the class of the text; '' if there are no classes.
+        scores: the similarity of a pair, or one number per document from a teacher; () if unknown.
+        vectors: the vector of each text from a teacher; () if unknown.
+    """
+
+    id: ExampleId
+    texts: tuple[str, ...]
+    label: str | None = ''
+    scores: tuple[float, ...] = ()
+    vectors: tuple[tuple[float, ...], ...] = ()
+
+
 class PromptExample(NamedTuple):
     """Named texts for the fields of a template, with a class (str) or a score (float)."""
 
@@ -147,6 +164,7 @@ Example = (
     | DistilledExample
     | LabelSetExample
     | NumbersExample
+    | TextGroup
     | PromptExample
     | MultipleChoiceExample
     | TaggedExample

@@ -1,12 +1,21 @@
-"""Refuses data whose columns of texts and labels are exchanged."""
+"""Refuses data whose columns of texts and labels are exchanged; warns about names of columns."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from ml_collections import ConfigDict
 
-from bert_jax.errors import UserError
-from bert_jax.labels.examples import DistilledExample, Example, TaggedExample, TextExample
+from bert_jax.errors import UserError, warn
+from bert_jax.labels.examples import (
+    DistilledExample,
+    Example,
+    TaggedExample,
+    TextExample,
+    TextGroup,
+)
 
+_QUERIES = ('anchor', 'query', 'querie', 'question', 'title', 'claim', 'premise')
+_DOCUMENTS = ('positive', 'document', 'doc', 'passage', 'answer', 'context', 'body', 'response')
 _MANY = 20  # fewer labels prove nothing
 
 
@@ -22,6 +31,26 @@ def check(examples: Iterable[Example], data: ConfigDict) -> None:
         [one for one in examples if isinstance(one, TextExample | DistilledExample)], data
     )
     _check_tags([one for one in examples if isinstance(one, TaggedExample)], data)
+    if any(isinstance(one, TextGroup) for one in examples):
+        _check_names(data.columns.texts)
+
+
+def _check_names(columns: Sequence[str]) -> None:
+    """Warn about columns of texts whose names say that they have ids, or are exchanged.
+
+    What is trained depends on the order of the columns, not on their names.
+    """
+    for name in columns:
+        if re.search(r'(^|_)(id|ids|idx)$', name.lower()):
+            warn(f'data.columns.texts has {name!r}: an id would be embedded as a text')
+    if len(columns) < 2:
+        return
+    first, second = (name.lower().removesuffix('s') for name in columns[:2])
+    if first in _DOCUMENTS and second in _QUERIES:
+        warn(
+            f'data.columns.texts starts with {columns[0]!r}, {columns[1]!r}: the first column is '
+            'the query, the second its document'
+        )
 
 
 def _check_classes(examples: Sequence[TextExample | DistilledExample], data: ConfigDict) -> None:

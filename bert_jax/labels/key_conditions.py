@@ -17,7 +17,16 @@ TEXTS = (
 )
 NUMBERS = ('multi_regression',)
 MARKED = ('relation', 'word_in_context', 'coreference')
-_KINDS = (*TEXTS, *NUMBERS, *MARKED, 'multiple_choice', 'tagging', 'spans', 'question_answering')
+_KINDS = (
+    *TEXTS,
+    *NUMBERS,
+    *MARKED,
+    'multiple_choice',
+    'tagging',
+    'spans',
+    'question_answering',
+    'embedding',
+)
 TABLES = ('csv', 'tsv')
 LISTS = ('jsonl', 'json', 'parquet', 'xml')
 ROWS = (*TABLES, *LISTS, 'labeled_lines', 'lines', 'files', 'brat')

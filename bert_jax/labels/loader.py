@@ -177,12 +177,28 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             unused=used_by(formats=ROWS),
             id=key('', "'' = file:line"),
             text=key('text', 'the text, or the first text of a pair', unused=rows_of_texts),
+            texts=key(
+                ('text',),
+                'embedding: the text; or the query, its document and documents that do not answer '
+                'it. A column may have a list of texts.',
+                unused=used_by(('embedding',), ROWS),
+            ),
+            scores=key(
+                (),
+                'embedding: the similarity of a pair, or a number for each document from a teacher',
+                unused=used_by(('embedding',), ROWS),
+            ),
+            vectors=key(
+                (),
+                'embedding: a list of numbers for each text, the vector of a teacher or guide',
+                unused=used_by(('embedding',), LISTS),
+            ),
             text2=key('', 'the second text of a pair', unused=used_by(with_texts, ROWS)),
             label=key(
                 'label',
                 'the class, the number or the index of the choice; multi_label: a list of classes, '
                 'or a text with classes between data.label_separator',
-                unused=used_by((*with_texts, 'multiple_choice'), ROWS),
+                unused=used_by((*with_texts, 'multiple_choice', 'embedding'), ROWS),
             ),
             labels=key(
                 (),
@@ -301,13 +317,13 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
         ),
         skip_labels=key(
             (),
-            "rows with these labels are left out and counted: ('',), ('-',)",
-            unused=used_by((*TEXTS, *MARKED, 'multiple_choice')),
+            "rows with these labels or scores are left out and counted: ('',), ('-',)",
+            unused=used_by((*TEXTS, *MARKED, 'multiple_choice', 'embedding')),
         ),
         rename_labels=key(
             (),
             "('0=negative', '1=positive')",
-            unused=used_by((*with_texts, 'multiple_choice', 'tagging', 'spans')),
+            unused=used_by((*with_texts, 'multiple_choice', 'tagging', 'spans', 'embedding')),
         ),
         malformed_fraction=key(
             0.01, 'maximum share of unreadable records; they are skipped and counted', '[0, 1]'

@@ -5,6 +5,7 @@ on first use, so that configs and command lines can read the table without JAX.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from bert_jax.labels import (
     loader,
     marked_pairs,
     questions,
+    text_groups,
     text_pairs,
     word_lists,
 )
@@ -187,6 +189,9 @@ _PROMPT_FACTS: JsonObject = dict(
     has_probabilities=True,
     long_texts=('truncate',),
 )
+
+_IN_BATCH = 'bert_jax.problems.embedding.in_batch'
+_loss_option = functools.partial(key, unused='bert_jax.problems.embedding:unused')
 
 _MARKED_PAIRS = ProblemKind(
     implementation='bert_jax.problems.relations:RELATIONS',
@@ -356,6 +361,93 @@ PROBLEMS: dict[str, ProblemKind] = {
             **dict.fromkeys((*_LISTS, 'brat'), word_lists.build_spans),
         },
         min_labels=1,
+    ),
+    'embedding': ProblemKind(
+        implementation='bert_jax.problems.embedding.problem:EMBEDDING',
+        predict_task='embed',
+        keys=_LABELS
+        | dict(
+            loss=key(
+                'in_batch',
+                'what is learned (docs/embeddings.md)',
+                choices='bert_jax.problems.embedding:LOSSES',
+            ),
+            text_pooling=key(
+                '',
+                "vector of a text: 'mean' or 'max' of the states of its tokens, or 'cls'; '' = as "
+                "the sentence-transformers folder in init_from, else 'mean'",
+                choices='bert_jax.models.heads.embedding:POOLINGS',
+            ),
+            normalize=key(True, 'whether vectors of the trained model have the norm 1'),
+            query_prompt=key('', "put before queries, such as 'query: '"),
+            document_prompt=key('', 'put before documents, and before texts that are no pairs'),
+            dimensions=key(
+                (),
+                'Matryoshka: sizes to which vectors may be shortened; the loss is the sum of those '
+                'of all sizes. () = the full size',
+                '[1, inf)',
+                of=int,
+            ),
+            dimension_weights=key(
+                (), 'of the loss of each size; () = 1', of=float, unused=needs('problem.dimensions')
+            ),
+            batches=key(
+                '',
+                "'shuffled'; 'without_copies': no two examples of a batch share a text; "
+                "'pairs_of_classes'. '' = as the loss needs",
+                choices=('', 'shuffled', 'without_copies', 'pairs_of_classes'),
+            ),
+            scale=_loss_option(
+                None, 'factor of similarities, 1 / temperature', '(0, inf)', kind=float
+            ),
+            similarity=_loss_option(
+                'cosine', "'cosine', 'dot'", choices=f'{_IN_BATCH}:SIMILARITIES'
+            ),
+            directions=_loss_option(
+                ('query_to_document',),
+                "what is compared: 'query_to_document', 'document_to_query', 'query_to_query', "
+                "'document_to_document'",
+                choices=f'{_IN_BATCH}:DIRECTIONS',
+            ),
+            partition=_loss_option(
+                'joint',
+                "one softmax over all directions, or the mean of a softmax 'per_direction'",
+                choices=f'{_IN_BATCH}:PARTITIONS',
+            ),
+            hardness=_loss_option(
+                0.0, 'the logits of negatives are raised by this · similarity, without gradient'
+            ),
+            hardness_of=_loss_option(
+                'all', "which negatives: 'all', 'in_batch', 'hard'", choices=f'{_IN_BATCH}:HARDNESS'
+            ),
+            mask_equal_texts=_loss_option(
+                True, 'whether documents with an equal text or query are no negatives'
+            ),
+            margin=_loss_option(None, 'margin of the loss', kind=float),
+            margin_kind=_loss_option(
+                'absolute',
+                "gist: 'absolute', or 'relative' to the cosine of the pair",
+                choices=f'{_IN_BATCH}:MARGINS',
+            ),
+            positive_margin=_loss_option(0.8, 'cosine above which a pair has no loss', '[0, 1]'),
+            negative_margin=_loss_option(
+                0.3, 'cosine below which a negative has no loss', '[0, 1]'
+            ),
+            highest_score=_loss_option(1.0, 'scores are divided by it', '(0, inf)'),
+            distance=_loss_option(
+                'euclidean',
+                "'euclidean', 'cosine', 'manhattan'",
+                choices='bert_jax.problems.embedding.triplets:DISTANCES',
+            ),
+            target=_loss_option(
+                'cosine',
+                "distance from the teacher's vector: 'cosine', 'mse', 'l2'",
+                choices='bert_jax.problems.embedding.distillation:TARGETS',
+            ),
+            temperature=_loss_option(1.0, 'of the softmax over documents', '(0, inf)'),
+        ),
+        readers=dict.fromkeys(_TEXTS, text_groups.build_text_group),
+        long_texts=('truncate',),
     ),
     'question_answering': ProblemKind(
         implementation='bert_jax.problems.question_answering:QUESTION_ANSWERING',

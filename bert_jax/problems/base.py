@@ -13,7 +13,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.errors import UserError, join_first
+from bert_jax.examples.batch_orders import BatchOrder, Stratified
 from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels.examples import ExampleId
 from bert_jax.metrics import intervals
@@ -83,12 +84,14 @@ class Setup:
         layout: where special tokens go around one or two texts.
         labels: class names in the order of their numbers.
         class_counts: how often each class occurs in the train split; () to predict.
-        kept: JSON values from the training examples that predictions need, stored in checkpoints.
+        kept: JSON values from the training examples that predictions need, stored in checkpoints;
+            while training is prepared, 'modules' of a sentence-transformers folder in init_from.
         activation: function on the logit of a regression: 'identity', or 'sigmoid' for some models
             of other libraries.
         all_probabilities: whether predictions list the probability of every class.
         window_overlap: for problems that truncate by default, the share of a window that the next
             window repeats; None to truncate.
+        batch_size: examples of a training batch; 0 to predict.
         counts: encoding counts here how many texts or labels were truncated or unusable, by reason.
     """
 
@@ -100,6 +103,7 @@ class Setup:
     activation: str = 'identity'
     all_probabilities: bool = False
     window_overlap: float | None = None
+    batch_size: int = 0
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
 
     @property
@@ -237,6 +241,28 @@ class Encoding(_Part, abc.ABC, Generic[ExampleT]):
             raise UserError('data.unlabeled has no use for this kind of problem; leave it out')
         return train
 
+    @property
+    def group_size(self) -> int | None:
+        """Number of items of every example, if the loss needs to know which belong together."""
+        return None
+
+    def batch_order(
+        self, examples: Sequence[ExampleT], length_N: np.ndarray, batch_size: int, seed: int
+    ) -> BatchOrder:
+        """Return which examples are in a batch together; by default, any.
+
+        Args:
+            examples: the train split.
+            length_N: int64 [N], tokens of each group of items, or of each item if there are no
+                groups.
+            batch_size: number of examples in a batch.
+            seed: seed of the order.
+
+        Raises:
+            UserError: there are no such batches.
+        """
+        return Stratified(length_N, batch_size, seed)
+
     def further_items(self, example: ExampleT, parts: ExampleOutputs) -> list[Item]:
         """Return items that depend on the outputs of earlier items; none by default.
 
@@ -266,9 +292,13 @@ class Loss(_Part, abc.ABC):
 
     Attributes:
         encoding: how the examples are encoded.
+        reads_whole_batch: whether `terms` compares the examples of a batch. It then gets all rows
+            of a training batch, whatever the number of devices and of micro-batches, and is not
+            computed in evaluation, where batches have other examples.
     """
 
     encoding: Any  # the problem's class of `Encoding`
+    reads_whole_batch: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod
@@ -297,6 +327,10 @@ class Loss(_Part, abc.ABC):
     @abc.abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:
         """Return the loss terms, named as in `weights`, and other terms to log."""
+
+    def held_out_terms(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Terms:
+        """Return the terms of evaluated examples, if `terms` needs the batches of training."""
+        return {}
 
     @abc.abstractmethod
     def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:

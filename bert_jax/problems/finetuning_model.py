@@ -84,6 +84,7 @@ class EncodedExamples(NamedTuple):
 
 def prediction_step(model: FineTuningModel, with_terms: bool) -> PredictionStep:
     """Return a step for `jax.jit`; `with_terms` needs the labels of the batch."""
+    with_terms = with_terms and not model.problem.loss.reads_whole_batch
 
     def step(params: Params, batch: Batch) -> tuple[averages.Terms, HostOutputs]:
         outputs = model.outputs(params, batch)

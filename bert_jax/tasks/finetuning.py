@@ -43,6 +43,7 @@ from bert_jax.reports import finetuning_card, glue, tables
 from bert_jax.tasks import finetuning_data, initialization, next_commands, show_batch
 from bert_jax.training import sharding
 from bert_jax.training.early_stopping import lower_is_better
+from bert_jax.training.step import all_rows, map_micro_batches
 from bert_jax.training.task import Stage
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, JsonObject, Key, Params, Tree
@@ -226,7 +227,16 @@ class FineTuning:
         if train:
             keys_R = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
             seeds_R = jax.vmap(jax.random.bits)(keys_R)
-        return self.problem.loss.terms(self.model.outputs(params, batch, seeds_R), batch)
+        if not self.problem.loss.reads_whole_batch:
+            return self.problem.loss.terms(self.model.outputs(params, batch, seeds_R), batch)
+        outputs = map_micro_batches(
+            lambda micro: self.model.outputs(params, micro['rows'], micro['seeds']),
+            {'rows': batch, 'seeds': seeds_R},
+            self.config.training.accumulation,
+        )
+        (outputs, batch), num_devices = all_rows((outputs, dict(batch)))
+        terms = self.problem.loss.terms(outputs, batch)
+        return averages.scale(terms, 1 / num_devices)
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
         """Tune thresholds, if any, on the dev split; return its metrics and losses."""
@@ -267,6 +277,7 @@ class FineTuning:
         predictions = finetuning_model.decode_all(self.problem, examples, parts, calibration)
         scores, metrics = None, {}
         if all(map(is_labeled, examples)):
+            terms |= self.problem.loss.held_out_terms(examples, predictions)
             scores, means = decoder.score(examples, predictions), averages.means(terms)
             losses = {f'{name}_loss': means[name] for name in self.weights if name in means}
             metrics = scores.metrics | losses

@@ -40,7 +40,15 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
     is_set = 'training.sequence_length' in user_keys
     length = _sequence_length(config.training.sequence_length, is_set, architecture.max_length)
     layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)
-    problem = kind.load().build_for(splits.train, Setup(config.problem, layout, labels))
+    modules = model.sentence_modules if model else None
+    setup = Setup(
+        config.problem,
+        layout,
+        labels,
+        kept={'modules': modules.describe()} if modules else {},
+        batch_size=config.training.batch_size,
+    )
+    problem = kind.load().build_for(splits.train, setup)
     trained_model = Model(architecture, compute, problem.loss.heads())
     problem.decoder.score((), ())  # raises for invalid metrics now rather than after training
     examples = {
@@ -63,7 +71,7 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
         finetuning_model.FineTuningModel(problem, trained_model),
         encoded['train'],
         {name: own for name, own in encoded.items() if name != 'train'},
-        _make_stage(config, trained_model, encoded),
+        _make_stage(config, trained_model, problem, encoded),
         rate,
         rate_origin,
     )
@@ -97,6 +105,7 @@ def _sequence_length(length: int, is_set: bool, max_length: int) -> int:
 def _make_stage(
     config: ConfigDict,
     model: Model,
+    problem: AnyProblem,
     encoded: Mapping[str, finetuning_model.EncodedExamples],
 ) -> Stage:
     """Plan the batches of the train split; their rows have space for the items of all splits."""
@@ -106,19 +115,26 @@ def _make_stage(
             f'training.steps is {training.steps} and training.epochs is {training.epochs}; set '
             'one of them to 0'
         )
-    per_epoch = math.ceil(len(items) / training.batch_size)
+    group_size, train = problem.encoding.group_size, encoded['train']
+    order = problem.encoding.batch_order(
+        train.examples,
+        TrainBatches.group_lengths(items, group_size or 1),
+        training.batch_size,
+        config.seed,
+    )
+    per_epoch = math.ceil(order.size / training.batch_size)
     steps = training.steps or math.ceil(training.epochs * per_epoch)
     longest = max(int(own.items.length_N.max()) for own in encoded.values())
     length = row_length(longest, model.architecture.max_length)
     mesh = sharding.make_mesh(config.mesh)
     shards = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
     multiple = training.accumulation * shards
-    source = TrainBatches(items, training.batch_size, length, steps, config.seed, multiple)
+    source = TrainBatches(items, order, length, steps, multiple, group_size)
     positions = source.shape.rows * source.shape.length
     return Stage(
         source=source,
         steps=steps,
-        accumulation=training.accumulation,
+        accumulation=1 if problem.loss.reads_whole_batch else training.accumulation,
         tokens_per_step=max(1, round(source.num_tokens(steps) / steps)),
         flops_per_step=positions * model.flops_per_token(length, 0),
         evaluate_every=config.evaluation.every_steps or per_epoch,

@@ -32,6 +32,8 @@ def unused_head_states(config: Config, key: str) -> str:
     """Return why keys of the states of fine-tuning heads have no effect; '' if they have one."""
     if heads := problems.find(config.task).required_heads:
         return f'task={config.task} predicts with the head {heads[0]}, which reads the last layer'
+    if config.task == 'embedding':
+        return 'task=embedding pools the last layer'
     is_size = key == 'model.head_lstm.size' and not config.model.head_lstm.layers
     return 'model.head_lstm.layers is not set' if is_size else ''
 

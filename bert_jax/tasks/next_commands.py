@@ -40,7 +40,9 @@ def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str
         task: the --task of bert_jax.predict.
         texts: the texts of an example that the model takes; empty if it takes other input.
     """
-    if texts:
+    if task == 'embed':
+        query = _query(workdir, task, 'A sentence.', f'{workdir}_vectors.npz')
+    elif texts:
         query = _query(workdir, task, '\t'.join(' '.join(text.split()) for text in texts))
     else:
         query = 'python -m bert_jax.predict --help'  # describes the input of every task

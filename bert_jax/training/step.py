@@ -1,5 +1,6 @@
 """One training step: terms → loss → gradients → update, on any mesh, with micro-batches."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -198,6 +199,39 @@ def _sum_over_devices(counts: Mapping[str, jax.Array]) -> Mapping[str, jax.Array
 
 def _counts(terms: Terms) -> Mapping[str, jax.Array]:
     return {name: jax.lax.stop_gradient(term.count) for name, term in terms.items()}
+
+
+def all_rows(rows: Tree) -> tuple[Tree, int]:
+    """Return the rows of all devices, and how many devices compute the same from them.
+
+    For a loss that compares the rows of a batch. Inside `_over_data_axis`, each device sees only
+    its own rows, so it gathers those of the others; the gradient of gathering is exact, a sum over
+    the devices. Elsewhere arrays are global already.
+
+    Args:
+        rows: arrays [rows, …].
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if DATA not in mesh.manual_axes:
+        return rows, 1
+    gather = functools.partial(jax.lax.all_gather, axis_name=DATA, tiled=True)
+    return jax.tree.map(gather, rows), mesh.shape[DATA]
+
+
+def map_micro_batches(function: Callable[[Batch], Tree], batch: Batch, number: int) -> Tree:
+    """Return function(batch), arrays [rows, …], computed for one micro-batch at a time.
+
+    The backward pass computes each micro-batch again instead of keeping its intermediate values.
+    """
+    if number == 1:
+        return function(batch)
+    stacked = jax.tree.map(lambda leaf: _split(leaf, number), batch)
+    return jax.tree.map(_join, jax.lax.map(jax.checkpoint(function), stacked))
+
+
+def _join(leaf_MBX: jax.Array) -> jax.Array:
+    """[parts, B / parts, …] → [B, …], the inverse of `_split`."""
+    return jnp.swapaxes(leaf_MBX, 0, 1).reshape(-1, *leaf_MBX.shape[2:])
 
 
 def _split(leaf_BX: jax.Array, parts: int) -> jax.Array:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bert_jax.examples.batch_orders import Stratified
 from bert_jax.examples.finetune_batches import (
     BatchShape,
     Items,
@@ -30,10 +31,15 @@ def make(lengths, choices=1) -> Items:
     )
 
 
+def batches(items, num_items, length, steps, seed, multiple=1) -> TrainBatches:
+    order = Stratified(items.length_N, num_items, seed)
+    return TrainBatches(items, order, length, steps, multiple)
+
+
 def test_rows_are_numbered_alike_whatever_their_number_is_rounded_to():
     """Dropout is drawn from these numbers, and the rounding depends on the devices."""
     items = make([8] * 20)
-    one, eight = (TrainBatches(items, 5, 16, 4, seed=0, multiple=m).batch(3) for m in (1, 8))
+    one, eight = (batches(items, 5, 16, 4, seed=0, multiple=m).batch(3) for m in (1, 8))
     rows = len(one['input_ids'])
     assert rows < len(eight['input_ids']) == len(set(eight['example_index'])) == 8
     for name in ('input_ids', 'example_index'):
@@ -79,7 +85,7 @@ def check(batch, lengths, choices=1) -> list[int]:
 
 
 def test_every_item_occurs_once_per_epoch(lengths):
-    source = TrainBatches(make(lengths), 32, 64, steps=30, seed=3)
+    source = batches(make(lengths), 32, 64, steps=30, seed=3)
     seen = np.concatenate([check(source.batch(step), lengths) for step in range(30)])
     assert len(seen) == 960
     for epoch in range(3):  # 300 items: batches reach over the ends of epochs
@@ -92,7 +98,7 @@ def test_every_item_occurs_once_per_epoch(lengths):
 
 def test_epochs_and_seeds_differ(lengths):
     def labels(seed, step):
-        return TrainBatches(make(lengths), 30, 64, 20, seed).batch(step)['label'].tolist()
+        return batches(make(lengths), 30, 64, 20, seed).batch(step)['label'].tolist()
 
     assert labels(0, 1) == labels(0, 1)
     assert labels(0, 1) != labels(1, 1)
@@ -100,7 +106,7 @@ def test_epochs_and_seeds_differ(lengths):
 
 
 def test_batches_are_functions_of_the_step(lengths):
-    one, other = (TrainBatches(make(lengths), 32, 64, 30, seed=3) for _ in range(2))
+    one, other = (batches(make(lengths), 32, 64, 30, seed=3) for _ in range(2))
     steps = np.array([25, 2])
     together = one.batch(steps, np.array([1, 3]))
     for number, step in enumerate(steps):
@@ -109,7 +115,7 @@ def test_batches_are_functions_of_the_step(lengths):
 
 
 def test_rows_are_nearly_full_and_their_number_is_a_multiple(lengths):
-    source = TrainBatches(make(lengths), 32, 128, steps=28, seed=0, multiple=2)
+    source = batches(make(lengths), 32, 128, steps=28, seed=0, multiple=2)
     assert source.shape.rows % 2 == 0
     filled = source.num_tokens(28) / (28 * source.shape.rows * 128)
     assert filled > 0.75, filled
@@ -118,7 +124,7 @@ def test_rows_are_nearly_full_and_their_number_is_a_multiple(lengths):
 
 def test_the_sequences_of_an_item_share_a_row():
     lengths = np.random.default_rng(1).integers(3, 12, size=50)
-    source = TrainBatches(make(lengths, choices=3), 8, 40, steps=12, seed=0)
+    source = batches(make(lengths, choices=3), 8, 40, steps=12, seed=0)
     for step in range(12):
         batch = source.batch(step)
         assert len(check(batch, lengths, choices=3)) == 8

@@ -19,10 +19,14 @@ onnx = pytest.importorskip('onnx', reason='onnx is not installed')
 onnxruntime = pytest.importorskip('onnxruntime', reason='onnxruntime is not installed')
 from bert_jax.export_formats import onnx_conversion  # noqa: E402  (imports onnx)
 
+PROMPTS = {'document': 'a cat '}
+
 
 def test_onnx_computes_vectors_of_any_number_of_texts_of_any_length(tmp_path):
     dense = Dense(np.eye(5, 32, dtype=np.float32), np.ones(5, np.float32), _TANH)
-    modules = SentenceModules(('cls', 'mean'), (dense, Normalize()), max_length=40, prompt='a cat ')
+    modules = SentenceModules(
+        ('cls', 'mean'), (dense, Normalize()), 40, {'document': 'a cat '}, 'document'
+    )
     model = dataclasses.replace(exported.small_model(), sentence_modules=modules)
     exported.write(tmp_path / 'out', 'onnx', model, task='embed')
     for texts in (exported.TEXTS, ['x ' * 30]):

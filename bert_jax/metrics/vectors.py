@@ -1,0 +1,113 @@
+"""How well the similarity of vectors agrees with scores, documents and classes."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_jax.metrics import metrics
+from bert_jax.metrics.intervals import RowScore
+
+_MRR_DEPTH = 10
+_CHUNK = 1024  # queries that are compared at once
+
+
+def unit(vectors_XD: np.ndarray) -> np.ndarray:
+    """Divide vectors by their Euclidean norms, float32."""
+    norms_X1 = np.linalg.norm(vectors_XD, axis=-1, keepdims=True)
+    return np.asarray(vectors_XD / np.maximum(norms_X1, 1e-12), np.float32)
+
+
+def score_rows(
+    vectors: Sequence[np.ndarray],
+    texts: Sequence[Sequence[str]],
+    scores: Sequence[Sequence[float]],
+    classes: Sequence[str],
+) -> RowScore:
+    """Return a function that computes the metrics of some of the examples.
+
+    Args:
+        vectors: of the texts of each example, normalized [N, D].
+        texts: of each example: a query, its document, and documents that do not answer it.
+        scores: of each example; one score if it is a pair with a score.
+        classes: of each example; '' without classes.
+
+    Returns:
+        Numbers of examples → 'spearman' and 'pearson' of pairs with a score; else 'accuracy' and
+        'mrr' of queries, and 'triplet_accuracy' if all have other documents; else
+        'neighbor_accuracy' of classes. Examples without any of these have no metrics.
+    """
+    if all(len(own) == 2 and len(known) == 1 for own, known in zip(texts, scores, strict=True)):
+        gold_N = np.array([known[0] for known in scores])
+        cosine_N = np.array([own_2D[0] @ own_2D[1] for own_2D in vectors], np.float64)
+        return lambda rows_M: _correlations(gold_N[rows_M], cosine_N[rows_M])
+    if all(len(own) > 1 for own in texts):
+        return _of_columns(_of_queries(vectors, texts))
+    if all(classes) and len(classes) > 1:
+        vectors_ND = np.concatenate([own[:1] for own in vectors])
+        return _of_columns({'neighbor_accuracy': _has_neighbor(vectors_ND, classes)})
+    return lambda rows_M: {}
+
+
+def _correlations(gold_M: np.ndarray, cosine_M: np.ndarray) -> Mapping[str, float]:
+    return {
+        'spearman': metrics.spearman(gold_M, cosine_M),
+        'pearson': metrics.pearson(gold_M, cosine_M),
+    }
+
+
+def _of_columns(columns: Mapping[str, np.ndarray]) -> RowScore:
+    """Return a function that takes the mean of each metric over examples."""
+    return lambda rows_M: {name: float(np.mean(own_N[rows_M])) for name, own_N in columns.items()}
+
+
+def _of_queries(
+    vectors: Sequence[np.ndarray], texts: Sequence[Sequence[str]]
+) -> dict[str, np.ndarray]:
+    """Return the metrics of each query among all different documents, float [N]."""
+    rank_N = ranks_of_own(vectors, texts)
+    columns = {
+        'accuracy': (rank_N == 1).astype(float),
+        'mrr': np.where(rank_N <= _MRR_DEPTH, 1 / rank_N, 0.0),
+    }
+    if all(len(own) > 2 for own in texts):
+        columns['triplet_accuracy'] = np.array(
+            [own_ND[1] @ own_ND[0] > (own_ND[2:] @ own_ND[0]).max() for own_ND in vectors], float
+        )
+    return columns
+
+
+def ranks_of_own(vectors: Sequence[np.ndarray], texts: Sequence[Sequence[str]]) -> np.ndarray:
+    """Return the rank of each query's own document among all different documents, int64 [N].
+
+    Documents that are as near count as nearer. Documents that answer an equal query are left out.
+    """
+    documents = dict.fromkeys(text for own in texts for text in own[1:])
+    number_of = {text: number for number, text in enumerate(documents)}
+    documents_MD = np.zeros((len(number_of), vectors[0].shape[1]), np.float32)
+    answers: dict[str, list[int]] = {}
+    for own_ND, own in zip(vectors, texts, strict=True):
+        documents_MD[[number_of[text] for text in own[1:]]] = own_ND[1:]
+        answers.setdefault(own[0], []).append(number_of[own[1]])
+    rank_N = np.empty(len(texts), np.int64)
+    for first in range(0, len(texts), _CHUNK):
+        part = range(first, min(first + _CHUNK, len(texts)))
+        cosine_QM = np.stack([vectors[i][0] for i in part]) @ documents_MD.T
+        for i, cosine_M in zip(part, cosine_QM, strict=True):
+            query, own, *_ = texts[i]
+            is_nearer_M = cosine_M >= cosine_M[number_of[own]]
+            is_nearer_M[answers[query]] = False
+            rank_N[i] = 1 + is_nearer_M.sum()
+    return rank_N
+
+
+def _has_neighbor(vectors_ND: np.ndarray, classes: Sequence[str]) -> np.ndarray:
+    """Return whether the nearest other text of each text has its class, float [N]."""
+    class_N = np.array(classes)
+    is_right_N = np.empty(len(class_N))
+    for first in range(0, len(class_N), _CHUNK):
+        cosine_QN = vectors_ND[first : first + _CHUNK] @ vectors_ND.T
+        own_Q = np.arange(len(cosine_QN))
+        cosine_QN[own_Q, first + own_Q] = -np.inf
+        nearest_Q = cosine_QN.argmax(1)
+        is_right_N[first : first + _CHUNK] = class_N[nearest_Q] == class_N[first + own_Q]
+    return is_right_N

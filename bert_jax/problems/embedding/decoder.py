@@ -1,0 +1,74 @@
+"""Vectors of evaluated examples, their cosines, and how well these agree with the labels."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_jax.labels.examples import TextGroup
+from bert_jax.metrics import vectors as vector_metrics
+from bert_jax.metrics.intervals import RowScore
+from bert_jax.metrics.scores import Scores, Table
+from bert_jax.problems import base
+from bert_jax.types import JsonObject
+
+
+class EmbeddingDecoder(base.Decoder[TextGroup, np.ndarray]):
+    """Scores vectors by what the examples have: scores, other documents, classes."""
+
+    def decode(
+        self, example: TextGroup, parts: base.ExampleOutputs, calibration: base.Calibration
+    ) -> np.ndarray:
+        """Return the vectors of the texts of an example, float32 [N, D]."""
+        return np.stack([parts[place][0]['vector'] for place in range(len(example.texts))])
+
+    def score(self, examples: Sequence[TextGroup], predictions: Sequence[np.ndarray]) -> Scores:
+        """Score the vectors, the main metric first.
+
+        Pairs with a score: 'spearman' and 'pearson' of the cosine. Other queries with documents:
+        'accuracy', the share of queries whose document is the nearest of all documents of the
+        split, and 'mrr'. Triplets also: 'triplet_accuracy'. Texts with classes:
+        'neighbor_accuracy', the share of texts whose nearest other text has the same class.
+        """
+        score = self.score_rows(examples, predictions)
+        rows = [
+            (size, *metrics.values())
+            for size in self.settings.dimensions
+            if (metrics := self._of_size(examples, predictions, size))
+        ]
+        metrics = dict(score(np.arange(len(examples))))
+        tables = {'Dimensions': Table(('size', *metrics), rows)} if rows else {}
+        return Scores(metrics, tables)
+
+    def score_rows(
+        self, examples: Sequence[TextGroup], predictions: Sequence[np.ndarray]
+    ) -> RowScore:
+        if not examples:
+            return lambda rows_M: {}
+        return vector_metrics.score_rows(
+            [vector_metrics.unit(vectors_ND) for vectors_ND in predictions],
+            [list(map(_name, example.texts)) for example in examples],
+            [example.scores for example in examples],
+            [example.label or '' for example in examples],
+        )
+
+    def _of_size(
+        self, examples: Sequence[TextGroup], predictions: Sequence[np.ndarray], size: int
+    ) -> dict[str, float]:
+        """Return the metrics of the first numbers of each vector."""
+        shortened = [vectors_ND[:, :size] for vectors_ND in predictions]
+        return dict(self.score_rows(examples, shortened)(np.arange(len(examples))))
+
+    def to_record(self, example: TextGroup, prediction: np.ndarray) -> JsonObject:
+        unit_ND = vector_metrics.unit(prediction)
+        gold: object = list(example.scores) or example.label or None
+        return {
+            'id': example.id,
+            'texts': list(example.texts),
+            'gold': gold,
+            'cosines': [round(float(cosine), 6) for cosine in unit_ND[1:] @ unit_ND[0]],
+        }
+
+
+def _name(text: str) -> str:
+    """Return the text without differences in spaces."""
+    return ' '.join(text.split())
