@@ -1,7 +1,7 @@
 """Multi-head self-attention (Vaswani et al. 2017, section 3.2) and its position encodings."""
 
 import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import flax.struct
 import jax
@@ -16,6 +16,9 @@ from bert_jax.models.linear import Dense, output_init_range, product
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.visibility import Distances, Visibility, alibi_slopes
+
+if TYPE_CHECKING:
+    from bert_jax.models.cache import KeysValues
 
 
 class Context(NamedTuple):
@@ -115,19 +118,38 @@ class Attention(Module):
         constants: LayerConstants,
         context: Context,
         seeds_B: jax.Array | None,
-    ) -> jax.Array:
+        past: 'KeysValues | None' = None,
+    ) -> 'tuple[jax.Array, KeysValues | None]':
+        """Attend.
+
+        Args:
+            x_BTD: states.
+            constants: of this layer.
+            context: shared by all layers.
+            seeds_B: uint32 dropout seeds; None for evaluation.
+            past: keys and values of earlier positions, which are attended to as well. Positions of
+                the queries are in the visibility.
+
+        Returns:
+            [B, T, D], and `past` with the keys and values of the queries' positions.
+        """
         source_BTD = x_BTD if context.source_BTD is None else context.source_BTD
         projected = (self.query(x_BTD), self.key(source_BTD), self.value(source_BTD))
         axes = ('batch', 'length', 'heads', 'head_dim')
         query_BTHK, key_BUHK, value_BUHK = (constrain(x_BTHK, axes) for x_BTHK in projected)
         prefix = self._prefix(query_BTHK)
-        query_BTHK, key_BUHK = self.encode_positions(query_BTHK, key_BUHK, constants)
-        window, length = constants.window, x_BTD.shape[1]
+        positions_BT = context.visibility.query_positions_BT
+        query_BTHK, key_BUHK = self.encode_positions(query_BTHK, key_BUHK, constants, positions_BT)
+        if past is not None:
+            assert positions_BT is not None
+            past = past.write(key_BUHK, value_BUHK, positions_BT)
+            key_BUHK, value_BUHK = past.key_BUHK, past.value_BUHK
+        window, length = constants.window, key_BUHK.shape[1]
         if window is not None and not is_symbolic_dim(length) and window >= length - 1:
             window = None
         visibility = dataclasses.replace(context.visibility, window=window, slopes_H=self.slopes())
         states = (query_BTHK, key_BUHK, value_BUHK)
-        return self.output(self.attend(*states, visibility, prefix, context, seeds_B))
+        return self.output(self.attend(*states, visibility, prefix, context, seeds_B)), past
 
     def attend(
         self,
@@ -140,11 +162,14 @@ class Attention(Module):
         seeds_B: jax.Array | None,
     ) -> jax.Array:
         """[B, T, H, K]: weighted sums of the values, computed by the best available kernel."""
-        length, rate = query_BTHK.shape[1], self.architecture.attention_dropout
+        length, num_keys = query_BTHK.shape[1], key_BUHK.shape[1]
+        rate = self.architecture.attention_dropout
         states, dtype = (query_BTHK, key_BUHK, value_BUHK), self.compute.activation_dtype
         is_training = seeds_B is not None
         kernel = kernels.choose(self.architecture, self.compute, length, is_training)
-        if prefix is None and not self.is_mutable_collection('intermediates'):
+        has_past = visibility.query_positions_BT is not None
+        is_recorded = self.is_mutable_collection('intermediates')
+        if prefix is None and not has_past and not is_recorded:
             if kernel != 'xla':
                 distances = self.distances(query_BTHK, context, seeds_B)
                 return kernels.attend(kernel, *states, visibility, rate, seeds_B, distances)
@@ -153,15 +178,15 @@ class Attention(Module):
 
                 return local_attention.attend(*states, visibility, rate, seeds_B)
         scores_BHTU = self.scores(query_BTHK, key_BUHK, context, seeds_B)
-        scores_BHTU += visibility.bias(length, length)
+        scores_BHTU += visibility.bias(length, num_keys)
         if prefix is not None:
             scores_BHTU = jnp.concatenate([scores_BHTU, prefix.scores_BHTL], axis=-1)
         weights_BHTU = jax.nn.softmax(scores_BHTU)
-        self.sow('intermediates', 'attention_BHTU', weights_BHTU[..., :length])
+        self.sow('intermediates', 'attention_BHTU', weights_BHTU[..., :num_keys])
         weights_BHTU = weight_dropout(weights_BHTU, rate, seeds_B)
-        output_BTHK = product('BHTU,BUHK->BTHK', weights_BHTU[..., :length], value_BUHK, dtype)
+        output_BTHK = product('BHTU,BUHK->BTHK', weights_BHTU[..., :num_keys], value_BUHK, dtype)
         if prefix is not None:
-            weights_BHTL = weights_BHTU[..., length:]
+            weights_BHTL = weights_BHTU[..., num_keys:]
             output_BTHK += product('BHTL,LHK->BTHK', weights_BHTL, prefix.values_LHK, dtype)
         return output_BTHK.astype(dtype)
 
@@ -192,9 +217,20 @@ class Attention(Module):
         return float(self.architecture.head_size**-0.5)
 
     def encode_positions(
-        self, query_BTHK: jax.Array, key_BUHK: jax.Array, constants: LayerConstants
+        self,
+        query_BTHK: jax.Array,
+        key_BUHK: jax.Array,
+        constants: LayerConstants,
+        positions_BT: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array]:
-        """Encode positions in queries and keys; standard attention returns them unchanged."""
+        """Encode positions in queries and keys; standard attention returns them unchanged.
+
+        Args:
+            query_BTHK: queries.
+            key_BUHK: keys, of the same positions.
+            constants: of this layer.
+            positions_BT: int32; None: 0, 1, 2, ….
+        """
         return query_BTHK, key_BUHK
 
     def distances(
@@ -215,13 +251,18 @@ class RotaryAttention(Attention):
     """
 
     def encode_positions(
-        self, query_BTHK: jax.Array, key_BUHK: jax.Array, constants: LayerConstants
+        self,
+        query_BTHK: jax.Array,
+        key_BUHK: jax.Array,
+        constants: LayerConstants,
+        positions_BT: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array]:
         frequencies_J = constants.frequencies_J
         assert frequencies_J is not None
-        angles_TJ = jnp.arange(query_BTHK.shape[1])[:, None] * jnp.asarray(frequencies_J)
+        positions_XT = jnp.arange(query_BTHK.shape[1]) if positions_BT is None else positions_BT
+        angles_XTJ = positions_XT[..., None] * jnp.asarray(frequencies_J)
         states = (query_BTHK, key_BUHK)
-        query_BTHK, key_BUHK = (kernels.rotate(x_BTHK, angles_TJ) for x_BTHK in states)
+        query_BTHK, key_BUHK = (kernels.rotate(x_BTHK, angles_XTJ) for x_BTHK in states)
         return query_BTHK, key_BUHK
 
 

@@ -1,6 +1,7 @@
 """A layer of the Transformer, and DeBERTa's convolution beside the first layer."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,9 @@ from bert_jax.models.feedforward import ACTIVATIONS, FEEDFORWARDS
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.tuning_method import Sublayer
+
+if TYPE_CHECKING:
+    from bert_jax.models.cache import KeysValues
 
 ATTENTIONS: LazyTable[type[Attention]] = LazyTable(
     {
@@ -55,7 +59,8 @@ class Block(Module):
         constants: LayerConstants,
         context: Context,
         seeds_B: jax.Array | None,
-    ) -> jax.Array:
+        past: 'KeysValues | None' = None,
+    ) -> 'tuple[jax.Array, KeysValues | None]':
         """Run the layer.
 
         Args:
@@ -63,34 +68,40 @@ class Block(Module):
             constants: of this layer.
             context: shared by all layers.
             seeds_B: uint32 dropout seeds of this layer; None for evaluation.
+            past: keys and values of earlier positions.
+
+        Returns:
+            The states, and `past` with the keys and values of these positions.
         """
-
-        def attend(x_BTD: jax.Array) -> jax.Array:
-            return self.attention(x_BTD, constants, context, fold_in(seeds_B, _ATTENTION_WEIGHTS))
-
         norm: Callable[..., jax.Array] = (lambda x: x) if self.skip_norm else self.attention_norm
-        x_BTD = self._update('attention', x_BTD, attend, norm, fold_in(seeds_B, _ATTENTION_OUTPUT))
-        norm, output_seeds_B = self.feedforward_norm, fold_in(seeds_B, _FEEDFORWARD_OUTPUT)
-        x_BTD = self._update('feedforward', x_BTD, self.feedforward, norm, output_seeds_B)
-        return constrain(x_BTD, ('batch', 'length', 'embed'))
+        input_BTD = self._input(x_BTD, norm)
+        weight_seeds_B = fold_in(seeds_B, _ATTENTION_WEIGHTS)
+        output_BTD, past = self.attention(input_BTD, constants, context, weight_seeds_B, past)
+        attention = Sublayer('attention', x_BTD, input_BTD, output_BTD, norm)
+        x_BTD = self._add(attention, fold_in(seeds_B, _ATTENTION_OUTPUT))
 
-    def _update(
-        self,
-        name: str,
-        x_BTD: jax.Array,
-        function: Callable[..., jax.Array],
-        norm: Callable[..., jax.Array],
-        seeds_B: jax.Array | None,
-    ) -> jax.Array:
-        """The residual connection around attention or feed-forward."""
-        is_pre = self.architecture.norms.placement != 'post'
+        norm = self.feedforward_norm
+        input_BTD = self._input(x_BTD, norm)
+        feedforward = Sublayer('feedforward', x_BTD, input_BTD, self.feedforward(input_BTD), norm)
+        x_BTD = self._add(feedforward, fold_in(seeds_B, _FEEDFORWARD_OUTPUT))
+        return constrain(x_BTD, ('batch', 'length', 'embed')), past
+
+    @property
+    def _is_pre(self) -> bool:
+        return self.architecture.norms.placement != 'post'
+
+    def _input(self, x_BTD: jax.Array, norm: Callable[..., jax.Array]) -> jax.Array:
+        """The input of attention or feed-forward."""
         # Cast here, so that the gradients of several products are summed in the compute dtype.
-        input_BTD = (norm(x_BTD) if is_pre else x_BTD).astype(self.compute.activation_dtype)
-        output_BTD = dropout(function(input_BTD), self.architecture.hidden_dropout, seeds_B)
+        return (norm(x_BTD) if self._is_pre else x_BTD).astype(self.compute.activation_dtype)
+
+    def _add(self, part: Sublayer, seeds_B: jax.Array | None) -> jax.Array:
+        """The residual connection around attention or feed-forward; adds dropout."""
+        output_BTD = dropout(part.output_BTD, self.architecture.hidden_dropout, seeds_B)
         if self.tuning is not None:
-            output_BTD = self.tuning(Sublayer(name, x_BTD, input_BTD, output_BTD, norm))
-        x_BTD = x_BTD + output_BTD
-        return x_BTD if is_pre else norm(x_BTD)
+            output_BTD = self.tuning(part._replace(output_BTD=output_BTD))
+        x_BTD = part.residual_BTD + output_BTD
+        return x_BTD if self._is_pre else part.norm(x_BTD)
 
 
 class Convolution(Module):

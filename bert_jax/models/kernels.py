@@ -185,19 +185,24 @@ def _cudnn_of_rows(
     return jnp.where(is_padding_last_B[:, None, None, None], result_BTHK, jnp.nan)
 
 
-def rotate(x_BTHK: jax.Array, angles_TJ: jax.Array) -> jax.Array:
-    """Rotate features k and k + K/2 of each head by an angle, in fp32."""
-    if platform() == PLATFORMS['flash']:
+def rotate(x_BTHK: jax.Array, angles_XTJ: jax.Array) -> jax.Array:
+    """Rotate features k and k + K/2 of each head by an angle, in fp32.
+
+    Args:
+        x_BTHK: queries or keys.
+        angles_XTJ: [T, J], or [B, T, J] for rows with different positions.
+    """
+    if platform() == PLATFORMS['flash'] and angles_XTJ.ndim == 2:
         from bert_jax.models import pallas_rotation
 
         if pallas_rotation.fits(*x_BTHK.shape[2:]):
             axes = (('batch', None, 'heads', None), (None, None))
-            return _over_mesh(pallas_rotation.rotate, axes)(x_BTHK, angles_TJ)
-    cos_T1J, sin_T1J = jnp.cos(angles_TJ)[:, None], jnp.sin(angles_TJ)[:, None]
+            return _over_mesh(pallas_rotation.rotate, axes)(x_BTHK, angles_XTJ)
+    cos_XT1J, sin_XT1J = (f(angles_XTJ)[..., None, :] for f in (jnp.cos, jnp.sin))
     first_BTHJ, second_BTHJ = jnp.split(x_BTHK.astype(jnp.float32), 2, axis=-1)
     rotated = (
-        first_BTHJ * cos_T1J - second_BTHJ * sin_T1J,
-        second_BTHJ * cos_T1J + first_BTHJ * sin_T1J,
+        first_BTHJ * cos_XT1J - second_BTHJ * sin_XT1J,
+        second_BTHJ * cos_XT1J + first_BTHJ * sin_XT1J,
     )
     return jnp.concatenate(rotated, axis=-1).astype(x_BTHK.dtype)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import flax.struct
 import jax
@@ -11,6 +11,9 @@ import jax.numpy as jnp
 from bert_jax.errors import UserError
 from bert_jax.models.linear import product
 from bert_jax.types import Array
+
+if TYPE_CHECKING:
+    from bert_jax.models.cache import Cache
 
 
 class Targets(NamedTuple):
@@ -48,6 +51,9 @@ class Rows(flax.struct.PyTreeNode):
         targets: tokens to predict, chosen by a corruption; None: none are chosen.
         labels: further arrays by name, such as the labels of sequences [B, …] or [B, S, …] and of
             positions [B, T, …].
+        cache: keys and values of the positions before these rows, which continue them: the first
+            token of a row has the position `cache.length_B`. Padding must be last. None: the rows
+            are complete.
     """
 
     input_ids_BT: Array
@@ -57,6 +63,7 @@ class Rows(flax.struct.PyTreeNode):
     first_positions_BS: Array | None = None
     targets: Targets | None = None
     labels: Mapping[str, Array] = field(default_factory=dict)
+    cache: 'Cache | None' = None
 
     @classmethod
     def of(cls, batch: Mapping[str, Array]) -> 'Rows':
@@ -93,7 +100,9 @@ class Rows(flax.struct.PyTreeNode):
         return None if self.segment_ids_BT is None else segment_starts(self.segment_ids_BT)
 
     def positions(self) -> jax.Array | None:
-        """int32 [B, T]: index of each position in its sequence; None: one sequence per row."""
+        """int32 [B, T]: index of each position in its sequence; None: one complete sequence."""
+        if self.cache is not None:
+            return self.cache.positions(self.input_ids_BT.shape[1])
         if (starts_BT := self.starts()) is None:
             return None
         return jnp.arange(starts_BT.shape[1]) - starts_BT

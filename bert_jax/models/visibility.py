@@ -31,6 +31,8 @@ class Visibility:
         window: the largest attended distance. None: unlimited.
         is_causal: positions do not attend to later positions.
         first_key: position of the first key relative to the first query.
+        query_positions_BT: int32, positions of the queries, for queries that continue the keys; the
+            keys have the positions 0, 1, 2, …. None: 0, 1, 2, …, the first key as above.
     """
 
     attention_mask_BU: jax.Array | None
@@ -40,6 +42,7 @@ class Visibility:
     window: int | None = flax.struct.field(pytree_node=False, default=None)
     is_causal: bool = flax.struct.field(pytree_node=False, default=False)
     first_key: int = flax.struct.field(pytree_node=False, default=0)
+    query_positions_BT: jax.Array | None = None
 
     def is_local(self, length: int) -> bool:
         """Whether to compute in blocks: if a block has at most three quarters of the row's keys.
@@ -52,8 +55,10 @@ class Visibility:
 
     def bias(self, num_queries: int, num_keys: int) -> jax.Array:
         """Return the bias to add to attention scores, fp32 [1 or B, 1 or H, 1 or T, U]."""
-        query_T = jnp.arange(num_queries)  # a constant would not allow symbolic lengths
-        distance_TU = query_T[:, None] - (jnp.arange(num_keys) + self.first_key)
+        query_XT = jnp.arange(num_queries)  # a constant would not allow symbolic lengths
+        if self.query_positions_BT is not None:
+            query_XT = self.query_positions_BT[:, None]  # an axis for the heads
+        distance_XTU = query_XT[..., None] - (jnp.arange(num_keys) + self.first_key)
         is_visible = jnp.ones((1, 1, 1, num_keys), bool)
         if self.attention_mask_BU is not None:
             is_visible = self.attention_mask_BU[:, None, None, :] > 0
@@ -62,13 +67,13 @@ class Visibility:
             key_BU = query_BT if key_BU is None else key_BU
             is_visible = is_visible & (query_BT[:, None, :, None] == key_BU[:, None, None, :])
         if self.is_causal:
-            is_visible = is_visible & (distance_TU >= 0)
+            is_visible = is_visible & (distance_XTU >= 0)
         if self.window is not None:
-            is_visible = is_visible & (abs(distance_TU) <= self.window)
+            is_visible = is_visible & (abs(distance_XTU) <= self.window)
         if self.slopes_H is None:
             return jnp.where(is_visible, 0.0, MASKED)
-        penalty_HTU = jnp.asarray(self.slopes_H)[:, None, None] * abs(distance_TU)
-        return jnp.where(is_visible, -penalty_HTU, MASKED)
+        penalty_XHTU = jnp.asarray(self.slopes_H)[:, None, None] * abs(distance_XTU)
+        return jnp.where(is_visible, -penalty_XHTU, MASKED)
 
     def segments(self) -> jax.Array | None:
         """Return segment ids that give padding its own id, int32 [B, T].

@@ -176,7 +176,7 @@ def test_a_prefix_is_a_gated_adapter():
     module = Attention(chosen, Compute())
     inputs = (x_BTD, LayerConstants(), Context(Visibility(MASK)), None)
     params = random_parameters(module, *inputs)
-    found = module.apply({'params': params}, *inputs)
+    found, _ = module.apply({'params': params}, *inputs)
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
 
     query, key, value = (

@@ -3,7 +3,7 @@
 To add an encoder, add a file here with a subclass of `Encoder`, and a line to ENCODERS.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
@@ -12,6 +12,9 @@ from bert_jax.lazy_table import LazyTable
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.module import Module
 from bert_jax.models.rows import Rows
+
+if TYPE_CHECKING:
+    from bert_jax.models.cache import Cache
 
 
 class EncoderOutput(NamedTuple):
@@ -27,6 +30,7 @@ class EncoderOutput(NamedTuple):
             None: hidden_BTD.
         embedding_VE: fp32 [padded_vocab_size, embedding_width] token embeddings, which heads may be
             tied to; a `Model` adds them.
+        cache: the cache of the rows with the keys and values of their tokens; None without one.
     """
 
     hidden_BTD: jax.Array
@@ -34,6 +38,7 @@ class EncoderOutput(NamedTuple):
     all_hidden_LBTD: jax.Array | None = None
     decoded_BTD: jax.Array | None = None
     embedding_VE: jax.Array | None = None
+    cache: 'Cache | None' = None
 
 
 class Encoder(Module):

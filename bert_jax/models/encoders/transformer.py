@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.attention import Context, LayerConstants, layer_constants
+from bert_jax.models.attention import Context, layer_constants
 from bert_jax.models.block import ATTENTIONS, Block, Convolution
 from bert_jax.models.dropout import fold_in
 from bert_jax.models.embeddings import Embeddings
@@ -22,6 +22,9 @@ from bert_jax.models.partitioning import constrain
 from bert_jax.models.rows import PromptRows, Rows, gather_positions, prompt_rows
 from bert_jax.models.visibility import Visibility
 from bert_jax.types import Array, Tree
+
+if TYPE_CHECKING:
+    from bert_jax.models.cache import Cache
 
 _CONVOLUTION, _DECODER = 2**29, 2**30  # dropout sites, beyond the numbers of layers
 _class_lock = threading.Lock()
@@ -37,7 +40,8 @@ class Transformer(Encoder):
 
     Raises:
         UserError: scan_layers for layers that cannot be stacked, causal attention with a
-            convolution, or an attention kernel that cannot run this architecture here.
+            convolution, a cache that this architecture cannot use, or an attention kernel that
+            cannot run this architecture here.
     """
 
     def setup(self) -> None:
@@ -106,8 +110,8 @@ class Transformer(Encoder):
 
     def _layer_class(self) -> Any:
         if not self.compute.remat:
-            return _Layer
-        return _make_class(nn.remat, _Layer, prevent_cse=not self.compute.scan_layers)
+            return Block
+        return _make_class(nn.remat, Block, prevent_cse=not self.compute.scan_layers)
 
     def __call__(
         self,
@@ -122,6 +126,8 @@ class Transformer(Encoder):
             raise UserError(
                 'causal attention: this architecture has a convolution, which sees later tokens'
             )
+        if rows.cache is not None:
+            self._check_cache(rows, causal)
         all_hidden_LBTD, prompts = None, self._prompt_rows(rows)
         embedded_BTD = self.embeddings(rows, fold_in(dropout_seeds_B, 0), prompts)
         positions_BT, mask_BT = rows.positions(), jnp.asarray(rows.attention_mask_BT)
@@ -135,12 +141,19 @@ class Transformer(Encoder):
             mask_BT = prompts.insert_first_values(mask_BT, absent=0)
             if segment_ids_BT is not None:
                 segment_ids_BT = prompts.insert_first_values(segment_ids_BT, absent=-1)
-        context = Context(Visibility(mask_BT, segment_ids_BT, is_causal=causal))
+        visibility = Visibility(mask_BT, segment_ids_BT, is_causal=causal)
+        if rows.cache is not None:  # causality hides the slots that are not written yet
+            visibility = Visibility(None, is_causal=True, query_positions_BT=positions_BT)
+        context = Context(visibility)
         if ATTENTIONS[architecture.attention.kind].relative_positions:
             relative_RD, rows_TU = self.relative_positions(embedded_BTD.shape[1])
             context = context._replace(relative_RD=relative_RD, rows_TU=jnp.asarray(rows_TU))
         embedded_BTD = embedded_BTD.astype(self.compute.residual_dtype)
-        x_BTD, hidden_LBTD = self._run_layers(embedded_BTD, context, dropout_seeds_B)
+        arguments = (embedded_BTD, context, dropout_seeds_B, rows.cache)
+        x_BTD, hidden_LBTD, cache = self._run_layers(*arguments)
+        if cache is not None:
+            length_B = cache.length_B + mask_BT.sum(1, dtype=jnp.int32)
+            cache = cache.replace(length_B=length_B)
         decoded_BTD = x_BTD
         if architecture.positions.kind == 'mask_decoder':
             before_BTD = hidden_LBTD[-2] if architecture.num_layers > 1 else embedded_BTD
@@ -154,7 +167,21 @@ class Transformer(Encoder):
         pooled_BD = self._pool(x_BTD, rows.first_positions_BS) if architecture.pooler else None
         if all_hidden:
             all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
-        return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD, decoded_BTD)
+        return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD, decoded_BTD, cache=cache)
+
+    def _check_cache(self, rows: Rows, causal: bool) -> None:
+        """Raise UserError for an architecture that cannot use a cache."""
+        assert causal
+        assert rows.segment_ids_BT is None
+        assert not self.compute.scan_layers
+        attention, method = self.architecture.attention.kind, self.architecture.tuning
+        if ATTENTIONS[attention].relative_positions:
+            raise UserError(f'{attention} attention cannot generate text: it has no cache')
+        if method is not None and method.prompt_length:
+            raise UserError(
+                f'a model tuned with transfer.method={method.method} cannot generate text: a tuned '
+                'prompt has no place in the cache'
+            )
 
     def _prompt_rows(self, rows: Rows) -> PromptRows | None:
         """Where tuned prompts are in the rows; None without prompts."""
@@ -163,22 +190,27 @@ class Transformer(Encoder):
         return prompt_rows(rows, length) if length else None
 
     def _run_layers(
-        self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None
-    ) -> tuple[jax.Array, jax.Array]:
-        """Return the last layer's states and all layers' states [L, B, T, D]."""
+        self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None, cache: 'Cache | None'
+    ) -> 'tuple[jax.Array, jax.Array, Cache | None]':
+        """Return the last layer's states, all layers' states [L, B, T, D] and the new cache."""
         if self.compute.scan_layers:
-            return self._scan_layers(x_BTD, context, seeds_B)
-        states, constants_L = [], layer_constants(self.architecture)
+            return *self._scan_layers(x_BTD, context, seeds_B), None
+        states, layers, constants_L = [], [], layer_constants(self.architecture)
+        past_L = [None] * self.architecture.num_layers if cache is None else cache.layers
         for number in range(self.architecture.num_layers):
             layer, seeds = self._layer(number), fold_in(seeds_B, 1 + number)
-            after_BTD, _ = layer(x_BTD, constants_L[number], context, seeds)
+            past = past_L[number]
+            after_BTD, past = layer(x_BTD, constants_L[number], context, seeds, past)
+            layers.append(past)
             if number == 0 and self.architecture.convolution is not None:
                 convolution_seeds_B = fold_in(seeds_B, _CONVOLUTION)
                 segment_ids_BT = context.visibility.segment_ids_BT
                 after_BTD = self.convolution(x_BTD, after_BTD, convolution_seeds_B, segment_ids_BT)
             x_BTD = after_BTD
             states.append(x_BTD)
-        return x_BTD, jnp.stack(states)  # not computed unless used
+        if cache is not None:
+            cache = cache.replace(layers=tuple(layers))
+        return x_BTD, jnp.stack(states), cache  # states are not computed unless used
 
     def _scan_layers(
         self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None
@@ -238,7 +270,7 @@ class Transformer(Encoder):
             return self._layer(self.architecture.num_layers - 1)
         stacked = nn.unbox(self.layers.variables)
         last = jax.tree.map(lambda leaf_L: leaf_L[-1], stacked)
-        return functools.partial(_Layer(self.architecture, self.compute, parent=None).apply, last)
+        return functools.partial(Block(self.architecture, self.compute, parent=None).apply, last)
 
     def _pool(self, x_BTD: jax.Array, first_positions_BS: Array | None) -> jax.Array:
         if first_positions_BS is None:
@@ -274,17 +306,3 @@ def _make_class(transform: Callable[..., Any], layer: Any, **options: Any) -> An
     """Transform a class under a lock, because Flax modifies the bases of the class meanwhile."""
     with _class_lock:
         return transform(layer, **options)
-
-
-class _Layer(Block):
-    """A block with the signature of a step of nn.scan: (x, constants, …) → (x, x)."""
-
-    def __call__(  # type: ignore[override]  # a step of nn.scan returns a pair
-        self,
-        x_BTD: jax.Array,
-        constants: LayerConstants,
-        context: Context,
-        seeds_B: jax.Array | None,
-    ) -> tuple[jax.Array, jax.Array]:
-        x_BTD = super().__call__(x_BTD, constants, context, seeds_B)
-        return x_BTD, x_BTD
