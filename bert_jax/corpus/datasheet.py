@@ -45,7 +45,7 @@ tokens are held out.
 {tokenizer.kind}, {tokenizer.vocab_size:,} tokens, from `{made_from[tokenizer]}`; \
 text is normalized as tokenizer.json says ({case}). Fingerprint: `{tokenizer.fingerprint}`.
 {training}
-Special tokens are not stored. Text that looks like one (`{mask}`) is ordinary text.
+Special tokens are not stored. Text that looks like one (`{special}`) is ordinary text.
 
 ## Files
 
@@ -70,6 +70,7 @@ def render(manifest: JsonObject, tokenizer: tokenizers.Tokenizer) -> str:
     total, unknown = (
         sum(split[key] for split in splits.values()) for key in ('tokens', 'unknown_tokens')
     )
+    special = {role: tokenizer.vocab[index] for role, index in tokenizer.role_ids.items()}
     source_lines, personal_rows, content_rows = [], [], []
     for number, source in enumerate(sources, start=1):
         personal = _personal_counts(source)
@@ -111,12 +112,12 @@ def render(manifest: JsonObject, tokenizer: tokenizers.Tokenizer) -> str:
         personal='\n'.join(personal_rows),
         contents='\n'.join(content_rows),
         held_out=splits['held_out']['tokens'] / total,
-        unk=tokenizer.vocab[tokenizer.unk_id],
+        unk=special.get('unk', 'the vocabulary has no such token'),
         unknown=unknown,
         unknown_share=unknown / total,
         case=tokenizer.case,
         training=_TRAINING.format(made_from=made_from) if is_trained else '',
-        mask=tokenizer.vocab[tokenizer.mask_id],
+        special=special.get('mask', special['sep']),
         versions=', '.join(f'{name} {version}' for name, version in manifest['versions'].items()),
         files='\n'.join(file_rows),
     )

@@ -47,6 +47,7 @@ def write_manifest(
     for split in SPLITS:
         np.save(directory / split / 'unigram.npy', unigram[split])
     tokenizer.save(directory)
+    is_unknown_V = tokenizer.is_unknown(np.arange(tokenizer.vocab_size))
     names = ['tokenizer.json', *(f'{split}/unigram.npy' for split in SPLITS)]
     files = {**files, **{name: describe_file(directory / name) for name in names}}
     manifest = {
@@ -64,7 +65,7 @@ def write_manifest(
         'sources': sources,
         'splits': {
             name: {key: sum(entry[key] for entry in entries) for key in reversed(ARRAYS)}
-            | {'unknown_tokens': int(unigram[name][tokenizer.unk_id])}
+            | {'unknown_tokens': int(unigram[name][is_unknown_V].sum())}
             | {'shards': entries}
             for name, entries in shards.items()
         },

@@ -99,7 +99,7 @@ def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> Documen
     counts = {
         'sentences_without_tokens': int(np.sum(~has_tokens)),
         'documents_without_tokens': int(np.sum(is_empty)),
-        'unknown_tokens': int(np.count_nonzero(ids == tokenizer.unk_id)),
+        'unknown_tokens': int(np.count_nonzero(tokenizer.is_unknown(ids))),
     }
     personal = (personal_data.count(document.text) for document in documents)
     return DocumentBlock(

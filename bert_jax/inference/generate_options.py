@@ -1,8 +1,9 @@
 """What all kinds of generation share: options, results, and the table of kinds by head."""
 
 import dataclasses
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -71,6 +72,7 @@ class Writer(Protocol):
     tokenizer: Tokenizer
     architecture: Architecture
     max_length: int
+    learned_end: bool
     counts: Counter[str]
 
     def run(
@@ -103,4 +105,36 @@ class Generator(NamedTuple):
 
 
 # Name of the head that predicts tokens → how a model with this head writes text.
-GENERATORS: LazyTable[Generator] = LazyTable({'mlm': 'bert_jax.inference.unmasking:UNMASKING'})
+GENERATORS: LazyTable[Generator] = LazyTable(
+    {
+        'mlm': 'bert_jax.inference.unmasking:UNMASKING',
+        'clm': 'bert_jax.inference.generation:CAUSAL',
+    }
+)
+
+
+def row_seeds(rows: Iterable[np.ndarray], seed: int) -> Iterator[np.ndarray]:
+    """Yield a seed for each row of token ids, int32 [1], which does not depend on the other rows.
+
+    Rows that are equal get different seeds.
+    """
+    seen: Counter[bytes] = Counter()
+    for row in rows:
+        ids = row.tobytes()
+        digest = hashlib.blake2b(f'{seed} {seen[ids]} '.encode() + ids, digest_size=4).digest()
+        seen[ids] += 1
+        yield np.frombuffer(digest, np.int32)
+
+
+def never_written(model: Writer) -> list[int]:
+    """The ids that are not written: special tokens, and ids of the model without a token."""
+    tokenizer, num_ids = model.tokenizer, model.architecture.vocab_size
+    empty = {index for index, token in enumerate(tokenizer.vocab) if not token}
+    return sorted({*tokenizer.special_ids} | empty | {*range(tokenizer.vocab_size, num_ids)})
+
+
+def find_stop(written: str, stop: Sequence[str], counts: Counter[str]) -> int | None:
+    """Return where the first stop string starts; None, which is counted, if there is none."""
+    found = [at for string in stop if (at := written.find(string)) >= 0]
+    counts['texts in which no stop string was written'] += bool(stop) and not found
+    return min(found, default=None)

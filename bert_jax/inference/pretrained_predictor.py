@@ -57,6 +57,7 @@ class PretrainedPredictor:
         tokenizer: the tokenizer of the model.
         architecture: the architecture of the model.
         is_causal: whether positions do not attend to later positions.
+        learned_end: whether a causal model has learned to predict the token after a text.
         counts: number of texts that were truncated, split into windows, and so on.
     """
 
@@ -98,7 +99,8 @@ class PretrainedPredictor:
         self.tokenizer, self.name = model.tokenizer, name
         self._sentence_modules = modules
         self._advance = advance or (lambda num_rows: None)
-        self.is_causal, self._warns_generate = model.is_causal, not model.is_generative
+        self.is_causal, self.learned_end = model.is_causal, model.learned_end
+        self._warns_generate = not (model.is_generative or model.is_causal)
         self._compute, self._overlap, self._batch_tokens = Compute(dtype), overlap, batch_tokens
         self.max_length = max_length
         self.tasks: tuple[str, ...] = ('embed',)
@@ -375,12 +377,14 @@ class PretrainedPredictor:
         """Fill the gaps of each text, or write after it.
 
         A masked language model unmasks: it fills '[MASK]' and, for five tokens, '[MASK:5]' anywhere
-        in a text. It should be trained with the objective diffusion.
+        in a text. It should be trained with the objective diffusion. A causal model writes after
+        a text, from left to right.
 
         Args:
             texts: strings of any language that the vocabulary covers, at most as long as the
                 model's input, with what is written.
-            options: see `GenerateOptions` and, for unmasking, `UnmaskingOptions`.
+            options: see `GenerateOptions`, and `UnmaskingOptions` for masked language models or
+                `CausalOptions` for causal models.
 
         Raises:
             UserError: an option or a text that this model does not support.

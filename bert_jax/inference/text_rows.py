@@ -59,9 +59,9 @@ class TextRows:
         action = 'split into windows of' if long_texts == 'windows' else 'truncated to'
         number = sum(len(ids) > self.size for ids in encoded)
         self._counts[f'texts {action} {self.size + 2} tokens'] += number
-        is_unknown = [len(ids) and np.mean(ids == self._tokenizer.unk_id) > 0.5 for ids in encoded]
+        shares = [np.mean(self._tokenizer.is_unknown(ids)) for ids in encoded if len(ids)]
         self._counts['texts with more than half of their tokens unknown to the vocabulary'] += sum(
-            map(bool, is_unknown)
+            bool(share > 0.5) for share in shares
         )
 
     def run(

@@ -8,8 +8,6 @@ arXiv 2503.00307), section 4.1, for hiding tokens of low confidence again.
 
 import dataclasses
 import functools
-import hashlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,7 +19,15 @@ from bert_jax.errors import UserError, unknown
 from bert_jax.inference import computation
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.gaps import GappedText
-from bert_jax.inference.generate_options import Generated, GenerateOptions, Generator, Writer
+from bert_jax.inference.generate_options import (
+    Generated,
+    GenerateOptions,
+    Generator,
+    Writer,
+    find_stop,
+    never_written,
+    row_seeds,
+)
 from bert_jax.models.model import Model
 from bert_jax.types import Array, Batch, Key, Params
 
@@ -120,7 +126,10 @@ def generate(model: Writer, texts: Sequence[str], options: UnmaskingOptions) -> 
                 f'{name} has {length} tokens with its gaps; {model.name} supports up to {longest}'
             )
     rows = [[row] for row in _rows(gapped, options)]
-    function = functools.partial(_run, options, never_written(model))
+    banned_V = np.zeros(model.architecture.padded_vocab_size, bool)
+    banned_V[model.architecture.vocab_size :] = True
+    banned_V[never_written(model)] = True
+    function = functools.partial(_run, options, banned_V)
     results = model.run(function, rows=rows)
     return [
         _finish(model, text, result, options)
@@ -128,29 +137,17 @@ def generate(model: Writer, texts: Sequence[str], options: UnmaskingOptions) -> 
     ]
 
 
-def never_written(model: Writer) -> np.ndarray:
-    """Which ids are never written, bool [padded vocabulary]: special tokens, and no tokens."""
-    vocab = model.tokenizer.vocab
-    banned_V = np.ones(model.architecture.padded_vocab_size, bool)
-    banned_V[: len(vocab)] = [not token for token in vocab]
-    banned_V[list(model.tokenizer.special_ids)] = True
-    return banned_V
-
-
 def _rows(gapped: Sequence[GappedText], options: UnmaskingOptions) -> Iterator[TokenizedText]:
     """Yield the row of each text, with what `unmask` reads."""
-    seen: Counter[bytes] = Counter()
-    for text in gapped:
+    seeds = row_seeds((text.ids_T for text in gapped), options.seed)
+    for text, seed in zip(gapped, seeds, strict=True):
         schedule = Schedule.of(len(text.positions_P), options)
-        ids = text.ids_T.tobytes()
-        seed = hashlib.blake2b(f'{options.seed} {seen[ids]} '.encode() + ids, digest_size=4)
-        seen[ids] += 1
         yield TokenizedText(
             text.ids_T,
             {
                 'positions': text.positions_P,
                 'block': np.arange(len(text.positions_P)) // (options.block or len(text.ids_T)),
-                'seed': np.frombuffer(seed.digest(), np.int32),
+                'seed': seed,
                 'block_of_step': schedule.block_S,
                 'reveal': schedule.reveal_S,
                 'hide': schedule.hide_S,
@@ -305,13 +302,10 @@ def _finish(
     number = len(text.positions_P)
     ids, steps, log_p = (result[name][:number] for name in ('ids', 'steps', 'log_p'))
     filled, written = text.join(model.tokenizer, text.split(ids.tolist()))
-    if options.stop:
-        found = [at for stop in options.stop if (at := written[-1].find(stop)) >= 0]
-        if found:
-            end = len(filled.rstrip()) - len(written[-1]) + min(found)
-            filled = filled[:end].rstrip()
-            written[-1] = written[-1][: min(found)].rstrip()
-        model.counts['texts in which no stop string was written'] += not found
+    found = find_stop(written[-1], options.stop, model.counts)
+    if found is not None:
+        filled = filled[: len(filled.rstrip()) - len(written[-1]) + found].rstrip()
+        written[-1] = written[-1][:found].rstrip()
     tokens = [model.tokenizer.vocab[index] for index in ids]
     return Generated(filled, written, tokens, log_p, steps)
 

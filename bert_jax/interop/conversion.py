@@ -47,7 +47,11 @@ def from_state_dict(
     """
     possible = _possible_heads(family, architecture)
     all_places = state_dict_map.places(family.table, architecture, possible, num_labels)
-    state = {family.current_name(name): array for name, array in state.items()}
+    state = {
+        family.current_name(name): array
+        for name, array in state.items()
+        if not family.is_buffer(name)
+    }
     if not any(name.startswith(family.prefix) for name in state):  # a bare encoder
         names = (place.name for place in all_places.values())
         known = {*names, family.position_ids, *family.duplicates(architecture)}
@@ -57,7 +61,8 @@ def from_state_dict(
         }
     state = _without_extras(family, architecture, state, source)
     present = {_head(ours) for ours, place in all_places.items() if place.name in state}
-    absent = [head for head in declared if head not in {*present, *heads}]
+    without_weights = {*possible} - {_head(ours) for ours in all_places}
+    absent = [head for head in declared if head not in {*present, *heads, *without_weights}]
     if absent:
         warn(f'{source}: no weights of {", ".join(absent)}, which config.json names')
     heads = _select_heads(all_places, state, {*heads, *declared} - {*absent})
@@ -81,10 +86,10 @@ def from_state_dict(
     pretrained.check_missing(described, allow_missing, source)
     weights.check_values(state, source)
     for place in places.values():
-        if place.name in state and state[place.name].shape != place.shape:
+        if place.name in state and state[place.name].shape != place.their_shape:
             raise UserError(
                 f'{source}: {place.name} has the shape {list(state[place.name].shape)}, but the '
-                f'config implies {list(place.shape)}'
+                f'config implies {list(place.their_shape)}'
             )
     params = state_dict_map.to_ours(places, state)
     return pretrained.fill(params, architecture, heads, num_labels)
@@ -112,7 +117,7 @@ def _without_extras(
         raise UserError(f'{source}: {family.position_ids} is not 0, 1, 2, …')
     if not architecture.prediction.tied and f'{family.decoder}.bias' in state:
         # With an untied decoder, transformers reads the decoder's own bias.
-        state[family.table['mlm/head/bias']] = state.pop(f'{family.decoder}.bias')
+        state[family.prediction_bias or ''] = state.pop(f'{family.decoder}.bias')
     for copy, original in family.duplicates(architecture).items():
         if copy in state:
             array = state.pop(copy)
@@ -164,7 +169,7 @@ def _with_undeclared(
     fits: dict[str | None, bool] = collections.defaultdict(lambda: True)
     for ours, place in places.items():
         names[_head(ours)].add(place.name)
-        fits[_head(ours)] &= place.name in state and state[place.name].shape == place.shape
+        fits[_head(ours)] &= place.name in state and state[place.name].shape == place.their_shape
     left_over = state.keys() - set().union(*(names[head] for head in (*heads, None)))
     pooler = {place.name for ours, place in places.items() if ours.startswith(_POOLER)}
     found = [

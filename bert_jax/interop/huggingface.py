@@ -37,7 +37,6 @@ from bert_jax.types import JsonObject, JsonView
 _LOGITS_TOLERANCE = 1e-6  # relative to the largest logit
 _MAX_LABELS = 1_000_000
 _SPARE_ROWS = 1023  # at most, of an embedding padded to a multiple of 1024
-_SPECIAL_TOKENS = ('pad', 'unk', 'cls', 'sep', 'mask')
 
 
 def load(
@@ -111,7 +110,7 @@ def load(
         metadata=usage.read(folder),
         problem_type=config.get('problem_type'),
         activation_fn=sentence_modules.activation_fn(pathlib.Path(path), config),
-        is_causal=bool(config.get('is_decoder')),
+        is_causal=family.is_causal or bool(config.get('is_decoder')),
         sentence_modules=modules,
     )
 
@@ -253,8 +252,7 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
             'transformers and the tokenizers library drop characters of decomposed text (NFD) with '
             'this SentencePiece vocabulary, bert_jax does not: give them text in NFC'
         )
-    special = {name: getattr(tokenizer, f'{name}_id') for name in _SPECIAL_TOKENS}
-    settings = {f'{name}_token': tokenizer.vocab[index] for name, index in special.items()} | {
+    settings = {f'{role}_token': name for role, name in _special_names(tokenizer).items()} | {
         'do_lower_case': tokenizer.lowercase,
         'strip_accents': tokenizer.strip_accents,
         'tokenizer_class': 'PreTrainedTokenizerFast',  # reads everything from tokenizer.json
@@ -269,9 +267,23 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
         (folder / 'vocab.txt').write_text(text, encoding='utf-8')
 
 
+def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
+    """Role of a special token, as transformers calls it → the token."""
+    names = {role: tokenizer.vocab[index] for role, index in tokenizer.role_ids.items()}
+    if tokenizer.starts_texts:
+        return names
+    others = {role: names[role] for role in ('unk', 'mask') if role in names}
+    return {'bos': names['sep'], 'eos': names['sep']} | others
+
+
 def family_of(model: Pretrained) -> Family:
     """The published family of a model. Raises UserError if it has none."""
     family = families.by_model_type(model.family)
+    if family.is_causal and not model.is_causal:
+        raise UserError(
+            f'the model attends in both directions, but {family.model_type} models of transformers '
+            'attend only to earlier tokens; use the model with bert_jax'
+        )
     return family.as_decoder() if model.is_causal else family
 
 
@@ -358,21 +370,22 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     config |= {'dtype': 'float32'} | family.write_config(architecture) | _label_config(model)
     if 'sequence_classification' in model.heads:
         config |= _activation_config(model)
-    if model.is_causal:
+    if model.is_causal and not family.is_causal:
         config['is_decoder'] = True
     if model.tokenizer is not None:
         _check_padding(architecture, model.tokenizer, folder)
         config |= {name: getattr(model.tokenizer, role) for name, role in family.token_keys.items()}
         write_tokenizer(model.tokenizer, architecture, folder)
     elif 'pad_token_id' not in config:
-        config['pad_token_id'] = None
+        config['pad_token_id'] = family.pad_token_id
     files.write_json(folder / 'config.json', config)
 
     num_labels = pretrained.num_labels(model.params)
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
-    if {'mlm', 'clm'} & {*model.heads} and not architecture.prediction.tied:
-        state[f'{family.decoder}.bias'] = state[family.table['mlm/head/bias']]
+    is_untied = not architecture.prediction.tied
+    if {'mlm', 'clm'} & {*model.heads} and is_untied and family.prediction_bias in state:
+        state[f'{family.decoder}.bias'] = state[family.prediction_bias]
     if not model.heads:
         state = {name.removeprefix(family.prefix): array for name, array in state.items()}
     weights.write(folder / weights.SAFETENSORS, state)

@@ -199,6 +199,7 @@ def load_checkpoint(
         is_causal=objectives.is_causal(weights),
         is_generative=objectives.is_generative(weights),
         sentence_modules=sentence_modules.of_run(metadata),
+        learned_end=not objectives.is_causal(weights),
     )
 
 

@@ -59,6 +59,8 @@ class Pretrained:
             does not name one.
         is_causal: whether tokens attend only to themselves and earlier tokens.
         is_generative: whether the model is known to have learned to write text.
+        learned_end: whether a causal model has learned to predict the token after a text; a model
+            that was pretrained with clm has not.
         card: model card of the run in Markdown; '' if there is none.
         sentence_modules: modules after the encoder in a sentence-transformers folder.
     """
@@ -75,13 +77,14 @@ class Pretrained:
     activation_fn: str | None = None
     is_causal: bool = False
     is_generative: bool = False
+    learned_end: bool = True
     card: str = ''
     sentence_modules: SentenceModules | None = None
 
     @property
     def heads(self) -> tuple[str, ...]:
         """Names of the model's heads, in the order of PUBLISHED_HEADS."""
-        return tuple(name for name in PUBLISHED_HEADS if name in self.params)
+        return published_heads(self.params, self.architecture, self.is_causal)
 
     @property
     def activation(self) -> str:
@@ -97,6 +100,18 @@ class Pretrained:
         if ACTIVATIONS.get(self.activation_fn) == 'sigmoid':
             return 'sigmoid'
         return by_type.get(self.problem_type or '', 'softmax')
+
+
+def published_heads(params: Params, architecture: Architecture, is_causal: bool) -> tuple[str, ...]:
+    """The heads of a model, in the order of PUBLISHED_HEADS.
+
+    A causal model that predicts with the token embeddings alone has the head clm without
+    parameters.
+    """
+    present = {*params}
+    if is_causal and not architecture.prediction.has_parameters:
+        present.add('clm')
+    return tuple(name for name in PUBLISHED_HEADS if name in present)
 
 
 def reads_pooler(head: str, architecture: Architecture) -> bool:
@@ -219,7 +234,7 @@ def outputs(
         sequence_classification [B, C]; token_classification [B, T, C]; question_answering
         [B, T, 2]; multiple_choice [B].
     """
-    heads = [name for name in params if name in PUBLISHED_HEADS]
+    heads = published_heads(params, architecture, is_causal)
     model = build_model(architecture, heads, num_labels(params), compute, is_causal)
     output: Any = model.apply({'params': params}, rows, all_hidden=True)
     logits = {f'{name}_logits': logits for name, logits in output.heads.items()}

@@ -32,6 +32,8 @@ class Place:
         part, parts: our parameter is slice `part` of `parts` equal slices of the array along its
             first dimension.
         groups: number of groups of the first dimension; each group is sliced separately.
+        is_transposed: whether the array in the state dict is transposed, as the weights of Conv1D
+            in GPT-2 are; `shape` is that of the transposed array.
     """
 
     name: str
@@ -42,10 +44,17 @@ class Place:
     part: int = 0
     parts: int = 1
     groups: int = 1
+    is_transposed: bool = False
+
+    @property
+    def their_shape(self) -> tuple[int, ...]:
+        """The shape of the array in the state dict."""
+        return self.shape[::-1] if self.is_transposed else self.shape
 
     def to_ours(self, array: np.ndarray) -> np.ndarray:
         """Convert an array of a state dict to our parameter, float32."""
         array = np.asarray(array, np.float32)
+        array = array.T if self.is_transposed else array
         rest = array.shape[1:]
         array = array.reshape(self.groups, self.parts, -1, *rest)[:, self.part].reshape(-1, *rest)
         array = (array.T if self.is_kernel else array).reshape(self.published)
@@ -67,7 +76,8 @@ def places(
     Args:
         table: our module or parameter → theirs. '#' stands for the number of the layer, '#group'
             for the number of its group, '#member' for its number in the group. 'name|i/n' is slice
-            i of n equal slices, 'name|i/n by head' is slice i of n in each head.
+            i of n equal slices, 'name|i/n by head' is slice i of n in each head, and
+            'name|i/n transposed' is slice i of n of the transposed array.
 
     Raises:
         UserError: a parameter is not in the table.
@@ -93,10 +103,12 @@ def to_theirs(
     for ours, place in places.items():
         array = place.to_theirs(params[ours])
         slices[place.name][place.part] = array.reshape(place.groups, -1, *array.shape[1:])
+    transposed = {place.name for place in places.values() if place.is_transposed}
     state = {}
     for name, parts in slices.items():
         joined = np.concatenate([parts[i] for i in sorted(parts)], axis=1)
-        state[name] = joined.reshape(-1, *joined.shape[2:])
+        joined = joined.reshape(-1, *joined.shape[2:])
+        state[name] = np.ascontiguousarray(joined.T) if name in transposed else joined
     return state
 
 
@@ -119,12 +131,13 @@ def _place(
     else:
         shape = published
     name, _, fraction = _their_name(table, ours, architecture.sharing).partition('|')
-    fraction, _, by_head = fraction.partition(' by ')
+    fraction, _, option = fraction.partition(' ')
     part, parts = map(int, fraction.split('/')) if fraction else (0, 1)
-    groups = architecture.num_heads if by_head else 1
+    groups = architecture.num_heads if option == 'by head' else 1
     shape = (shape[0] * parts, *shape[1:])
     padding = tuple(a - b for a, b in zip(full, published, strict=True))
-    return Place(name, shape, published, padding, is_kernel, part, parts, groups)
+    is_transposed = option == 'transposed'
+    return Place(name, shape, published, padding, is_kernel, part, parts, groups, is_transposed)
 
 
 def _their_name(table: Mapping[str, str], ours: str, sharing: SharedLayers | None) -> str:

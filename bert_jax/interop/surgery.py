@@ -105,8 +105,8 @@ def _fit_vocabulary(
             f'the weights have a {old.kind} tokenizer, but the corpus has a {new.kind} tokenizer'
         )
     subwords = old_subwords.find(new, old)
-    for old_id, new_id in zip(old.special_ids, new.special_ids, strict=True):
-        subwords[new_id] = [old_id]  # special tokens match by role, not by name
+    for role in old.role_ids.keys() & new.role_ids.keys():  # they match by role, not by name
+        subwords[new.role_ids[role]] = [old.role_ids[role]]
     for name in TOKEN_ROWS:
         if name in params:
             average = params[name][: old.vocab_size].mean(0)

@@ -39,7 +39,7 @@ class RowMaker:
     """Makes the rows that score a text.
 
     Attributes:
-        mask_id: id of [MASK].
+        mask_id: id of [MASK]; not read for a causal model.
         is_word_start: bool [V], for the variant `word_l2r`; else None.
         is_causal: whether the model predicts each token from the tokens to its left.
     """
@@ -61,10 +61,12 @@ class RowMaker:
         """
         if variant not in VARIANTS:
             raise unknown('variant', variant, VARIANTS)
-        if variant == 'tokens':
-            return cls(tokenizer.mask_id, None, is_causal)
+        if is_causal and variant != 'tokens':
+            raise UserError(f'the variant {variant} needs a masked language model; this is causal')
         if is_causal:
-            raise UserError('the variant word_l2r needs a masked language model; this is causal')
+            return cls(-1, None, is_causal)
+        if variant == 'tokens':
+            return cls(tokenizer.mask_id)
         starts = word_starts.find(tokenizer, 'punctuation', 'subwords')
         if starts is None:
             raise UserError('the variant word_l2r needs a vocabulary that marks word starts')

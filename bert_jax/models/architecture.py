@@ -161,6 +161,11 @@ class Architecture(Checked):
                     f'attention.buckets is {buckets}; half of it must be at least 1 and less than '
                     f'attention.max_distance - 1 = {largest - 1}'
                 )
+        if not self.prediction.transform and self.embedding_width != self.hidden_size:
+            yield (
+                f'prediction.transform is False, which needs embeddings as wide as the states, not '
+                f'{self.embedding_width} and {self.hidden_size}'
+            )
         if self.convolution is not None and not self.embedding_mask:
             yield 'convolution needs embedding_mask, which keeps padding out of the convolution'
         if self.sharing is not None:

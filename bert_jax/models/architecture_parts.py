@@ -213,14 +213,22 @@ class Prediction(Checked):
     """Heads that predict tokens.
 
     Attributes:
-        activation: None: hidden_act of the architecture.
+        activation: of the dense layer; None: hidden_act of the architecture.
         tied: whether tokens are predicted with the token embeddings instead of a separate matrix.
         bias: whether predicted tokens have a bias.
+        transform: whether a dense layer, an activation and a norm precede the product with the
+            token embeddings.
     """
 
     activation: Activation | None = None
     tied: bool = True
     bias: bool = True
+    transform: bool = True
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether heads have parameters of their own."""
+        return self.transform or self.bias or not self.tied
 
 
 @dataclasses.dataclass(frozen=True)

@@ -162,9 +162,10 @@ def training_flops_per_token(
     with hidden size D, M feed-forward matrices of width F (2, or 3 if gated), sequence length T, T'
     visible positions (T, or the width of the layer's attention window if smaller), P projections
     onto the vocabulary per sequence, embedding width E and vocabulary size V (without padding
-    rows). With disentangled attention, contents are multiplied by R relative positions in N terms.
-    A convolution covers W positions. A mask decoder adds two layers. Heads take H operations per
-    sequence besides the projection onto the vocabulary.
+    rows); 2 D E counts if predictions have a dense layer. With disentangled attention, contents are
+    multiplied by R relative positions in N terms. A convolution covers W positions. A mask decoder
+    adds two layers. Heads take H operations per sequence besides the projection onto the
+    vocabulary.
 
     A multiplication and its addition count as two operations, and the backward pass as twice the
     forward pass. Not counted: masked products, recomputation, embedding lookups, and a pooler that
@@ -189,7 +190,8 @@ def training_flops_per_token(
             2 * sequence_length - 1, 2 * attention.span(architecture.max_position_embeddings)
         )
         layer += 2 * len(attention.terms) * distances * size
-    prediction = 2 * size * width + 2 * width * architecture.vocab_size
+    transform = 2 * size * width * architecture.prediction.transform
+    prediction = transform + 2 * width * architecture.vocab_size
     projection = 2 * width * size if architecture.embedding_size is not None else 0
     width_of_convolution = architecture.convolution.width if architecture.convolution else 0
     convolution = 2 * width_of_convolution * size**2

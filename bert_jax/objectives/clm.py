@@ -22,6 +22,8 @@ class CausalText(Corruption):
     The weight is 0 where that token is special or padding.
     """
 
+    hides_tokens = False
+
     def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Return the clean rows with their targets; nothing is random."""
         ids_BP = rows.input_ids_BT[:, 1:]

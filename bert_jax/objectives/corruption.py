@@ -20,7 +20,7 @@ class Vocabulary:
     """What corruptions know of the vocabulary.
 
     Attributes:
-        mask_id: Id of [MASK].
+        mask_id: Id of [MASK]; −1 if the corruption does not hide tokens.
         pad_id: Id of the padding token.
         special_ids: Ids of tokens that corruptions do not change.
         unigram_counts_V: int64, frequencies in the corpus.
@@ -55,12 +55,14 @@ class Corruption(abc.ABC):
     Attributes:
         vocabulary: Special tokens and frequencies.
         masking_keys: Keys of `config.masking` that the corruption reads.
+        hides_tokens: Whether the vocabulary must have a [MASK].
         allows_packing: Whether a row may hold several examples (`data.pack`).
     """
 
     vocabulary: Vocabulary
 
     masking_keys: ClassVar[tuple[str, ...]] = ('unknown',)
+    hides_tokens: ClassVar[bool] = True
     allows_packing: ClassVar[bool] = True
 
     @classmethod

@@ -305,7 +305,7 @@ def build(
     settings = stage_settings(config.training)
     if issubclass(corruption, MaskedText):
         check_masking_rate(settings, config.masking.rate)
-    vocabulary = _vocabulary(config.masking, corpus)
+    vocabulary = _vocabulary(config.masking, corpus, corruption.hides_tokens)
     mark_sentences = any('sentence_start' in one.batch_keys for one in built.values())
     stages = tuple(_build_stage(config, corpus, model, stage, mark_sentences) for stage in settings)
     for stage in stages:
@@ -399,14 +399,16 @@ def _num_evaluations(task: Pretraining) -> int:
     return len({*ends, *periodic, *extra})
 
 
-def _vocabulary(masking: Config, corpus: Corpus) -> Vocabulary:
+def _vocabulary(masking: Config, corpus: Corpus, hides_tokens: bool) -> Vocabulary:
     """Return what a corruption must know of the vocabulary of a corpus.
 
     Raises:
-        UserError: For text in which the masking scheme cannot find words.
+        UserError: For text in which the masking scheme cannot find words, or for a vocabulary
+            without a [MASK] that the corruption needs.
     """
     tokenizer, counts_V = corpus.tokenizer, corpus.unigram_counts('train')
-    may_be_chosen = {tokenizer.unk_id} if masking.unknown else set()
+    mask_id = tokenizer.mask_id if hides_tokens else -1
+    may_be_chosen = {tokenizer.role_ids.get('unk')} if masking.unknown else set()
     special_ids = tuple(sorted({*tokenizer.special_ids} - may_be_chosen))
     starts_V = None
     if find_scheme(masking.scheme).needs_words:
@@ -415,7 +417,7 @@ def _vocabulary(masking: Config, corpus: Corpus) -> Vocabulary:
         starts_V = word_starts.find(tokenizer, masking.word_starts, masking.unspaced)
         if starts_V is not None:
             word_starts.check_unspaced(tokenizer, starts_V, counts_V)
-    return Vocabulary(tokenizer.mask_id, tokenizer.pad_id, special_ids, counts_V, starts_V)
+    return Vocabulary(mask_id, tokenizer.pad_id, special_ids, counts_V, starts_V)
 
 
 def _shape(stage: Stage) -> tuple[int, int]:

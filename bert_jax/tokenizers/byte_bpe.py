@@ -50,10 +50,9 @@ def settings(
     lowercase: bool = False,
     add_prefix_space: bool = False,
     names: Mapping[str, str] | None = None,
+    adds_roles: bool = True,
 ) -> JsonObject:
     """Return the settings of a tokenizer, the contents of a tokenizer.json.
-
-    Missing special tokens (GPT-2 has neither mask nor padding) get ids after the last.
 
     Args:
         vocab: Id of each token.
@@ -61,14 +60,18 @@ def settings(
         lowercase: Whether text is lowercased.
         add_prefix_space: Whether a space is inserted before each text.
         names: Role → name of its special token, for tokens without a published name.
+        adds_roles: Whether roles that have no token get one, with an id after the last. GPT-2 has
+            neither mask nor padding.
     """
-    names = special_tokens.names(vocab, names or {})
+    names = special_tokens.names(vocab, names or {}) if adds_roles else dict(names or {})
     vocab = special_tokens.extend(vocab, names)
     model = tokenizers.models.BPE(vocab=vocab, merges=[(first, second) for first, second in merges])
     backend = tokenizers.Tokenizer(model)
     _add_steps(backend, lowercase, add_prefix_space)
     special_tokens.add(backend, sorted(set(names.values()), key=vocab.__getitem__))
-    if names['cls'] == '<s>':
+    if 'cls' not in names:
+        backend.post_processor = tokenizers.processors.ByteLevel(trim_offsets=False)
+    elif names['cls'] == '<s>':
         sep, cls = ((names[role], vocab[names[role]]) for role in ('sep', 'cls'))
         backend.post_processor = tokenizers.processors.RobertaProcessing(
             sep, cls, trim_offsets=True, add_prefix_space=add_prefix_space

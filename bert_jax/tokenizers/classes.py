@@ -61,6 +61,15 @@ def read_byte_bpe(file: pathlib.Path, configuration: Configuration, _: bool) -> 
     return byte_bpe.settings(vocab, merges, add_prefix_space=add_prefix_space, names=names)
 
 
+def _read_gpt2(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
+    """Read GPT-2's byte-level BPE, which has no tokens around a text, no mask and no padding."""
+    vocab, merges = byte_bpe.read(file, _merges_file(file))
+    options = dict(add_prefix_space=configuration.options.get('add_prefix_space', False))
+    roles = {role: name for role, name in configuration.names.items() if role != 'unk'}
+    names = {'eos': special_tokens.END} | roles
+    return byte_bpe.settings(vocab, merges, **options, names=names, adds_roles=False)
+
+
 def read_sentencepiece(
     file: pathlib.Path, configuration: Configuration, _: bool, **options: Any
 ) -> JsonObject:
@@ -207,7 +216,7 @@ CLASSES: Mapping[str, TokenizerClass] = {
     'DebertaV2Tokenizer': _sentencepiece(),
     'DistilBertTokenizer': _BERT,
     'ElectraTokenizer': _BERT,
-    'GPT2Tokenizer': _BYTE_BPE,
+    'GPT2Tokenizer': TokenizerClass('*vocab.json', _read_gpt2, _override_byte_bpe),
     'HerbertTokenizer': TokenizerClass('*vocab.json', _read_herbert),
     'RobertaTokenizer': _BYTE_BPE,
     'XLMRobertaTokenizer': _sentencepiece(ids='xlm-roberta'),

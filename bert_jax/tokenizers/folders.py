@@ -18,7 +18,7 @@ from bert_jax.files import parse_json
 from bert_jax.tokenizers import special_tokens
 from bert_jax.types import JsonObject
 
-# model_type → tokenizer class. ModernBERT has no class: its tokenizer.json is complete.
+# model_type → tokenizer class.
 _CLASSES = {
     'albert': 'AlbertTokenizer',
     'bert': 'BertTokenizer',
@@ -29,9 +29,12 @@ _CLASSES = {
     'distilbert': 'BertTokenizer',
     'electra': 'BertTokenizer',
     'ernie': 'BertTokenizer',
+    'gpt2': 'GPT2Tokenizer',
     'roberta': 'RobertaTokenizer',
     'xlm-roberta': 'XLMRobertaTokenizer',
 }
+# model_types without a class: their tokenizer.json is complete.
+_COMPLETE = ('modernbert', 'modernbert-decoder')
 # Supported options of tokenizer_config.json → their types; null counts as absent.
 _TYPES: dict[str, type | types.UnionType] = {
     'add_prefix_space': bool,
@@ -85,7 +88,7 @@ def read(folder: pathlib.Path) -> Configuration:
     name = options.get(
         'tokenizer_class', config.get('tokenizer_class', _CLASSES.get(str(model_type)))
     )
-    name = None if model_type == 'modernbert' or name is None else name.removesuffix('Fast')
+    name = None if model_type in _COMPLETE or name is None else name.removesuffix('Fast')
     ids: dict[str, int] = {}
     added: dict[str, dict[str, bool]] = {}
     if 'added_tokens_decoder' in options:

@@ -159,6 +159,8 @@ def _check_names(tokenizer: Tokenizer, configuration: Configuration) -> None:
     roles = special_tokens.NAMES if _find_class(configuration.tokenizer_class) else ('pad', 'mask')
     for role in roles:
         expected = configuration.names.get(role)
-        name = tokenizer.vocab[getattr(tokenizer, f'{role}_id')]
+        if role not in tokenizer.role_ids:
+            continue
+        name = tokenizer.vocab[tokenizer.role_ids[role]]
         if expected not in (None, name):
             raise errors.UserError(f'{role}_token is {expected!r}, but the tokenizer has {name!r}')

@@ -21,6 +21,10 @@ NAMES = {
     'mask': ('[MASK]', '<mask>'),
 }
 
+# Ends a text of left-to-right models, and stands for the roles in END_ROLES that have no token.
+END = '<|endoftext|>'
+END_ROLES = ('cls', 'sep', 'pad')
+
 _LITERALS = re.compile('<(?=(s|pad|/s|unk|mask)>)')
 
 
@@ -56,21 +60,33 @@ def extend(ids: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
 def find_in_settings(settings: JsonObject, ids: dict[str, int]) -> dict[str, int]:
     """Return the id of each role of a tokenizer.json; raise UserError if a role has no token.
 
+    The tokenizer of a left-to-right model, which has END but no token before or after a text, needs
+    no unknown and mask tokens; the roles in END_ROLES that have no token are left out as well.
+
     The template has the tokens around a text, and the model has its unknown token; published names
     alone could be wrong, because mmBERT has an <s> for HTML beside its <bos>. The other roles have
     a published name or a name that contains the role, such as <|mask|>.
     """
     special = [token['content'] for token in settings['added_tokens'] if token['special']]
-    known = _around(settings.get('post_processor')) | {'unk': _unknown(settings['model'])}
-    role_ids = {}
+    around = _around(settings.get('post_processor'))
+    known = around | {'unk': _unknown(settings['model'])}
+    role_ids: dict[str, int] = {}
     for role, published in NAMES.items():
         candidates = [known.get(role), *(name for name in published if name in special)]
         candidates += [*published, *(name for name in special if role in name.lower())]
         name = next((name for name in candidates if name in ids), None)
-        if name is None:
-            raise errors.UserError(f'the vocabulary lacks {" or ".join(published)}')
-        role_ids[role] = ids[name]
+        if name is not None:
+            role_ids[role] = ids[name]
+    is_left_to_right = END in ids and not {'cls', 'sep'} & {*role_ids}
+    for role in NAMES:
+        if role not in role_ids and not is_left_to_right:
+            raise lacking(role)
     return role_ids
+
+
+def lacking(role: str) -> errors.UserError:
+    """The error for a role without a token."""
+    return errors.UserError(f'the vocabulary lacks {" or ".join(NAMES[role])}')
 
 
 def _around(processor: JsonObject | None) -> dict[str, str | None]:

@@ -47,8 +47,11 @@ class Tokenizer:
             other BPEs.
         vocab: The token of each id.
         vocab_size: V, the number of ids.
-        pad_id, unk_id, cls_id, sep_id, mask_id: Ids of the special tokens.
+        role_ids: Role of a special token → its id: pad, unk, cls, sep and mask; tokenizers of
+            left-to-right models may lack unk and mask.
+        pad_id, unk_id, cls_id, sep_id, mask_id: These ids; UserError if the tokenizer lacks one.
         special_ids: The ids of these special tokens.
+        starts_texts: Whether a text starts with the token of the role cls.
         added_ids: The ids of the tokens that are recognized in a text before it is split into
             words: special tokens except [UNK], and all tokens that were added to the vocabulary.
         is_word_start: bool [V], whether a token starts a word: it has no ## (WordPiece), a Ġ
@@ -70,8 +73,12 @@ class Tokenizer:
         self.fingerprint = hashlib.sha256(self._json.encode()).hexdigest()
         self._special = Backend(settings)
         ids = self._special.library.get_vocab(with_added_tokens=True)
-        self.special_ids = tuple(special_tokens.find_in_settings(settings, ids).values())
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
+        self.role_ids = special_tokens.find_in_settings(settings, ids)
+        self.starts_texts = 'cls' in self.role_ids
+        if not self.starts_texts:
+            end = dict.fromkeys(special_tokens.END_ROLES, ids[special_tokens.END])
+            self.role_ids = end | self.role_ids
+        self.special_ids = tuple(self.role_ids.values())
         self.vocab_size = max(ids.values()) + 1
         if self.vocab_size > limits.VOCABULARY:
             raise errors.UserError(
@@ -81,7 +88,8 @@ class Tokenizer:
         self.vocab = tuple(token_of.get(index, '') for index in range(self.vocab_size))
 
         added = {token['id'] for token in settings['added_tokens']}
-        self.added_ids = frozenset(added - {self.unk_id})
+        unknown = {self.role_ids[role] for role in ('unk',) if role in self.role_ids}
+        self.added_ids = frozenset(added - unknown)
         roles = {self.vocab[index] for index in self.special_ids}
         self._plain = Backend(_without_special_subwords(settings, roles), literal=True)
         self.has_rules = self._plain.has_rules
@@ -90,12 +98,37 @@ class Tokenizer:
         self.is_word_start = _word_starts(self.kind, settings, self.vocab)
         if self.is_word_start is not None:
             self.is_word_start[list(_added_words(settings) - {*self.special_ids})] = True
-            markers = {*self.special_ids} - {self.unk_id}  # [UNK] stands for a word
+            markers = {*self.special_ids} - unknown  # [UNK] stands for a word
             self.is_word_start[list(markers)] = False
         self.lowercase = self._normalize('A') == 'a'
         self.strip_accents = self._normalize('é') == 'e'
         prefixed = (settings['pre_tokenizer'] or {}).get('add_prefix_space')
         self.sentence_prefix = ' ' if self.kind == 'bytebpe' and not prefixed else ''
+
+    @property
+    def pad_id(self) -> int:
+        return self._id('pad')
+
+    @property
+    def unk_id(self) -> int:
+        return self._id('unk')
+
+    @property
+    def cls_id(self) -> int:
+        return self._id('cls')
+
+    @property
+    def sep_id(self) -> int:
+        return self._id('sep')
+
+    @property
+    def mask_id(self) -> int:
+        return self._id('mask')
+
+    def _id(self, role: str) -> int:
+        if role not in self.role_ids:
+            raise special_tokens.lacking(role)
+        return self.role_ids[role]
 
     def __reduce__(self) -> tuple[type['Tokenizer'], tuple[str]]:
         return Tokenizer, (self._json,)
@@ -158,6 +191,10 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, with special tokens."""
         return self._special.library.decode([int(i) for i in ids], skip_special_tokens=False)
+
+    def is_unknown(self, ids: np.ndarray) -> np.ndarray:
+        """Return which ids are the unknown token, bool; none are if the vocabulary has none."""
+        return np.asarray(ids == self.role_ids.get('unk', self.vocab_size))
 
     @property
     def case(self) -> str:

@@ -33,7 +33,8 @@ _DISENTANGLED = {
     'pos_att_type': 'c2p|p2c',
     'position_biased_input': False,
 }
-# Config values of a family besides SIZES (for DistilBERT, instead of them: its keys differ).
+# Config values of a family besides SIZES (for DistilBERT and GPT-2, instead of them: their keys
+# differ).
 CHANGES = {
     'albert': {'embedding_size': 12},
     'deberta': _DISENTANGLED,
@@ -53,6 +54,14 @@ CHANGES = {
         'max_position_embeddings': 19,
     },
     'electra': {'embedding_size': 12},
+    'gpt2': {
+        'vocab_size': 131,
+        'n_embd': 20,
+        'n_layer': 2,
+        'n_head': 4,
+        'n_inner': 28,
+        'n_positions': 19,
+    },
     'modernbert': {
         'num_attention_heads': 2,
         'num_hidden_layers': 3,
@@ -64,6 +73,7 @@ CHANGES = {
         'sep_token_id': 3,
     },
 }
+CHANGES['modernbert-decoder'] = CHANGES['modernbert']
 RENAMED = ('xlm-roberta', 'camembert', 'data2vec-text', 'ernie')  # other families, other names
 # Names of a class for the logits of our heads, if not 'logits'.
 _PAIR_LOGITS = {'mlm': 'prediction_logits', 'nsp': 'seq_relationship_logits'}
@@ -84,10 +94,9 @@ CLASSES = {  # published class → (family, heads)
 def config(published: str = 'BertForPreTraining', **changes):
     """The config of a small model."""
     model_type = CLASSES[published][0].model_type
-    sizes = (
-        CHANGES[model_type] if model_type == 'distilbert' else SIZES | CHANGES.get(model_type, {})
-    )
-    if 'clm' in CLASSES[published][1]:
+    own_names = model_type in ('distilbert', 'gpt2')
+    sizes = CHANGES[model_type] if own_names else SIZES | CHANGES.get(model_type, {})
+    if 'clm' in CLASSES[published][1] and not CLASSES[published][0].is_causal:
         changes |= {'is_decoder': True}
     kind = getattr(transformers, published).config_class
     return kind(**(sizes | changes), attn_implementation='eager')

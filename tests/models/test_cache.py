@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -50,11 +49,11 @@ def whole(name):
     return np.asarray(model.apply({'params': params}, Rows(IDS, MASK)).heads['clm'])
 
 
-def read(name, parts, num_slots=LENGTH, compute=Compute()):
+def read(name, parts, num_slots=LENGTH):
     """The logits of every token of the texts, read in parts of these lengths."""
     model, params = make(name)
     step = jax.jit(lambda rows: model.apply({'params': params}, rows))
-    cache = Cache.empty(model.architecture, compute, len(IDS), num_slots)
+    cache = Cache.empty(model.architecture, Compute(), len(IDS), num_slots)
     logits, start = [], 0
     for length in parts:
         part = slice(start, start + length)

@@ -48,6 +48,7 @@ _ODD = dict(
 )
 _MOST = _ODD | dict(vocab_size=128, hidden_size=20, num_attention_heads=5, num_hidden_layers=2)
 _ONE = _ODD | dict(num_hidden_layers=1, num_attention_heads=1, hidden_size=16)
+_GPT2 = dict(n_embd=24, n_layer=3, n_head=3, n_inner=40, n_positions=19, vocab_size=97)
 _MODERN = dict(pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3)
 
 
@@ -119,6 +120,11 @@ CASES = {
     'electra-odd': Case('electra', 11, _ODD | {'embedding_size': 30, 'hidden_act': 'gelu_new'}),
     'electra-most': Case('electra', 19, _MOST | {'embedding_size': 20}),
     'electra-one': Case('electra', 1, _ONE | {'embedding_size': 5}),
+    'gpt2-odd': Case('gpt2', 11, _GPT2),
+    'gpt2-most': Case(
+        'gpt2', 19, _GPT2 | dict(n_inner=None, vocab_size=128, activation_function='gelu')
+    ),
+    'gpt2-one': Case('gpt2', 1, _GPT2 | dict(n_layer=1, n_head=1)),
     'distilbert-odd': Case('distilbert', 11, _distil(_ODD)),
     'distilbert-most': Case('distilbert', 19, _distil(_MOST) | {'activation': 'relu'}),
     'distilbert-one': Case('distilbert', 1, _distil(_ONE)),
@@ -146,6 +152,29 @@ CASES = {
         ),
     ),
     'modernbert-one': Case('modernbert', 1, _modern(_ONE)),
+    'modernbert-decoder-odd': Case(
+        'modernbert-decoder',
+        11,
+        _modern(_ODD, num_hidden_layers=5, num_attention_heads=2, local_attention=6),
+    ),
+    'modernbert-decoder-most': Case(
+        'modernbert-decoder',
+        40,
+        _modern(
+            _MOST,
+            hidden_size=24,
+            num_attention_heads=3,
+            num_hidden_layers=3,
+            local_attention=14,
+            layer_types=['sliding_attention', 'sliding_attention', 'full_attention'],
+            rope_parameters={
+                'full_attention': {'rope_type': 'default', 'rope_theta': 500.0},
+                'sliding_attention': {'rope_type': 'default', 'rope_theta': 30.0},
+            },
+            classifier_activation='silu',
+        ),
+    ),
+    'modernbert-decoder-one': Case('modernbert-decoder', 1, _modern(_ONE)),
 }
 
 
@@ -199,7 +228,8 @@ def convert(case: Case, models: Mapping[str, torch.nn.Module]) -> tuple[Architec
             case.classes[name],
             num_labels=LABELS,
         )
-        assert set(own) == {'encoder', *case.classes[name]}
+        heads = case.classes[name] if architecture.prediction.has_parameters else ()
+        assert set(own) == {'encoder', *heads}
         assert not fresh
         params |= own
     return dataclasses.replace(architecture, pooler=any(poolers.values())), params
@@ -241,7 +271,7 @@ def make_batch(architecture: Architecture, length: int, seed: int):
 def is_real(head: str, architecture: Architecture, mask_BT: np.ndarray) -> np.ndarray:
     """Which logits of a head do not come from padding: bool [B, T], or [B] for sequences."""
     real_BT = mask_BT > 0
-    if head in ('mlm', 'rtd', 'token_classification', 'question_answering'):
+    if head in ('mlm', 'clm', 'rtd', 'token_classification', 'question_answering'):
         return real_BT
     anywhere = architecture.classifier.pooling == 'mean' or (
         head == 'multiple_choice' and architecture.classifier.layers == 'dense_norm'

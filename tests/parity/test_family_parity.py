@@ -81,6 +81,7 @@ def test_states_logits_and_gradients_agree_with_transformers(name):
     models = make_models(case, 100 * seed, DEVIATION)
     architecture, params = convert(case, models)
     batch = make_batch(architecture, case.length, seed)
+    is_causal = FAMILIES[case.family].is_causal
     weights = make_weights(models, batch, architecture, np.random.default_rng(seed))
     their_hidden, their_logits = run_theirs(models, batch, weights)
     their_gradients = convert_gradients(case, architecture, models)
@@ -89,7 +90,7 @@ def test_states_logits_and_gradients_agree_with_transformers(name):
     for compute in [Compute()] + [Compute(scan_layers=True, remat=True)] * scan_layers:
 
         def loss(params, compute=compute):
-            computed = pretrained.outputs(architecture, compute, params, Rows(*batch))
+            computed = pretrained.outputs(architecture, compute, params, Rows(*batch), is_causal)
             return sum((computed[key] * weights[key]).sum() for key in weights), computed
 
         arranged = params
@@ -137,7 +138,8 @@ def test_bf16_is_close_to_transformers(name):
         computed = published.outputs(model, batch)
         hidden = computed.pop('all_hidden')
         logits |= computed
-    ours = pretrained.outputs(architecture, Compute(dtype='bfloat16'), params, Rows(*batch))
+    compute, is_causal = Compute(dtype='bfloat16'), FAMILIES[case.family].is_causal
+    ours = pretrained.outputs(architecture, compute, params, Rows(*batch), is_causal)
     compare_numbers(architecture, batch, jax.device_get(ours), hidden, logits, BF16_TOLERANCE)
 
 

@@ -90,7 +90,7 @@ def _exposure(model: AnalyzedModel, canary: Canary, num_candidates: int) -> floa
     starts = []  # first row of each secret
     for secret in secrets:
         ids, slot = scoring.locate(predictor, canary.text(secret), canary.span())
-        if predictor.tokenizer.unk_id in ids[slot]:
+        if predictor.tokenizer.is_unknown(ids[slot]).any():
             raise UserError(f'{model.name} has no tokens for the digits of canaries')
         starts.append(len(rows))
         rows += maker.rows(ids, np.arange(slot.start, slot.stop))

@@ -7,6 +7,7 @@ from bert_jax.interop.families import (
     deberta,
     distilbert,
     electra,
+    gpt2,
     modernbert,
     roberta,
 )
@@ -20,7 +21,9 @@ FAMILIES: dict[str, Family] = {
     'deberta-v2': deberta.V2,
     'distilbert': distilbert.FAMILY,
     'electra': electra.FAMILY,
+    'gpt2': gpt2.FAMILY,
     'modernbert': modernbert.FAMILY,
+    'modernbert-decoder': modernbert.DECODER,
     'roberta': roberta.ROBERTA,
     'xlm-roberta': roberta.XLM_R,
     'camembert': roberta.CAMEMBERT,

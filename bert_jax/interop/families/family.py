@@ -47,6 +47,7 @@ _FIXED: dict[str, object] = {
     'auto_map': None,
     'quantization_config': None,
 }
+_PREDICTION_BIASES = ('mlm/head/bias', 'clm/head/bias')
 # For families that supported other values in transformers 4.
 BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
 # Types of the keys that every family reads; None is allowed.
@@ -116,6 +117,11 @@ class Family:
         token_keys: config key with a token id → attribute of the tokenizer.
         old_names: suffix of a weight name in early versions → its current form.
         training_only: weights that only training needs; skipped with a log line.
+        buffers: regular expression for names of constants in a file; '' for none.
+        pad_token_id: what is written for a model without a tokenizer; it has no effect.
+        is_causal: whether all models of the family predict the next token.
+        causal_family: the family that models of this architecture with causal attention belong to,
+            if it has another model_type.
     """
 
     model_type: str
@@ -135,14 +141,28 @@ class Family:
     token_keys: Mapping[str, str] = FrozenDict(pad_token_id='pad_id')
     old_names: Mapping[str, str] = FrozenDict()
     training_only: tuple[str, ...] = ()
+    buffers: str = ''
+    pad_token_id: int | None = None
+    is_causal: bool = False
+    causal_family: 'Family | None' = None
 
     def duplicates(self, architecture: Architecture) -> dict[str, str]:
         """Tied copy of a weight, which some files contain → the weight that it must equal."""
         if not architecture.prediction.tied:
             return {}
-        embedding, bias = self.table['encoder/embeddings/token'], self.table['mlm/head/bias']
-        tied = {f'{self.decoder}.weight': embedding, f'{self.decoder}.bias': bias}
+        tied = {f'{self.decoder}.weight': self.table['encoder/embeddings/token']}
+        if self.prediction_bias:
+            tied[f'{self.decoder}.bias'] = self.prediction_bias
         return {copy: original for copy, original in tied.items() if copy != original}
+
+    @property
+    def prediction_bias(self) -> str | None:
+        """The bias of predicted tokens; None if no model of the family has one."""
+        return next((self.table[b] for b in _PREDICTION_BIASES if b in self.table), None)
+
+    def is_buffer(self, name: str) -> bool:
+        """Whether a file names a constant, not a weight."""
+        return bool(self.buffers and re.fullmatch(self.buffers, name))
 
     @property
     def position_ids(self) -> str:
@@ -176,6 +196,10 @@ class Family:
         Raises:
             UserError: transformers has no such models.
         """
+        if self.is_causal:
+            return self
+        if self.causal_family is not None:
+            return self.causal_family
         if not self.causal_class:
             raise UserError(
                 f'the model was trained with causal attention (clm), but {self.model_type} models '

@@ -1,4 +1,10 @@
-"""ModernBERT as transformers writes it (modeling_modernbert.py)."""
+"""ModernBERT, and its causal variant, as transformers writes them.
+
+modeling_modernbert.py, modeling_modernbert_decoder.py; Ettin's decoders (Weller et al. 2025, arXiv
+2507.11412) belong to the causal variant.
+"""
+
+import dataclasses
 
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, common_classes
@@ -73,7 +79,7 @@ def _more_keys(architecture: Architecture) -> JsonObject:
 _CLASSES = common_classes('ModernBert')
 _HEADS = tuple(head for heads in _CLASSES.values() for head in heads)
 
-FAMILY = Family(
+_ENCODER = Family(
     model_type='modernbert',
     architecture='modernbert',
     keys={
@@ -143,3 +149,47 @@ FAMILY = Family(
     },
     decoder='decoder',
 )
+
+
+def _complete_causal(architecture: Architecture, config: JsonView) -> Architecture:
+    """As for the encoder, with other windows.
+
+    A local layer sees distances below `sliding_window`, which is half of `local_attention`; in the
+    encoder it sees this distance, too.
+    """
+    complete = _complete(architecture, config)
+    distance = config.get('sliding_window', config.get('local_attention', _WINDOW) // 2)
+    windows = [None if window is None else distance - 1 for window in complete.windows]
+    return complete.changed({'windows': tuple(windows)})
+
+
+def _more_keys_causal(architecture: Architecture) -> JsonObject:
+    windows = architecture.layer_windows
+    distance = next((window + 1 for window in windows if window), _WINDOW // 2)
+    sizes = {'local_attention': 2 * distance, 'sliding_window': distance}
+    return _more_keys(architecture) | sizes
+
+
+DECODER = dataclasses.replace(
+    _ENCODER,
+    model_type='modernbert-decoder',
+    architecture='modernbert_decoder',
+    keys={name: key for name, key in _ENCODER.keys.items() if name != 'classifier_pooling'},
+    complete=_complete_causal,
+    read_by_complete={**_ENCODER.read_by_complete, 'sliding_window': int},
+    more_keys=_more_keys_causal,
+    table={ours: name for ours, name in _ENCODER.table.items() if ours.startswith('encoder/')}
+    | {
+        'encoder/layers_#/attention/query': 'model.layers.#.attn.q_proj',
+        'encoder/layers_#/attention/key': 'model.layers.#.attn.k_proj',
+        'encoder/layers_#/attention/value': 'model.layers.#.attn.v_proj',
+        'clm/head/transform': 'lm_head.dense',
+        'clm/head/norm': 'lm_head.norm',
+        'clm/head/bias': 'decoder.bias',
+        'clm/head/decoder': 'decoder.weight',
+    },
+    classes={'ModernBertDecoderModel': (), 'ModernBertDecoderForCausalLM': ('clm',)},
+    pad_token_id=0,  # the class takes no null
+    is_causal=True,
+)
+FAMILY = dataclasses.replace(_ENCODER, causal_family=DECODER)

@@ -42,6 +42,10 @@ MODERNBERT = Builder(
     ),
 )
 
+# ModernBERT for causal models, as Ettin's decoders (Weller et al. 2025, arXiv 2507.11412): a layer
+# with a window sees positions less than 64 away.
+MODERNBERT_DECODER = MODERNBERT.resized('modernbert-decoder', windows=(None, 63, 63))
+
 
 # After MosaicBERT (Portes et al. 2023, arXiv 2312.17482).
 #
@@ -87,6 +91,7 @@ BUILDERS = {
     'modernbert': MODERNBERT,
     'modernbert_base': MODERNBERT,
     'modernbert_large': MODERNBERT.resized(hidden_size=1024, num_layers=28, intermediate_size=2624),
+    'modernbert_decoder': MODERNBERT_DECODER,
     'mosaicbert': MOSAICBERT,
     'mosaicbert_base': MOSAICBERT,
     'mosaicbert_large': MOSAICBERT.resized(num_layers=24, hidden_size=1024),

@@ -19,8 +19,9 @@ class MaskedLanguageModelHead(Head):
     """Dense, activation, norm, product with token embeddings (or a separate matrix), bias.
 
     google-research/bert run_pretraining.py, get_masked_lm_output. The dense layer maps to the width
-    of the embeddings. Logits beyond vocab_size are about −10⁹, so their probabilities and all
-    gradients through them are exactly 0.
+    of the embeddings; with prediction.transform False, only the product and the bias are left.
+    Logits beyond vocab_size are about −10⁹, so their probabilities and all gradients through them
+    are exactly 0.
     """
 
     reads_decoded = True
@@ -36,11 +37,13 @@ class MaskedLanguageModelHead(Head):
     def predict(self, hidden_BPD: jax.Array, embedding_VE: jax.Array | None) -> jax.Array:
         """Return fp32 logits [B, P, padded_vocab_size] for some states."""
         architecture = self.architecture
-        shape = (architecture.hidden_size, architecture.embedding_width)
-        transform = self.make_dense('BPD,DE->BPE', shape, ('embed', 'features'), name='transform')
-        x_BPE = transform(constrain(hidden_BPD, ('batch', None, 'embed')))
-        x_BPE = self.make_norm('norm')(ACTIVATIONS[architecture.prediction_act](x_BPE))
-        x_BPE = constrain(x_BPE, ('batch', None, 'embed'))
+        x_BPE = constrain(hidden_BPD, ('batch', None, 'embed'))
+        if architecture.prediction.transform:
+            shape = (architecture.hidden_size, architecture.embedding_width)
+            names, activation = ('embed', 'features'), ACTIVATIONS[architecture.prediction_act]
+            transform = self.make_dense('BPD,DE->BPE', shape, names, name='transform')
+            x_BPE = self.make_norm('norm')(activation(transform(x_BPE)))
+            x_BPE = constrain(x_BPE, ('batch', None, 'embed'))
         num_logits = architecture.padded_vocab_size
         if not architecture.prediction.tied:
             shape = (num_logits, architecture.embedding_width)

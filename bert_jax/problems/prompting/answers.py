@@ -95,7 +95,7 @@ def parse(specs: Sequence[str]) -> dict[str, list[str]]:
 def _pieces(word: str, label: str, tokenizer: Tokenizer, is_spaced: bool) -> np.ndarray:
     prefix = tokenizer.sentence_prefix if is_spaced else ''
     (ids,) = tokenizer.encode_batch([prefix + word], special=True).ids
-    if not len(ids) or tokenizer.unk_id in ids:
+    if not len(ids) or tokenizer.is_unknown(ids).any():
         raise UserError(
             f'the answer {word!r} of {label!r} has characters that the tokenizer does not know; '
             'choose another word'

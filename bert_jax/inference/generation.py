@@ -1,0 +1,277 @@
+"""Generation from left to right by causal models: greedy decoding, sampling and beam search."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.errors import UserError
+from bert_jax.inference import beam_search
+from bert_jax.inference.batching import TokenizedText
+from bert_jax.inference.beam_search import EarlyStopping, Search
+from bert_jax.inference.decoding import Constraints, Sampling
+from bert_jax.inference.generate_options import (
+    Generated,
+    GenerateOptions,
+    Generator,
+    Writer,
+    find_stop,
+    never_written,
+    row_seeds,
+)
+from bert_jax.inference.next_tokens import CausalPredict, Texts, read_prompts, write_token
+from bert_jax.models.model import Model
+from bert_jax.tokenizers import Tokenizer
+from bert_jax.types import Batch, Params
+
+_HALF_CHARACTER = '\ufffd'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CausalOptions(GenerateOptions):
+    """Options of generation from left to right, beside those of all generation.
+
+    Attributes:
+        top_k, top_p, min_p: see `Sampling`.
+        beams: number of texts that beam search continues at the same time; 1: no beam search.
+        length_penalty, early_stopping: see `Search`.
+        no_repeat_ngrams: see `Constraints`.
+        min_new_tokens: number of tokens before a text may end.
+        stream: called with each piece of the text as it is written; for one text.
+    """
+
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    beams: int = 1
+    length_penalty: float = 1.0
+    early_stopping: EarlyStopping = False
+    no_repeat_ngrams: int = 0
+    min_new_tokens: int = 0
+    stream: Callable[[str], object] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.new_tokens:
+            raise UserError('new_tokens is 0; set the number of tokens to write after each text')
+        for name, least in (('top_k', 0), ('beams', 1), ('no_repeat_ngrams', 0)):
+            if (value := getattr(self, name)) < least:
+                raise UserError(f'{name} is {value}; it must be at least {least}')
+        if not 0 < self.top_p <= 1:
+            raise UserError(f'top_p is {self.top_p}; it must be above 0 and at most 1')
+        if not 0 <= self.min_p < 1:
+            raise UserError(f'min_p is {self.min_p}; it must be at least 0 and below 1')
+        if not 0 <= self.min_new_tokens <= self.new_tokens:
+            raise UserError(
+                f'min_new_tokens is {self.min_new_tokens}; it must be from 0 to new_tokens, '
+                f'{self.new_tokens}'
+            )
+        if self.early_stopping not in (False, True, 'never'):
+            raise UserError(
+                f"early_stopping is {self.early_stopping!r}; it must be False, True or 'never'"
+            )
+        self._check_effects()
+
+    def _check_effects(self) -> None:
+        """Raise UserError for an option that has no effect beside the others."""
+        drawn, compared = ('top_k', 'top_p', 'min_p'), ('length_penalty', 'early_stopping')
+        if self.beams > 1:
+            if self.temperature not in (0, 1):
+                raise UserError('beams are not sampled, so temperature has no effect; leave it out')
+            self._refuse(drawn, 'with beams, which are not sampled')
+            self._refuse(('stop', 'stream'), 'with beams, whose texts change until the last step')
+        else:
+            self._refuse(compared, 'without beams')
+            if self.temperature == 0:
+                self._refuse(drawn, 'at temperature 0, which takes the most probable token')
+
+    def _refuse(self, names: Sequence[str], where: str) -> None:
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in names:
+            if getattr(self, name) != defaults[name]:
+                raise UserError(f'{name} has no effect {where}; leave it out')
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """How tokens are drawn; None: the most probable is taken."""
+        if not self.temperature:
+            return None
+        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p)
+
+    @property
+    def search(self) -> Search | None:
+        """The beam search; None without beams."""
+        if self.beams == 1:
+            return None
+        return Search(self.beams, self.length_penalty, self.early_stopping)
+
+
+def generate(model: Writer, texts: Sequence[str], options: CausalOptions) -> list[Generated]:
+    """Write after texts. The result for a text does not depend on the other texts.
+
+    A text that occurs several times gets a different sample each time.
+
+    Raises:
+        UserError: a text is too long for what is to be written after it.
+    """
+    if options.stream and len(texts) != 1:
+        raise UserError(f'stream shows one text, but there are {len(texts)}')
+    prompts = _prompts(model, texts, options.new_tokens)
+    seeds = row_seeds(prompts, options.seed)
+    rows = [
+        [TokenizedText(ids, {'seed': seed, 'is_text': np.ones(1, np.int32)})]
+        for ids, seed in zip(prompts, seeds, strict=True)
+    ]
+    watch = _Watch(model.tokenizer, options.stop, options.stream)
+    function = functools.partial(_write, options, _constraints(model, options), watch)
+    results = model.run(function, rows=rows)
+    return [
+        _finish(model, text, prompt, result, options)
+        for text, prompt, ((_, result),) in zip(texts, prompts, results, strict=True)
+    ]
+
+
+def _prompts(model: Writer, texts: Sequence[str], new_tokens: int) -> list[np.ndarray]:
+    """The tokens of each prompt.
+
+    Raises:
+        UserError: a prompt leaves no room for the new tokens.
+    """
+    tokenizer, prompts = model.tokenizer, []
+    start = [tokenizer.cls_id] if tokenizer.starts_texts else []
+    for number, ids in enumerate(tokenizer.encode_batch(texts, special=True).ids, 1):
+        prompt = np.array([*start, *ids] or [tokenizer.cls_id], np.int32)
+        if len(prompt) + new_tokens > model.max_length:
+            raise UserError(
+                f'text {number} has {len(prompt)} tokens; with {new_tokens} new tokens it exceeds '
+                f'the {model.max_length} tokens of {model.name}'
+            )
+        prompts.append(prompt)
+    return prompts
+
+
+def _constraints(model: Writer, options: CausalOptions) -> Constraints:
+    """What may be written: no special tokens, and no ids without a token."""
+    ends = (model.tokenizer.sep_id,) if model.learned_end else ()
+    suppressed = tuple(index for index in never_written(model) if index not in ends)
+    return Constraints(
+        options.new_tokens, ends, options.min_new_tokens, suppressed, options.no_repeat_ngrams
+    )
+
+
+def _write(
+    options: CausalOptions,
+    constraints: Constraints,
+    watch: '_Watch',
+    model: Model,
+    params: Params,
+    batch: Batch,
+) -> dict[str, Any]:
+    """Write after the prompts of a batch.
+
+    Returns:
+        'ids' int32 and 'log_p' fp32 [B, new tokens], and 'length' int32 [B].
+    """
+    length_B: np.ndarray = batch['attention_mask'].sum(axis=1, dtype=np.int32)
+    texts = read_prompts(model, params, batch['input_ids'], length_B, options.new_tokens)
+    texts = texts.replace(done_B=jnp.asarray(batch['is_text'][:, 0] == 0))
+    predict = CausalPredict(model)
+    if options.search is not None:
+        return _search(predict, params, texts, constraints, options.search)
+    keys_B = jax.vmap(functools.partial(jax.random.key, impl='threefry2x32'))(batch['seed'][:, 0])
+    for step in range(constraints.max_tokens):
+        texts = write_token(predict, params, texts, constraints, options.sampling, keys_B)
+        if (done_B := watch.check(texts, length_B, step + 1)) is not None:
+            texts = texts.replace(done_B=jnp.asarray(done_B))
+        if (constraints.end_ids or watch.is_active) and np.all(texts.done_B):
+            break
+    after_BN = length_B[:, None] + np.arange(constraints.max_tokens)
+    ids_BN = jnp.take_along_axis(texts.ids_BT, after_BN, axis=1, mode='clip')
+    return {'ids': ids_BN, 'log_p': texts.log_p_BN, 'length': texts.length_B - length_B}
+
+
+def _search(
+    predict: CausalPredict, params: Params, texts: Texts, constraints: Constraints, search: Search
+) -> dict[str, Any]:
+    """Write after the prompts of a batch by beam search; returns the best text of each."""
+    beams = beam_search.start(texts, search)
+    while not np.all(beams.done(constraints, search)):
+        beams = beam_search.advance(predict, params, beams, constraints, search)
+    best = beams.finished
+    after_BN = beams.prompt_length_B[:, None] + jnp.arange(constraints.max_tokens)
+    ids_BN = jnp.take_along_axis(best.ids_BCT[:, 0], after_BN, axis=1, mode='clip')
+    return {'ids': ids_BN, 'log_p': best.log_p_BCI[:, 0], 'length': best.length_BC[:, 0]}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Watch:
+    """Reads texts while they are written: finds stop strings, and shows the text.
+
+    Attributes:
+        tokenizer: of the model.
+        stop: strings that end a text.
+        stream: called with each new piece of the first text.
+    """
+
+    tokenizer: Tokenizer
+    stop: tuple[str, ...]
+    stream: Callable[[str], object] | None
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.stop or self.stream)
+
+    def check(self, texts: Texts, prompt_length_B: np.ndarray, step: int) -> np.ndarray | None:
+        """Return which texts have ended, bool [B]; None if stop strings change nothing."""
+        if not self.is_active:
+            return None
+        ids_BT, length_B, is_done_B = jax.device_get((texts.ids_BT, texts.length_B, texts.done_B))
+        done_B = np.array(is_done_B)
+        for row, (ids_T, first, end) in enumerate(
+            zip(ids_BT, prompt_length_B, length_B, strict=True)
+        ):
+            if end - first != step:  # it had ended before
+                continue
+            before, now = (self._text(ids_T[first:stop]) for stop in (end - 1, end))
+            if any(stop in now for stop in self.stop):
+                done_B[row] = True
+            elif self.stream and now != before:
+                self.stream(now[len(before) :])
+        return done_B
+
+    def _text(self, ids: np.ndarray) -> str:
+        """The text of tokens, without a character of which a part is missing."""
+        return _without_special(self.tokenizer, ids).rstrip(_HALF_CHARACTER)
+
+
+def _without_special(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> str:
+    return tokenizer.decode([index for index in ids if index not in tokenizer.special_ids])
+
+
+def _finish(
+    model: Writer,
+    text: str,
+    prompt: np.ndarray,
+    result: dict[str, np.ndarray],
+    options: CausalOptions,
+) -> Generated:
+    """Return the text of a row, cut at a stop string."""
+    tokenizer, length = model.tokenizer, int(result['length'])
+    ids = result['ids'][:length]
+    before, both = (_without_special(tokenizer, part) for part in (prompt, [*prompt, *ids]))
+    alone = _without_special(tokenizer, ids)
+    written = both[len(before) :] if both.startswith(before) else alone
+    written = written[: find_stop(written, options.stop, model.counts)]
+    tokens = [tokenizer.vocab[index] for index in ids]
+    if model.learned_end and not options.stop:
+        is_open = length == options.new_tokens and ids[-1] != tokenizer.sep_id
+        model.counts[f'texts that did not end within {options.new_tokens} tokens'] += is_open
+    steps = np.arange(length, dtype=np.int32)
+    return Generated(text + written, [written], tokens, result['log_p'][:length], steps)
+
+
+CAUSAL = Generator(CausalOptions, generate)
