@@ -271,6 +271,16 @@ def unless(selector: str, *values: str) -> Unused:
     return why
 
 
+def only_with(selector: str, *values: str) -> Unused:
+    """Return the condition that a key has no effect unless another key has one of these values."""
+
+    def why(config: ConfigDict, name: str) -> str:
+        selected = find(config, selector)
+        return '' if selected in values else f'{selector} is {selected!r}'
+
+    return why
+
+
 def overridden_by(*others: str) -> Unused:
     """Return the condition that a key has no effect if one of the other keys is set."""
 

@@ -16,7 +16,7 @@ other configs contain only what they change.
 
 from ml_collections import ConfigDict
 
-from bert_jax.config_keys import key, needs, option_of, overridden_by, section, unless
+from bert_jax.config_keys import key, needs, only_with, option_of, overridden_by, section, unless
 from bert_jax.corpus.preparation_keys import KEYS
 
 # Tables and functions that a key refers to; they are imported when they are needed.
@@ -24,6 +24,7 @@ _SEGMENTS = 'bert_jax.tasks.pretraining_data:SEGMENTS'
 _UNUSED_MASKING = 'bert_jax.tasks.key_conditions:unused_masking'
 _NO_CLOZE = 'bert_jax.tasks.key_conditions:unused_cloze'
 _UNUSED_TRANSFER = 'bert_jax.tasks.key_conditions:unused_transfer'
+_ONLY_MUON = only_with('optimizer.name', 'muon')
 _SEED = '[0, 4294967295]'
 
 
@@ -304,12 +305,20 @@ def get_config() -> ConfigDict:
             (1,), 'micro-batches per step: less memory, same result', on_resume='free'
         ),
         max_predictions=key((20, 76), 'maximum number of masked tokens per sequence'),
+        z_loss=key(
+            0.0,
+            'weight of log² Σ exp(logits) of predicted tokens beside their cross-entropy; '
+            'GPT-BERT: 1e-4',
+            '[0, inf)',
+            unused=needs('objectives.mlm', 'objectives.clm', 'objectives.diffusion'),
+        ),
     )
     config.optimizer = section(
         name=key(
             'bert_adam',
             "Adam without bias correction; or 'adamw', 'stable_adamw', 'lamb' as in its paper, "
-            "'albert_lamb' as in ALBERT's code.",
+            "'albert_lamb' as in ALBERT's code, 'muon' for the kernels of the layers with 'adamw' "
+            'for the other parameters.',
             choices='bert_jax.training.optimizers:DIRECTIONS',
         ),
         beta1=key(0.9, 'decay per step of the mean of gradients', '[0, 1)'),
@@ -322,6 +331,15 @@ def get_config() -> ConfigDict:
             ('bias', 'norm'),
             'patterns of parameters without weight decay',
             unused=needs('optimizer.weight_decay'),
+        ),
+        muon_momentum=key(
+            0.95, 'decay per step of the mean of gradients of kernels', '[0, 1)', unused=_ONLY_MUON
+        ),
+        muon_rate=key(
+            1.0,
+            'factor on the learning rate of kernels; 1: updates as large as those of AdamW',
+            '(0, inf)',
+            unused=_ONLY_MUON,
         ),
         clip_norm=key(1.0, 'global gradient norm; 0 = off'),
         ema=key(

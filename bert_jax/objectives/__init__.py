@@ -11,7 +11,10 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Self
 
-from bert_jax.averages import Terms
+import jax
+import jax.numpy as jnp
+
+from bert_jax.averages import Terms, weighted_sum
 from bert_jax.errors import UserError, unknown
 from bert_jax.lazy_table import LazyTable
 from bert_jax.models.architecture import Architecture, Compute
@@ -32,6 +35,8 @@ class Objective(abc.ABC):
         corruptions: Names in CORRUPTIONS, in order of preference; it can be trained on each.
         is_causal: Whether positions must not attend to positions on their right.
         is_generative: Whether the model learns to write text.
+        predicts_tokens: Whether its head has logits of the vocabulary at the chosen positions, so
+            that `training.z_loss` applies.
         batch_keys: Arrays that the batches must have besides ids, attention mask and token types.
         loss_terms: Terms that the objective's weight applies to; by default `<name>_loss`.
         companions: Objectives that must be enabled as well.
@@ -41,6 +46,7 @@ class Objective(abc.ABC):
     corruptions: ClassVar[tuple[str, ...]]
     is_causal: ClassVar[bool] = False
     is_generative: ClassVar[bool] = False
+    predicts_tokens: ClassVar[bool] = False
     batch_keys: ClassVar[tuple[str, ...]] = ()
     loss_terms: ClassVar[tuple[str, ...]] = ()
     companions: ClassVar[tuple[str, ...]] = ()
@@ -131,13 +137,21 @@ def enabled(weights: Mapping[str, float]) -> tuple[str, ...]:
     return names
 
 
-def loss_weights(weights: Mapping[str, float]) -> dict[str, float]:
-    """Map each loss term of the enabled objectives to its weight in the training loss."""
-    return {
+def loss_weights(weights: Mapping[str, float], z_loss: float = 0.0) -> dict[str, float]:
+    """Map each loss term of the enabled objectives to its weight in the training loss.
+
+    Args:
+        weights: `config.objectives`.
+        z_loss: `config.training.z_loss`.
+    """
+    names = enabled(weights)
+    terms = {
         term: weights[name]
-        for name in enabled(weights)
+        for name in names
         for term in OBJECTIVES[name].loss_terms or (f'{name}_loss',)
     }
+    predicting = [name for name in names if z_loss and OBJECTIVES[name].predicts_tokens]
+    return terms | {f'{name}_z': z_loss * weights[name] for name in predicting}
 
 
 def shows_cloze(names: Collection[str]) -> bool:
@@ -165,6 +179,23 @@ def compute_terms(chosen: Collection[Objective], output: ModelOutput, clean: Row
     for objective in chosen:
         terms |= objective.terms(output, clean)
     return terms
+
+
+def z_terms(chosen: Mapping[str, Objective], output: ModelOutput) -> Terms:
+    """Return `<name>_z` of the objectives that predict tokens: the mean of log² Σ exp(logits).
+
+    Added to the loss with a small weight, it keeps the logits near 0, where bfloat16 is exact
+    (Chowdhery et al. 2022, PaLM, arXiv 2204.02311, section 5).
+    """
+    _, _, weights_BP = output.rows.chosen
+    return {
+        f'{name}_z': weighted_sum(
+            jnp.square(jax.nn.logsumexp(output.heads[head], axis=-1)), weights_BP
+        )
+        for name, objective in chosen.items()
+        if objective.predicts_tokens
+        for head in objective.heads()
+    }
 
 
 def is_causal(weights: Mapping[str, float]) -> bool:

@@ -39,6 +39,7 @@ class CausalLanguageModel(Objective):
     corruptions = ('causal',)
     is_causal = True
     is_generative = True
+    predicts_tokens = True
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'clm': {}}

@@ -94,6 +94,7 @@ class MaskedDiffusion(Objective):
 
     corruptions = ('diffused',)
     is_generative = True
+    predicts_tokens = True
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'mlm': {}}

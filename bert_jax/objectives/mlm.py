@@ -20,6 +20,7 @@ class MaskedLanguageModel(Objective):
     """
 
     corruptions = ('masked', 'replaced')
+    predicts_tokens = True
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'mlm': {}}

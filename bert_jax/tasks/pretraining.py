@@ -71,7 +71,7 @@ class Pretraining:
 
     @property
     def weights(self) -> dict[str, float]:
-        return objectives.loss_weights(self.config.objectives)
+        return objectives.loss_weights(self.config.objectives, self.config.training.z_loss)
 
     @property
     def learning_rate(self) -> float:
@@ -136,7 +136,10 @@ class Pretraining:
         rows = self.corruption(corruption_keys_B, clean)
         seeds_B = jax.vmap(jax.random.bits)(dropout_keys_B) if train else None
         output: Tree = self.model.apply({'params': params}, rows, seeds_B)
-        return objectives.compute_terms(self.objectives.values(), output, clean)
+        terms = objectives.compute_terms(self.objectives.values(), output, clean)
+        if self.config.training.z_loss:
+            terms |= objectives.z_terms(self.objectives, output)
+        return terms
 
     def corrupted_batch(self, stage: Stage, number: int, step: int) -> tuple[Rows, Rows]:
         """Return batch `number` of a stage, clean and as corrupted in training step `step`."""

@@ -8,13 +8,13 @@ is known already. Skipped steps count in the schedule, so that the schedule stil
 import functools
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from bert_jax import errors, tree_paths
+from bert_jax import errors, lazy_table, tree_paths
 from bert_jax.training.schedules import Schedule
 from bert_jax.types import Array, Config, Tree
 
@@ -34,15 +34,15 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
       not decayed (google-research/albert, lamb_optimizer.py).
     - 'stable_adamw': StableAdamW (Wortsman et al. 2023, arXiv 2304.13013, algorithm 2), which
       lowers the learning rate of an array whose gradient exceeds its second moment.
+    - 'muon': Muon for the kernels of the encoder's layers, AdamW for the others (muon.py).
 
     In all of them eps is added outside the square root, and weight decay is decoupled from the
     moments but multiplied by the learning rate. Gradients are first clipped by their global norm.
     Moments have the dtype of the parameters.
 
     Args:
-        config: has the attributes `name`, `beta1`, `beta2`, `eps`, `weight_decay`, `clip_norm` (0
-            for no clipping) and `decay_exclude`, regular expressions; parameters whose path matches
-            one (`re.search`) are not decayed.
+        config: `config.optimizer`. Parameters whose path matches (`re.search`) a pattern of
+            `decay_exclude` are not decayed; a `clip_norm` of 0 does not clip.
         schedule: learning rate by number of previous steps.
 
     Raises:
@@ -60,7 +60,7 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
     decay = optax.add_decayed_weights(config.weight_decay, is_decayed)
     return optax.chain(
         clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
-        *DIRECTIONS[config.name](decay, is_decayed, config.beta1, config.beta2, config.eps),
+        *DIRECTIONS[config.name](decay, is_decayed, config),
         optax.scale_by_learning_rate(schedule),
     )
 
@@ -242,19 +242,30 @@ def _axes_of_one_layer(path: tuple[object, ...], array: Array) -> tuple[int, ...
     return tuple(range(1 if is_stack else 0, array.ndim))
 
 
-# Name → the transformations from gradients to the direction of the update.
-DIRECTIONS: dict[str, Callable[..., list[optax.GradientTransformation]]] = {
-    'bert_adam': lambda decay, _, b1, b2, eps: [scale_by_adam(b1, b2, eps, False), decay],
-    'adamw': lambda decay, _, b1, b2, eps: [scale_by_adam(b1, b2, eps, True), decay],
-    'lamb': lambda decay, _, b1, b2, eps: [
-        scale_by_adam(b1, b2, eps, True),
-        decay,
-        scale_by_trust_ratio(),
-    ],
-    'albert_lamb': lambda decay, is_decayed, b1, b2, eps: [
-        scale_by_adam(b1, b2, eps, False),
+def _adam(config: Config, bias_correction: bool = True) -> optax.GradientTransformation:
+    return scale_by_adam(config.beta1, config.beta2, config.eps, bias_correction)
+
+
+# (weight decay, function of the parameters to whether each is decayed, `config.optimizer`) → the
+# transformations from gradients to the direction of the update.
+Directions: TypeAlias = Callable[
+    [optax.GradientTransformation, Callable[[Tree], Tree], Config],
+    list[optax.GradientTransformation],
+]
+DIRECTIONS: dict[str, Directions] = {
+    'bert_adam': lambda decay, _, config: [_adam(config, False), decay],
+    'adamw': lambda decay, _, config: [_adam(config), decay],
+    'lamb': lambda decay, _, config: [_adam(config), decay, scale_by_trust_ratio()],
+    'albert_lamb': lambda decay, is_decayed, config: [
+        _adam(config, False),
         decay,
         optax.masked(scale_by_trust_ratio(), is_decayed),
     ],
-    'stable_adamw': lambda decay, _, b1, b2, eps: [stable_adamw(decay, b1, b2, eps)],
+    'stable_adamw': lambda decay, _, config: [
+        stable_adamw(decay, config.beta1, config.beta2, config.eps)
+    ],
+    'muon': lambda decay, _, config: [
+        lazy_table.load('bert_jax.training.muon:scale_by_muon')(config),
+        decay,
+    ],
 }

@@ -106,6 +106,7 @@ def abstract_state(
         init(trained),
         of_trained,  # moments are sharded like their parameters
         transform_non_params=lambda leaf: _place(leaf, replicated),
+        is_leaf=_is_masked,
     )
     return TrainState(
         step=counter,
@@ -157,5 +158,13 @@ def _compute(
     return state
 
 
-def _place(leaf: jax.ShapeDtypeStruct, where: NamedSharding) -> jax.ShapeDtypeStruct:
+def _is_masked(leaf: object) -> bool:
+    """Whether a part of the optimizer does not hold a parameter."""
+    return isinstance(leaf, optax.MaskedNode)
+
+
+def _place(leaf: Tree, where: NamedSharding) -> Tree:
+    """Return the shape and dtype of an array with its sharding."""
+    if _is_masked(leaf):
+        return leaf
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)

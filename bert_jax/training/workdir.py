@@ -234,5 +234,6 @@ def _only_last_stage(key: str, old: JsonObject, new: JsonObject) -> bool:
     before, after = old.get(key), new.get(key)
     if not isinstance(before, list) or not isinstance(after, list):
         return True
-    stages = max(len(value) for name, value in new.items() if name.startswith('training.'))
+    values = [value for name, value in new.items() if name.startswith('training.')]
+    stages = max(len(value) for value in values if isinstance(value, list))
     return len(before) == len(after) == stages and before[:-1] == after[:-1]

@@ -16,7 +16,7 @@ import nbformat
 
 FOLDER = pathlib.Path(__file__).parent
 ROOT = FOLDER.parents[1]
-NAMES = ('tiny', 'explore', 'finetune')  # in this order
+NAMES = ('tiny', 'explore', 'finetune', 'python')  # in this order
 
 
 def digest(notebook: nbformat.NotebookNode) -> str:

@@ -9,10 +9,12 @@ import jax
 import numpy as np
 import optax
 import pytest
+from ml_collections import ConfigDict
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.models import tuning
+from bert_jax.models.architecture import Compute
 from bert_jax.tasks import make_task
 from bert_jax.training import loop, optimizers, sharding
 from bert_jax.training.state import TrainState, abstract_state, initial_state
@@ -32,6 +34,7 @@ MESHES = {
     '2 × 2 × 2': {'data': 2, 'fsdp': 2, 'tensor': 2},
 }
 STEPS = 5
+MUON = (synthetic.ARCHITECTURE, TRAIN_ALL, 'muon')
 
 
 def make_mesh(sizes):
@@ -43,10 +46,18 @@ def make_mesh(sizes):
 
 
 @functools.cache
-def run(name, accumulation=1, architecture=synthetic.ARCHITECTURE, chosen=TRAIN_ALL):
+def run(
+    name,
+    accumulation=1,
+    architecture=synthetic.ARCHITECTURE,
+    chosen=TRAIN_ALL,
+    optimizer_name='bert_adam',
+    scan_layers=False,
+):
     """Train 5 steps on a mesh of MESHES and return (losses, parameters, abstract state)."""
-    task = synthetic.SyntheticTask(architecture)
-    optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
+    task = synthetic.SyntheticTask(architecture, Compute(scan_layers=scan_layers))
+    config = ConfigDict(synthetic.OPTIMIZER.to_dict() | {'name': optimizer_name})
+    optimizer = optimizers.build(config, lambda step: 1e-3)
     mesh = make_mesh(MESHES[name])
     with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
         abstract = abstract_state(task, optimizer, mesh, RULES, chosen)
@@ -73,6 +84,11 @@ def agree(ours, *arguments):
 @pytest.mark.parametrize('name', [name for name in MESHES if name != 'one device'])
 def test_every_mesh_trains_the_same(name):
     agree(run(name))
+
+
+@pytest.mark.parametrize('scan_layers', [False, True])
+def test_muon_is_the_same_with_kernels_divided_over_devices(scan_layers):
+    agree(run('2 × 2 × 2', 1, *MUON, scan_layers), 1, *MUON, scan_layers)
 
 
 @pytest.mark.parametrize('name', ['one device', '2 × 2 × 2'])

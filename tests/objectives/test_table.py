@@ -18,6 +18,25 @@ def test_every_objective_weights_its_own_loss_terms():
     assert weights == dict.fromkeys(names, 2.0)
 
 
+def test_the_z_loss_applies_to_the_objectives_that_predict_tokens():
+    weights = objectives.loss_weights({'mlm': 2.0, 'nsp': 1.0}, z_loss=1e-3)
+    assert weights == {'mlm_loss': 2.0, 'nsp_loss': 1.0, 'mlm_z': 2e-3}
+    rng = np.random.default_rng(0)
+    logits_BPV = np.float32(3 * rng.normal(size=(2, 3, 7)))
+    weights_BP = np.float32([[1, 1, 0], [1, 0, 0]])
+    ids = np.zeros((2, 3), np.int32)
+    rows = Rows(ids, ids, ids, targets=Targets(ids, ids, weights_BP))
+    output = ModelOutput(rows, None, {'mlm': jnp.array(logits_BPV), 'nsp': None})
+    chosen = {name: OBJECTIVES[name]() for name in ('mlm', 'nsp')}
+    (term,) = objectives.z_terms(chosen, output).values()
+    squares = [
+        weight * np.log(sum(np.exp(np.float64(logit)) for logit in logits_V)) ** 2
+        for logits_PV, weights_P in zip(logits_BPV, weights_BP, strict=True)
+        for logits_V, weight in zip(logits_PV, weights_P, strict=True)
+    ]
+    np.testing.assert_allclose(term.sum / term.count, sum(squares) / 3, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ('names', 'scheme', 'corruption'),
     [

@@ -37,6 +37,8 @@ OPTIMIZER = ConfigDict(
         weight_decay=0.01,
         decay_exclude=('bias', 'norm'),
         clip_norm=1.0,
+        muon_momentum=0.95,
+        muon_rate=1.0,
     )
 )
 
@@ -47,8 +49,8 @@ class SyntheticTask:
     weights = {'mlm_loss': 1.0, 'nsp_loss': 0.5}
     start = InitialModel(None, ARCHITECTURE, {}, [])
 
-    def __init__(self, architecture=ARCHITECTURE):
-        self.model = objectives.build_model(architecture, Compute(), OBJECTIVES)
+    def __init__(self, architecture=ARCHITECTURE, compute=None):
+        self.model = objectives.build_model(architecture, compute or Compute(), OBJECTIVES)
         vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(100, int))
         five = collections.defaultdict(lambda: 5)
         self.corruption = MaskedText(vocabulary, Tokens(0.15, per_sequence=True), five)
