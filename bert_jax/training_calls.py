@@ -294,4 +294,6 @@ def _checked(key: str, value: Any, declared: Declaration) -> Any:
 
 def _as_flag(value: Any) -> str:
     """Return a value as a command line has it."""
+    if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], str):
+        return value[0] if value[0][:1] not in '([\'"' else repr(value)
     return value if isinstance(value, str) else repr(value)
