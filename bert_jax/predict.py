@@ -17,7 +17,8 @@ from typing import Any, BinaryIO
 from bert_jax import errors, files, flag_parser, progress
 from bert_jax.cli import search_flags
 from bert_jax.cli.line_tasks import PRETRAINED, Request, Task, predict_finetuned
-from bert_jax.inference import table_input, vector_file
+from bert_jax.inference import conllu_file, table_input, vector_file
+from bert_jax.labels.dependencies import split_sentences
 from bert_jax.storage import outputs, paths
 from bert_jax.text import scripts, text_files
 from bert_jax.types import JsonObject
@@ -49,6 +50,9 @@ the run, without "gold"):
              relation, word_in_context,   {"text": "...", "marks": [[start, end], [start, end]]},
              coreference                  in characters; with "text2" the second mark is in it
   tag        tagging                      a text, or {"words": ["...", ...]} (or "tokens")
+  parse      parsing                      a text, or {"words": ["...", ...]} (or "tokens"); or a
+                                          .conllu file. An --output named .conllu is CoNLL-U: the
+                                          sentences of the input with HEAD and DEPREL
   spans      spans                        a text, or {"words": ["...", ...]} (or "tokens")
   answer     question_answering           QUESTION<tab>CONTEXT, or
                                           {"question": "...", "context": "..."}
@@ -61,7 +65,7 @@ the names of these fields or those of data.columns in training. For tasks of pre
 .jsonl file is a table too, and the texts are in the column text (pairs: text and text2).
 A line that starts with { must be a JSON object, unless --input_format=text; its "id" is kept.
 Line N gets the id "input N" if it has none.
-Text for tag and spans is split into words like the training data; see --words.
+Text for tag, parse and spans is split into words like the training data; see --words.
 Examples that are too long are counted at the end: see --long_texts.
 
 To score a model on labeled data: python -m bert_jax.evaluate --help.
@@ -136,6 +140,10 @@ def _interleave_models(
             yield {'model': name, **record}
 
 
+def _writes_conllu(request: Request) -> bool:
+    return request.task == 'parse' and conllu_file.has_suffix(request.output)
+
+
 def _check(request: Request) -> None:
     """Raise UserError for flags that do not fit each other."""
     if bool(request.tuned) == bool(request.model):
@@ -150,6 +158,8 @@ def _check(request: Request) -> None:
     for name in ('long_texts', 'prompt_name', 'dimensions'):
         if request.unit != 'text' and getattr(request, name):
             raise errors.UserError(f'--{name} is not an option of --unit={request.unit}')
+    if request.tuned and _writes_conllu(request):
+        raise errors.UserError('--tuned writes JSON records; end --output in .jsonl')
     if request.task == 'embed':
         if request.tuned:
             raise errors.UserError(
@@ -193,10 +203,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         for predictor in predictors.values():
             predictor.require(_METHODS.get(request.task, request.task))
         task = PRETRAINED.get(request.task, predict_finetuned)
-        lines = _input_lines(request, next(iter(predictors.values())))
+        sentences = None
+        if request.task == 'parse' and conllu_file.has_suffix(request.input):
+            sentences = split_sentences(read_lines(request.input, request.encoding))
+            lines = conllu_file.input_lines(request.input, sentences)
+        else:
+            lines = _input_lines(request, next(iter(predictors.values())))
         with _complete_file(request.output) as file:
             if request.tuned:
                 _write_records(file, _interleave_models(task, predictors, list(lines), request))
+            elif _writes_conllu(request):
+                records = task(predictors[request.model], lines, request)
+                conllu_file.write(file, records, sentences)
             elif request.task == 'embed':
                 is_grouped = request.unit != 'text' or request.pooling == 'tokens'
                 vectors = task(predictors[request.model], lines, request)

@@ -102,6 +102,7 @@ TASKS: dict[str, Values] = {
     ),
     'sample_entities': _sample('tagging', 'entities.conll', 'conll'),
     'sample_pos': _sample('tagging', 'pos.conllu', 'conllu', dict(tag='upos'), scheme='none'),
+    'sample_trees': _sample('parsing', 'trees.conllu', 'conllu'),
     'sample_spans': _sample('spans', 'spans.jsonl', 'jsonl'),
     'sample_relation': _sample(
         'relation', 'relation.tsv', 'tsv', inline_marks=('<e1>', '</e1>', '<e2>', '</e2>')

@@ -158,7 +158,7 @@ class Request(PromptFlags, SearchFlags):
         'as in the training data; embed: whitespace)',
         None,
         choices=tuple(word_spans.SPLITTERS),
-        only=('task', ('tag', 'spans', 'embed')),
+        only=('task', ('tag', 'parse', 'spans', 'embed')),
     )
     input_format: str = flag(
         'fine-tuned models, embed of words and spans: every line is text, or jsonl; auto: JSON '

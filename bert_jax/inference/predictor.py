@@ -100,6 +100,23 @@ class Predictor(PretrainedPredictor):
         options = PredictionOptions(probabilities, words=words)
         return self.predict('tag', list(map(finetuned.as_words, check_list(texts))), options)
 
+    def parse(
+        self,
+        texts: Sequence[str | Sequence[str] | JsonView],
+        words: str | None = None,
+    ) -> list[JsonObject]:
+        """The dependency tree of each sentence.
+
+        Args:
+            texts, words: as for `tag`.
+
+        Returns:
+            A dictionary for each sentence; 'words' is a list of {'start', 'end', 'text', 'head',
+            'relation', 'probability'}; the head is the number of a word, from 1, or 0.
+        """
+        options = PredictionOptions(words=words)
+        return self.predict('parse', list(map(finetuned.as_words, check_list(texts))), options)
+
     def spans(
         self,
         texts: Sequence[str | Sequence[str] | JsonView],
@@ -212,7 +229,7 @@ class Predictor(PretrainedPredictor):
         """Answer a fine-tuned task for dictionaries, as the method of that name does.
 
         Args:
-            task: 'classify', 'tag', 'spans', 'answer' or 'prompt'.
+            task: 'classify', 'tag', 'parse', 'spans', 'answer' or 'prompt'.
             inputs: as for these methods; 'id' names an input in errors and results, by default
                 its number: 'input 1' for the first.
         """

@@ -21,7 +21,7 @@ _TEXT_TASKS = {
     'search': ('text',),
     'pairs': ('text', 'text2'),
 }
-_NEEDS_TEXT = ('classify', 'tag', 'spans')  # or words
+_NEEDS_TEXT = ('classify', 'tag', 'parse', 'spans')  # or words
 
 
 def text_fields(task: str, unit: str) -> Sequence[str]:

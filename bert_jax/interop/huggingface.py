@@ -233,8 +233,9 @@ def check_head_inputs(model: Pretrained, family: Family) -> Architecture:
         return architecture
     if readers := [name for name in model.heads if HEADS[name].reads_head_states]:
         raise UserError(
-            f'{readers[0]} reads {describe_states(architecture)}, which no {family.model_type} '
-            'class of transformers does; export another format, such as --format=onnx'
+            f'{readers[0]} reads {describe_states(architecture)} with the pooling '
+            f'{architecture.pooling}, which no {family.model_type} class of transformers does; '
+            'export another format, such as --format=onnx'
         )
     defaults = {'head_states': 'last', 'head_lstm': HeadLSTM()}
     return architecture.changed(defaults | {'classifier.pooling': family.poolings[0]})

@@ -105,6 +105,21 @@ class TaggedExample(NamedTuple):
     tags: tuple[str, ...] | None
 
 
+class ParsedExample(NamedTuple):
+    """A text with the offsets of its words, and the dependency tree of the words.
+
+    Attributes:
+        heads: the number of each word's head, from 1; 0 for the root.
+        relations: the relation of each word to its head.
+    """
+
+    id: ExampleId
+    text: str
+    words: tuple[tuple[int, int], ...]
+    heads: tuple[int, ...] | None
+    relations: tuple[str, ...] | None
+
+
 class Span(NamedTuple):
     """A labeled range of characters."""
 
@@ -168,6 +183,7 @@ Example = (
     | PromptExample
     | MultipleChoiceExample
     | TaggedExample
+    | ParsedExample
     | SpansExample
     | MarkedExample
     | QuestionExample
@@ -175,7 +191,7 @@ Example = (
 
 
 # Names of fields; each class of examples has at least one of each kind.
-_GOLD = ('label', 'tags', 'spans', 'answers')
+_GOLD = ('label', 'tags', 'heads', 'spans', 'answers')
 _TEXTS = ('text', 'texts', 'premise', 'choices', 'question', 'context', 'fields')
 
 

@@ -17,13 +17,13 @@ TEXTS = (
 )
 NUMBERS = ('multi_regression',)
 MARKED = ('relation', 'word_in_context', 'coreference')
+_WORDS = ('tagging', 'parsing', 'spans')
 _KINDS = (
     *TEXTS,
     *NUMBERS,
     *MARKED,
+    *_WORDS,
     'multiple_choice',
-    'tagging',
-    'spans',
     'question_answering',
     'embedding',
 )

@@ -246,7 +246,7 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             tag=key(
                 '-1',
                 "conll; conllu: 'upos', 'xpos', 'feats.Number', …",
-                unused=used_by(formats=('conll', 'conllu')),
+                unused=used_by(('tagging', 'spans'), ('conll', 'conllu')),
             ),
             question=key('question', 'the question', unused=questions),
             context=key(

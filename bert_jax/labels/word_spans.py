@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bert_jax.labels.examples import SpansExample, TaggedExample
+from bert_jax.labels.examples import ParsedExample, SpansExample, TaggedExample
 from bert_jax.labels.records import InvalidRecord, check_text, text_of
 from bert_jax.text.scripts import CHARACTER, HANGUL, UNSPACED
 
@@ -79,7 +79,9 @@ SPLITTERS: dict[str, Callable[[str], WordOffsets]] = {
 }
 
 
-def closest_splitter(examples: Sequence[TaggedExample | SpansExample]) -> str:
+def closest_splitter(
+    examples: Sequence[TaggedExample | SpansExample | ParsedExample],
+) -> str:
     """Return the splitter that finds the most words of these examples; 'punctuation' in a tie.
 
     For text that joins words such as 'U.S.' and '8-4' by spaces, 'whitespace' finds the most.

@@ -49,7 +49,7 @@ def describe_states(architecture: Architecture) -> str:
     lstm = architecture.head_lstm
     if lstm.layers:
         text += f' through {lstm.layers} bidirectional LSTM layers of {lstm.size} states each way'
-    return f'{text}; a text as one vector: {architecture.pooling}'
+    return text
 
 
 class HeadStates(Module):

@@ -17,6 +17,8 @@ from bert_jax.errors import look_up
 from bert_jax.labels import (
     choices,
     conll,
+    conllu,
+    dependencies,
     label_sets,
     loader,
     marked_pairs,
@@ -48,6 +50,8 @@ class ProblemKind:
         pretrained_heads: names of heads that published checkpoints may hold
             (interop/pretrained.py): loaded with `init_from`, and exported.
         required_heads: the pretrained heads that a run cannot train from scratch.
+        reads_last_layer: whether its heads always read the states of the last layer, whatever
+            `model.head_states` says.
         problem_type: what config.json of an exported classifier says; '' for nothing.
         min_labels: minimum number of classes.
         has_probabilities: whether predictions can list the probability of every class.
@@ -62,6 +66,7 @@ class ProblemKind:
     answer_settings: tuple[str, ...] = ()
     pretrained_heads: tuple[str, ...] = ()
     required_heads: tuple[str, ...] = ()
+    reads_last_layer: bool = False
     problem_type: str = ''
     min_labels: int = 0
     has_probabilities: bool = False
@@ -185,6 +190,7 @@ _PROMPT = dict(
 _PROMPT_FACTS: JsonObject = dict(
     pretrained_heads=('mlm',),
     required_heads=('mlm',),
+    reads_last_layer=True,
     min_labels=2,
     has_probabilities=True,
     long_texts=('truncate',),
@@ -324,12 +330,24 @@ PROBLEMS: dict[str, ProblemKind] = {
         ),
         readers={
             'conll': conll.build_tagging,
-            'conllu': conll.build_conllu_tagging,
+            'conllu': conllu.build_tagging,
             **dict.fromkeys(_LISTS, word_lists.build_tagging),
         },
         pretrained_heads=('token_classification',),
         min_labels=2,
         has_probabilities=True,
+    ),
+    'parsing': ProblemKind(
+        implementation='bert_jax.problems.parsing:PARSING',
+        predict_task='parse',
+        keys=_LABELS
+        | dict(
+            arc_width=key(500, 'size of the layers that score heads', '[1, inf)'),
+            relation_width=key(100, 'size of the layers that score relations', '[1, inf)'),
+        ),
+        readers={'conllu': dependencies.build_parsing},
+        min_labels=1,
+        long_texts=('truncate',),
     ),
     'spans': ProblemKind(
         implementation='bert_jax.problems.spans:SPANS',
@@ -365,6 +383,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     'embedding': ProblemKind(
         implementation='bert_jax.problems.embedding.problem:EMBEDDING',
         predict_task='embed',
+        reads_last_layer=True,
         keys=_LABELS
         | dict(
             loss=key(

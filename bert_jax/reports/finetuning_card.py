@@ -31,7 +31,7 @@ PIPELINE_TAGS = {
         'text-classification',
     ),
     **dict.fromkeys(('relation', 'word_in_context', 'coreference'), 'text-classification'),
-    **dict.fromkeys(('tagging', 'spans'), 'token-classification'),
+    **dict.fromkeys(('tagging', 'spans', 'parsing'), 'token-classification'),
     'multiple_choice': 'multiple-choice',
     'question_answering': 'question-answering',
 }

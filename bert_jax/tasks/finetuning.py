@@ -25,6 +25,7 @@ from bert_jax.labels.examples import (
     DistilledExample,
     LabelSetExample,
     NumbersExample,
+    ParsedExample,
     SpansExample,
     TaggedExample,
     TextExample,
@@ -167,7 +168,9 @@ class FineTuning:
             kernels.describe(self.architecture, self.model.model.compute, length),
         ]
         if not sizes.reads_last_layer:
-            lines.append(f'heads read {describe_states(sizes)}')
+            pooled = 'pooling' in self.config.problem
+            pooling = f'; a text as one vector: {sizes.pooling}' if pooled else ''
+            lines.append(f'heads read {describe_states(sizes)}{pooling}')
         asked, positions = self.config.training.sequence_length, sizes.max_length
         if asked > positions:
             lines.append(
@@ -392,6 +395,7 @@ class FineTuning:
             | LabelSetExample
             | NumbersExample
             | TaggedExample
+            | ParsedExample
             | SpansExample
         )
         if isinstance(examples[0], takes_text):  # a short text, because the command is printed

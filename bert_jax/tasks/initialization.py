@@ -95,6 +95,8 @@ def initialize(
     sizes['vocab_size'] = tokenizer.vocab_size
     if pooling := config.get('problem', {}).get('pooling'):
         sizes['classifier.pooling'] = pooling
+    if _reads_last_layer(config):  # also if the weights had a head with other states
+        sizes |= {'head_states': 'last', 'head_lstm.layers': 0}
     name = sizes.pop('architecture', None)
     if model is None:
         return _initialize_randomly(config, name, sizes, tokenizer)
@@ -179,6 +181,15 @@ def _initialize_randomly(
     if architecture.positions.kind == 'offset':  # as in the published models
         architecture = architecture.changed({'positions.first': tokenizer.pad_id + 1})
     return InitialModel(architectures.find(name).family, architecture, {}, [])
+
+
+def _reads_last_layer(config: Config) -> bool:
+    """Whether no head of the task can read other states than those of the last layer."""
+    if config.task == 'pretraining':
+        return True
+    from bert_jax import problems  # imports file formats, which pretraining does not need
+
+    return problems.find(config.task).reads_last_layer
 
 
 def _check_pooling(config: Config, architecture: Architecture) -> None:

@@ -30,8 +30,8 @@ def unused_cloze(config: Config, key: str) -> str:
 
 def unused_head_states(config: Config, key: str) -> str:
     """Return why keys of the states of fine-tuning heads have no effect; '' if they have one."""
-    if heads := problems.find(config.task).required_heads:
-        return f'task={config.task} predicts with the head {heads[0]}, which reads the last layer'
+    if problems.find(config.task).reads_last_layer:
+        return f'the head of task={config.task} reads the last layer'
     if config.task == 'embedding':
         return 'task=embedding pools the last layer'
     is_size = key == 'model.head_lstm.size' and not config.model.head_lstm.layers

@@ -57,6 +57,7 @@ KINDS = {
     ),
     'sample_entities': ('f1', 0.9, 'tag', 'Anna Berg works in London.'),
     'sample_pos': ('accuracy', 0.95, 'tag', 'The dog sleeps.'),
+    'sample_trees': ('las', 0.85, 'parse', 'The dog sleeps.'),
     'sample_spans': ('f1', 0.7, 'spans', 'The mayor of Leeds spoke.'),
     'sample_relation': (
         'accuracy',
@@ -155,8 +156,8 @@ def lines_of(path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-# Others have the same kind of problem and of input.
-REPETITIONS = ('sample_pos', 'sample_coreference')
+# Others have the same kind of problem and of input; tests/problems/test_parsing.py learns trees.
+REPETITIONS = ('sample_pos', 'sample_coreference', 'sample_trees')
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ KINDS = {
     'multiple_choice': ((), {'premise': 'the ship', 'choices': ['a storm', 'the moon', 'star']}),
     'relation': (('near', 'far'), {'text': 'the ship near the moon', 'marks': [[4, 8], [18, 22]]}),
     'tagging': (('B-X', 'I-X', 'O'), {'words': ['the', 'ship', 'near', 'the', 'moon']}),
+    'parsing': (('det', 'root'), {'words': ['the', 'ship', 'near', 'the', 'moon']}),
     'spans': (('X',), {'text': 'the ship near the moon'}),
     'question_answering': ((), {'question': 'the ship', 'context': 'the ship near the moon'}),
 }

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from bert_jax.labels import dependencies
 from bert_jax.labels.examples import Span
 from tests.labels.reading import read
 
@@ -89,6 +90,25 @@ def test_the_english_web_treebank_has_its_words_and_tags(real_data):
     found = [one.text[start:end] for one in splits.dev for start, end in one.words]
     assert found == [fields[1] for fields in words]
     assert [tag for one in splits.dev for tag in one.tags] == [fields[3] for fields in words]
+
+
+def test_the_english_web_treebank_has_its_trees(real_data):
+    """Written back, they are the lines of the file without enhanced dependencies."""
+    path = real_data / 'ud_english_ewt/en_ewt-ud-dev.conllu'
+    found, report = everything('parsing', train=(str(path),), format='conllu')
+    assert len(found) == 2001
+    assert report['malformed'] == report['multiword_tokens_replaced_by_their_words'] == 0
+    sentences = dependencies.split_sentences(path.read_text().splitlines())
+    by_id = {one.id: one for one in found}
+    for sentence in sentences:
+        one = by_id[dependencies.read_words(sentence, collections.Counter()).sentence_id]
+        trees = zip(one.heads, one.relations, strict=True)
+        record = {'words': [{'head': head, 'relation': relation} for head, relation in trees]}
+        for before, after in zip(sentence, dependencies.with_tree(sentence, record), strict=True):
+            fields = before.split('\t')
+            if fields[0].isdecimal():
+                fields[8] = '_'
+            assert after.split('\t') == fields
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,8 @@ def test_problems_read_known_formats_and_every_format_is_used():
 def _labels(example):
     if hasattr(example, 'tags'):
         return example.tags
+    if hasattr(example, 'relations'):
+        return example.relations
     if hasattr(example, 'spans'):
         return [span.label for span in example.spans]
     label = getattr(example, 'label', None)

@@ -46,7 +46,8 @@ QUESTION = {
 }
 SQUAD = {'data': [{'paragraphs': [{'context': TEXT, 'qas': [QUESTION]}]}]}
 CONLLU = '\n'.join(
-    f'{number}\t{word}\t_\tNOUN' + '\t_' * 6 for number, word in enumerate(TEXT.split(), 1)
+    f'{number}\t{word}\t_\tNOUN\t_\t_\t{number - 1}\tdep\t_\t_'
+    for number, word in enumerate(TEXT.split(), 1)
 )
 WORDS = '\n'.join(map('\t'.join, zip(TEXT.split(), LISTS['tags'], strict=True)))
 

@@ -84,6 +84,7 @@ HEADS: LazyTable[type[Head]] = LazyTable(
         'multiple_choice': 'bert_jax.models.heads.classification:MultipleChoiceHead',
         'relation': 'bert_jax.models.heads.relations:MarkedPairHead',
         'spans': 'bert_jax.models.heads.spans:SpanClassificationHead',
+        'biaffine': 'bert_jax.models.heads.biaffine:BiaffineHead',
         'embedding': 'bert_jax.models.heads.embedding:EmbeddingHead',
         'crf': 'bert_jax.models.heads.linear_chain:LinearChain',
     }
