@@ -17,7 +17,7 @@ from bert_jax.tasks.stage_settings import stage_settings
 from bert_jax.training import checkpoints, optimizers, schedules, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
-from configs import albert, base, deberta, electra, large, modernbert, roberta, spanbert, xlmr
+from configs import albert, base, deberta, electra, gpt2, large, modernbert, roberta, spanbert, xlmr
 from tests.end_to_end import small
 from tests.interop import published
 from tests.parity.agreement import agree_trees
@@ -33,6 +33,7 @@ CONFIGS = {
     'electra:base': (lambda: electra.get_config('base'), 'wordpiece'),
     'albert': (albert.get_config, 'unigram'),
     'deberta': (deberta.get_config, 'unigram'),
+    'gpt2': (gpt2.get_config, 'bytebpe'),
     'xlmr': (xlmr.get_config, 'unigram'),
     'modernbert': (modernbert.get_config, 'bytebpe'),
 }
@@ -64,6 +65,18 @@ PUBLISHED = {
         'training.steps': (500_000,),
         'optimizer.beta2': 0.98,
         'optimizer.clip_norm': 0.0,
+    },
+    'gpt2': {
+        'objectives.clm': 1.0,
+        'objectives.mlm': 0.0,
+        'data.segments': 'full_sentences',
+        'training.sequence_length': (1024,),
+        'training.batch_size': (512,),
+        'training.steps': (600_000,),
+        'optimizer.beta2': 0.95,
+        'optimizer.weight_decay': 0.1,
+        'optimizer.clip_norm': 1.0,
+        'schedule.learning_rate': 6e-4,
     },
     'spanbert': {
         'data.segments': 'single',
@@ -162,6 +175,7 @@ WARMUPS = {
     'electra:base': 10_000,
     'albert': 3125,
     'deberta': 10_000,
+    'gpt2': 2_000,
 }
 
 

@@ -90,7 +90,12 @@ def write(
         )
     if normalize and task != 'embed':
         raise UserError(f'--normalize is an option of --task=embed, not of {task}')
-    if task in ('prompt', 'pseudo_likelihood'):
+    if not predictor.tokenizer.starts_texts:
+        raise UserError(
+            f'--format={format_name}: the tokenizer of {name} puts no tokens around a text, as '
+            "GPT-2's; such models are exported with --format=huggingface only"
+        )
+    if task in ('prompt', 'pseudo_likelihood', 'generate'):
         raise UserError(f'{task} is not one pass of a network; export with --task=fill_mask')
     if model.architecture.tuning is not None and model.architecture.tuning.can_merge:
         model = tuned.merge(model)
@@ -121,7 +126,7 @@ def _export(model: Pretrained, predictor: Predictor, task: str, has_erf: bool) -
         if task == 'embed':
             length = min(length, modules.max_length or length)
         layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)
-        mask = f' {tokenizer.vocab[tokenizer.mask_id]}' * (task == 'fill_mask')
+        mask = f' {tokenizer.vocab[tokenizer.mask_id]}' if task == 'fill_mask' else ''
         prompt = modules.prompt * (task == 'embed')
         rows = samples.rows_of_texts(layout, mask, prompt)
         expected = samples.expected_of_task(model, predictor, task, rows)

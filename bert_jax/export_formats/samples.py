@@ -47,7 +47,8 @@ def rows_of_texts(layout: SpecialTokenLayout, suffix: str = '', prompt: str = ''
     ids = tokenizer.encode_batch([prompt + text for text in texts], special=True).ids
     rows = [layout.lay_out(text_ids[:max_tokens]) for text_ids in ids]
     sequences = [TokenSequence(row.ids, row.token_type_ids, {}, {}) for row in rows]
-    return Samples(texts, _batch(sequences, tokenizer.pad_id))
+    # Other tokenizers of left-to-right models put no tokens around a text.
+    return Samples(texts if tokenizer.starts_texts else [], _batch(sequences, tokenizer.pad_id))
 
 
 def rows_of_problem(problem: AnyProblem, num_texts: int | None) -> Samples:

@@ -127,6 +127,8 @@ def _unsupported(model: Pretrained) -> Iterator[str]:
         yield f'transfer.method={architecture.tuning.method} cannot be merged with its encoder'
     if model.tokenizer is None:
         yield 'it has no tokenizer; add its tokenizer.json or vocab.txt'
+    elif not model.tokenizer.starts_texts:
+        yield "its tokenizer puts no tokens around a text, as GPT-2's"
 
 
 def _architecture(architecture: Architecture) -> JsonObject:

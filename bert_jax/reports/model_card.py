@@ -60,7 +60,7 @@ def pretrained(
     shown = {name: f'{value:.4g}' for name, value in held_out.items()}
     more = '\n'.join(sections)
     return f"""{_title(config.model.architecture or 'Model', architecture)}
-A bidirectional encoder pretrained with bert_jax.
+{_kind(config.objectives.get('clm', 0) > 0)} pretrained with bert_jax.
 
 {table(facts)}
 ## Held-out metrics
@@ -83,6 +83,10 @@ token frequencies; `…_majority` is the accuracy of always giving the most freq
 ## Config
 
 {json_block(config.to_dict())}"""
+
+
+def _kind(is_causal: bool) -> str:
+    return 'A causal language model' if is_causal else 'A bidirectional encoder'
 
 
 def exported(
@@ -127,7 +131,7 @@ def exported(
 ---
 
 {_title(family, architecture)}
-A bidirectional encoder exported by bert_jax, with the weights and heads of `{published_class}`.
+{_kind('clm' in heads)} exported by bert_jax, with the weights and heads of `{published_class}`.
 
 ```python
 import transformers
