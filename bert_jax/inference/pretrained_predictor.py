@@ -3,7 +3,7 @@
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -142,6 +142,11 @@ class PretrainedPredictor:
         )
         return hashlib.sha256('\n'.join(settings).encode()).hexdigest()
 
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """The prompts that `embed` can put before texts, by name."""
+        return self._sentence_modules.prompts if self._sentence_modules else {}
+
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""
         if task == 'classify' and self._unsupported:
@@ -198,7 +203,7 @@ class PretrainedPredictor:
             UserError: an argument is not valid, or the model has no such prompt.
         """
         modules = self._sentence_modules if pooling is None else None
-        prompts = modules.prompts if modules else {}
+        prompts = self.prompts if modules else {}
         if prompt is not None and prompt not in prompts:
             raise unknown(f'prompt of {self.name}', prompt, prompts)
         if pooling is not None and pooling not in POOLINGS:

@@ -50,20 +50,28 @@ class TextEncoder:
             'long_texts': self.long_texts,
         }
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of texts, float32 [N, D]."""
+    def encode(self, texts: Sequence[str], prompt: str | None = None) -> np.ndarray:
+        """The vectors of texts with a prompt of the model, float32 [N, D]."""
         if self.pooling == 'tokens':
             raise UserError('pooling is tokens, but a search compares one vector for each text')
-        vectors = [np.stack(self._embed(chunk)) for chunk in _chunks(texts)]
+        vectors = [np.stack(self._embed(chunk, prompt)) for chunk in _chunks(texts)]
         empty = np.zeros((0, self.predictor.architecture.hidden_size), np.float32)
         return SIMILARITIES[self.similarity](np.concatenate(vectors) if vectors else empty)
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors of documents, float32 [N, D]."""
-        return self.encode(texts)
+        return self.encode(texts, self._prompt('document'))
 
-    def _embed(self, texts: Sequence[str]) -> list[np.ndarray]:
-        return self.predictor.embed(texts, self.pooling, long_texts=self.long_texts)
+    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors of queries, float32 [N, D]."""
+        return self.encode(texts, self._prompt('query'))
+
+    def _prompt(self, name: str) -> str | None:
+        """The name of a prompt, if the model has it and pools as it was trained."""
+        return name if self.pooling is None and name in self.predictor.prompts else None
+
+    def _embed(self, texts: Sequence[str], prompt: str | None) -> list[np.ndarray]:
+        return self.predictor.embed(texts, self.pooling, -1, self.long_texts, prompt)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,7 +88,7 @@ class VectorSearch:
 
     def search(self, queries: Sequence[str], number: int) -> Nearest:
         """Find the nearest documents of each query; see `nearest.search`."""
-        return nearest.search(self.encoder.encode(queries), self.vectors_ND, number)
+        return nearest.search(self.encoder.encode_queries(queries), self.vectors_ND, number)
 
 
 def of_texts(
@@ -88,7 +96,7 @@ def of_texts(
 ) -> VectorSearch:
     """Encode documents; see `TextEncoder`."""
     encoder = TextEncoder(predictor, similarity, pooling)
-    return VectorSearch(encoder, encoder.encode(texts))
+    return VectorSearch(encoder, encoder.encode_documents(texts))
 
 
 def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:

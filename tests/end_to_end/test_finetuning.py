@@ -314,14 +314,13 @@ def test_at_most_three_large_programs_are_compiled(sentiment):
     assert 2 <= len(large) <= 3, sentiment.compiled
 
 
-def test_killed_and_resumed_bitwise(tmp_path):
+@pytest.mark.parametrize('task', ['sample_pairs', 'sample_embedding'])
+def test_killed_and_resumed_bitwise(task, tmp_path):
     more = {'model__hidden_dropout': 0.1, 'checkpoint__every_steps': 7, 'training__steps': 30}
     for name, step in (('killed', 17), ('whole', None)):
-        killed = commands.run(
-            'bert_jax.main', *command('sample_pairs', tmp_path / name, **more), die_at=step
-        )
+        killed = commands.run('bert_jax.main', *command(task, tmp_path / name, **more), die_at=step)
         assert (killed.returncode != 0) == (step is not None), killed.stderr
-    done = commands.run('bert_jax.main', *command('sample_pairs', tmp_path / 'killed', **more))
+    done = commands.run('bert_jax.main', *command(task, tmp_path / 'killed', **more))
     assert done.returncode == 0, done.stderr
     assert 'resuming from step 14' in done.stderr
     ours, theirs = (

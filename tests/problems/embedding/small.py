@@ -17,14 +17,13 @@ def rows(number: int, columns: int, seed: int = 0) -> list[list[str]]:
     ]
 
 
-def config_of(folder, lines: list[list[str]], dropout: float = 0.0, **keys):
+def config_of(folder, lines: list[list[str]], dropout: float | None = 0.0, sizes=SIZES, **keys):
     """The config of a run on the lines of a table whose first row has the names of its columns."""
     path = folder / 'train.tsv'
     path.write_text(''.join('\t'.join(line) + '\n' for line in lines))
     config = finetune.get_config('embedding')
-    config.model.update(
-        architecture='bert', hidden_dropout=dropout, attention_dropout=dropout, **SIZES
-    )
+    dropouts = dict(hidden_dropout=dropout, attention_dropout=dropout)
+    config.model.update(architecture='bert', **dropouts, **sizes)
     config.data.update(train=(str(path),), tokenizer='train:wordpiece:90', dev_fraction=0.0)
     config.data.columns.texts = tuple(name for name in lines[0] if name.startswith('text'))
     config.training.update(steps=3, epochs=0.0, batch_size=6, sequence_length=32)

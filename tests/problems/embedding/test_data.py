@@ -1,0 +1,133 @@
+"""From files to examples: what is read, refused, warned about and counted."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.problems import read
+from bert_jax.tasks import make_task
+from tests.problems.embedding.small import config_of, rows
+
+
+def test_lists_of_negatives_and_vectors_are_read(tmp_path):
+    path = tmp_path / 'a.jsonl'
+    records = [
+        {'q': 'a b', 'd': 'c', 'n': ['d', 'e f'][: 1 + number % 2], 'v': [0.5, 1], 's': [2, 1]}
+        for number in range(4)
+    ]
+    path.write_text(''.join(json.dumps(record) + '\n' for record in records))
+    config = config_of(tmp_path, [['text1'], ['x']])
+    config.data.update(train=(str(path),), dev=(str(path),))
+    config.data.columns.update(texts=('q', 'd', 'n'), vectors=('v', 'v'), scores=('s',))
+    splits = read(config.data, 'embedding')
+    assert [example.texts for example in splits.train[:2]] == [
+        ('a b', 'c', 'd'),
+        ('a b', 'c', 'd', 'e f'),
+    ]
+    assert splits.train[0].vectors == ((0.5, 1.0), (0.5, 1.0))
+    assert splits.train[0].scores == (2.0, 1.0)
+    config.data.columns.update(vectors=(), scores=('absent',))
+    config.training.batch_size = 4
+    task = make_task(config)
+    assert task.splits.report['rows_without_scores'] == 8
+    present = [bool(row) for row in task.source.batch(0)['is_present'].ravel()]
+    assert present.count(True) > 0
+    batch = task.problem.loss.collect(
+        np.zeros((*task.source.batch(0)['class'].shape, 3)), {**task.source.batch(0)}
+    )
+    assert batch.vectors_BND.shape == (4, 4, 3)
+    assert np.asarray(batch.is_present_BN).sum() == 4 * 3 + 2
+
+
+NAMES = ['text1', 'text2', 'score']
+
+
+def scored(*scores):
+    return [
+        NAMES,
+        *([*row, score] for row, score in zip(rows(len(scores), 2), scores, strict=True)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ('lines', 'keys', 'message'),
+    [
+        ([['text1'], *rows(9, 1)], {}, '1 text, but problem.loss=in_batch needs at least 2'),
+        (
+            [NAMES[:2], *rows(9, 2)],
+            {'problem__loss': 'triplet'},
+            '2 texts, but problem.loss=triplet needs 3',
+        ),
+        (
+            [NAMES[:2], *rows(9, 2)],
+            {'problem__loss': 'cosent'},
+            'no scores, but problem.loss=cosent needs them; set data.columns.scores',
+        ),
+        (
+            scored(*'123456789'),
+            {'problem__loss': 'cosine', 'data__columns__scores': ('score',)},
+            'the score 2, but a cosine is at most 1; set problem.highest_score',
+        ),
+        (
+            scored(*'0101010103'),
+            {'problem__loss': 'contrastive', 'data__columns__scores': ('score',)},
+            'the score 3, must be 0 or 1',
+        ),
+        (
+            [NAMES[:2], *rows(9, 2)],
+            {'training__batch_size': 1},
+            'a batch has 1 examples, but problem.loss=in_batch compares at least 2',
+        ),
+        (
+            [NAMES[:2], *rows(9, 2)],
+            {'problem__directions': ('document_to_query',)},
+            "add 'query_to_document'",
+        ),
+        (
+            [NAMES[:2], *rows(9, 2)],
+            {'problem__directions': ('query_to_document', 'query_to_dokument')},
+            'did you mean query_to_document',
+        ),
+        (
+            [NAMES[:2], *rows(9, 2)],
+            {'problem__dimensions': (8, 4), 'problem__dimension_weights': (1.0,)},
+            'has 1 values, but problem.dimensions has 2',
+        ),
+        (
+            [NAMES[:2], ['one', ' '], *rows(9, 2)],
+            {},
+            "column 'text2' has an empty text",
+        ),
+    ],
+)
+def test_data_that_a_loss_cannot_learn_from_is_refused_in_one_line(tmp_path, lines, keys, message):
+    with pytest.raises(UserError, match=message) as caught:
+        make_task(config_of(tmp_path, lines, **keys))
+    assert '\n' not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ('names', 'message'),
+    [
+        (['answer', 'question'], 'the first column is the query'),
+        (['passages', 'query'], 'the first column is the query'),
+        (['text', 'doc_id'], "'doc_id': an id would be embedded"),
+        (['question', 'answer'], ''),
+    ],
+)
+def test_names_of_columns_that_look_wrong_are_warned_about(tmp_path, names, message, capsys):
+    config = config_of(tmp_path, [names, *rows(9, 2)])
+    config.data.columns.texts = tuple(names)
+    read(config.data, 'embedding')
+    warnings = capsys.readouterr().err
+    assert message in warnings if message else not warnings
+
+
+def test_a_key_of_another_loss_has_no_effect(tmp_path):
+    from bert_jax import config_keys
+
+    config = config_of(tmp_path, [NAMES[:2], *rows(9, 2)], problem__margin=1.0)
+    with pytest.raises(UserError, match=r"problem.margin is 1.0, but problem.loss is 'in_batch'"):
+        config_keys.check_used(config, ['problem.margin'])
