@@ -1,0 +1,172 @@
+"""The first hour on a GPU or TPU, in ten minutes: are the kernels right, and how fast is a step?
+
+    python -m experiments.accelerator.run [--minutes=10] [--output=accelerator]
+
+Needs jax, flax and optax, and for the comparison torch and transformers; neither TensorFlow nor
+ml_collections.
+
+1. Compares the attention kernel of the device with materialized scores (attention_check.py).
+2. Measures a training step of base and large in bfloat16 at 128 and 512 tokens
+   (experiments/benchmarks): tokens/s, MFU and memory, beside transformers with torch, as it is and
+   with torch.compile. Each side runs alone on the device.
+3. Says by how much the memory differs from the compiler's figure for that kind of device
+   (experiments/compiled/golden.json).
+
+What the minutes do not suffice for is listed as not measured. Writes OUTPUT.json, OUTPUT.md and
+OUTPUT.png.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / 'experiments/benchmarks'
+sys.path.insert(0, str(BENCHMARKS))
+
+import report  # noqa: E402  (a script of BENCHMARKS)
+
+# Shape in sides.py → sequences of a step on a device, as in the compiled steps.
+SHAPES = {'base': 32, 'base_512': 32, 'large': 32, 'large_512': 32}
+COMPILED = {'base': 'base --stage=1', 'base_512': 'base --stage=2', 'large_512': 'large --stage=2'}
+SIDES = ('bert_jax', 'torch_gathered', 'torch_compiled')
+
+
+@dataclasses.dataclass
+class Budget:
+    """The time that is left until the deadline."""
+
+    deadline: float
+
+    @property
+    def seconds(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def run(self, *arguments: str) -> str:
+        """Run Python in the project's folder and return its output; end it at the deadline.
+
+        Raises:
+            subprocess.SubprocessError: it failed, or the time was over.
+        """
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=os.environ | {'PYTHONPATH': str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=max(self.seconds, 1))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # also the processes that it started
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, process.args)
+        return output
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--minutes', type=float, default=10)
+    parser.add_argument('--shapes', default=','.join(SHAPES), help='names in sides.py')
+    parser.add_argument('--batch', type=int, default=0, help='sequences; 0: 32')
+    parser.add_argument('--length', type=int, default=512, help='tokens of the kernels check')
+    parser.add_argument('--steps', type=int, default=10, help='timed steps of each side')
+    parser.add_argument('--sides', default=','.join(SIDES), help='of sides.py')
+    parser.add_argument('--output', type=pathlib.Path, default='accelerator')
+    options = parser.parse_args()
+    budget = Budget(time.monotonic() + 60 * options.minutes)
+    result: dict[str, Any] = {'device': describe_device(budget)}
+    print(f'{result["device"]}; at most {options.minutes:g} minutes', flush=True)
+    result['kernels'] = check_kernels(budget, options.length)
+    print(report.as_table(result['kernels']), flush=True)
+    sides = options.sides.split(',')
+    if not all(importlib.util.find_spec(name) for name in ('torch', 'transformers')):
+        sides = [side for side in sides if not side.startswith('torch')]
+        print('torch and transformers are not installed: bert_jax is measured alone', flush=True)
+    result['steps'] = []
+    for shape in options.shapes.split(','):
+        batch = options.batch or SHAPES.get(shape, 32)
+        for side in sides:
+            record = measure(budget, shape, batch, side, options.steps)
+            result['steps'].append(record | compare_memory(record, result['device']))
+            print(record, flush=True)
+    write(options.output, result)
+    wrong = [record['case'] for record in result['kernels'] if not record.get('passes', True)]
+    if wrong:
+        sys.exit(f'error: the attention kernel differs from materialized scores: {wrong}')
+
+
+def describe_device(budget: Budget) -> str:
+    """Return the kind and number of the devices, and the version of jax."""
+    code = (
+        'import jax; devices = jax.devices();'
+        'print(len(devices), "×", devices[0].device_kind, "with jax", jax.__version__)'
+    )
+    return budget.run('-c', code).strip()
+
+
+def check_kernels(budget: Budget, length: int) -> list[dict[str, Any]]:
+    """Return a record for each case of attention_check.py."""
+    module = 'experiments.accelerator.attention_check'
+    records: list[dict[str, Any]] = json.loads(budget.run('-m', module, f'--length={length}'))
+    return records
+
+
+def measure(budget: Budget, shape: str, batch: int, side: str, steps: int) -> dict[str, Any]:
+    """Measure the steps of one side, alone on the device; a reason instead if that fails."""
+    record = {'shape': shape, 'batch': batch, 'side': side}
+    output = pathlib.Path(f'/tmp/accelerator_{os.getpid()}')
+    command = [
+        str(BENCHMARKS / 'training_step.py'),
+        f'--shape={shape}',
+        f'--batch={batch}',
+        f'--sides={side}',
+        f'--steps={steps}',
+        f'--output={output}',
+        '--dtypes=bfloat16',
+    ]
+    try:
+        budget.run(*command)
+    except subprocess.TimeoutExpired:
+        return record | {'not_measured': 'no time left'}
+    except subprocess.CalledProcessError as error:
+        return record | {'not_measured': f'exit status {error.returncode}; see the message above'}
+    [measured] = json.loads(output.with_suffix('.json').read_text())
+    return record | measured
+
+
+def compare_memory(record: dict[str, Any], device: str) -> dict[str, Any]:
+    """Return the memory of a step of bert_jax as a factor of the compiler's figure, if any."""
+    golden = json.loads((ROOT / 'experiments/compiled/golden.json').read_text())
+    topology = 'v5p:2x2x2' if 'TPU v5' in device else 'h200:8'
+    recipe = COMPILED.get(record['shape'])
+    name = f'--recipe={recipe} --topology={topology}'
+    compiled = golden.get(name) or golden.get(f'{name} --batch=32')
+    is_comparable = compiled and compiled['rows'] == record['batch'] and 'peak_mib' in record
+    if record['side'] != 'bert_jax' or not is_comparable:
+        return {}
+    return {'memory_of_compiled': round(record['peak_mib'] * 2**20 / compiled['memory'], 2)}
+
+
+def write(output: pathlib.Path, result: dict[str, Any]) -> None:
+    """Write the result as JSON, as a table and as a picture."""
+    report.show(result['steps'], str(output), 'tokens_per_second', ('shape', 'side'))
+    tables = [report.as_table(result['kernels']), report.as_table(result['steps'])]
+    output.with_suffix('.json').write_text(json.dumps(result, indent=1) + '\n')
+    text = '\n\n'.join([result['device'], *tables])
+    output.with_suffix('.md').write_text(text + '\n', encoding='utf-8')
+
+
+if __name__ == '__main__':
+    main()
