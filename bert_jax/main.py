@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from bert_jax import config_keys, progress
+from bert_jax import config_keys, progress, recipes
 from bert_jax.cli import command_line
 from bert_jax.errors import UserError, exit_cleanly
 from bert_jax.storage import paths
@@ -32,7 +32,7 @@ def run(
     config: Config,
     processes: tuple[Any, ...] | None = None,
     dry_run: bool = False,
-    user_keys: Collection[str] = (),
+    user_keys: Collection[str] | None = None,
     overwrite: bool = False,
     hooks: Hooks = NO_HOOKS,
     evaluators: Sequence[BuildEvaluator] = (),
@@ -43,7 +43,8 @@ def run(
         config: see configs/base.py.
         processes: the arguments of `multihost.joined` if this is one of several processes.
         dry_run: stop before the first step, without writing to the working directory.
-        user_keys: keys that the user set, which must have an effect.
+        user_keys: keys that the user set, which must have an effect; by default, those with a
+            value that no recipe of configs/ has.
         overwrite: delete the run or sweep in the working directory first.
         hooks: functions of a caller in Python.
         evaluators: build evaluators beside those that the config enables.
@@ -54,6 +55,8 @@ def run(
     Returns:
         The results; None for debug.batch and for a dry run, which train nothing.
     """
+    if user_keys is None:
+        user_keys = recipes.own_keys(config)
     config_keys.check(config)
     config_keys.check_used(config, user_keys)
     for key in ('workdir', 'init_from'):

@@ -1,5 +1,6 @@
 """Makes the recipes of `configs/` available from any folder."""
 
+import functools
 import importlib.machinery
 import importlib.util
 import os
@@ -8,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -89,16 +91,24 @@ def all_configs() -> Iterator[ConfigDict]:
             yield recipe.get_config()
 
 
-def own_keys(config: ConfigDict, file: str) -> set[str]:
-    """Return the keys with a value that no recipe has, for a config file outside configs/."""
-    if pathlib.Path(file.partition(':')[0]).resolve().parent == FOLDER.resolve():
-        return set()
-    known = list(map(flatten, all_configs()))
+def is_ours(file: str) -> bool:
+    """Whether a config file is one of configs/."""
+    return pathlib.Path(file.partition(':')[0]).resolve().parent == FOLDER.resolve()
+
+
+def own_keys(config: ConfigDict) -> set[str]:
+    """Return the keys with a value that no recipe of configs/ has."""
+    known = _values_of_recipes()
     return {
         key
         for key, value in flatten(config).items()
         if all(recipe.get(key) != value for recipe in known)
     }
+
+
+@functools.cache
+def _values_of_recipes() -> list[dict[str, Any]]:
+    return list(map(flatten, all_configs()))
 
 
 def _is_recipe(path: pathlib.Path) -> bool:

@@ -19,7 +19,7 @@ from bert_jax import progress
 from bert_jax.examples.finetune_batches import BatchShape
 from bert_jax.tasks import finetuning_builder
 from bert_jax.tasks.finetuning import FineTuning
-from bert_jax.training import devices, runtime
+from bert_jax.training import runtime
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.run import Plan
 from bert_jax.training.state import TrainState
@@ -212,30 +212,13 @@ def _finish(
     group: Group, task: FineTuning, workdir: Workdir, state: TrainState, seconds: float
 ) -> JsonObject:
     """Save, evaluate and report a run; return its results."""
-    stage = task.stages[0]
-    tokens = stage.tokens_per_step * stage.steps
-    results = {
-        'steps': stage.steps,
-        'best_step': None,
-        'tokens': tokens,
-        'parameters': sum(leaf.size for leaf in jax.tree.leaves(state.params)),
-        'trained_parameters': group.plan.transfer.num_trained(state.params),
-        'held_out': task.evaluate(state.evaluated_params, stage),
-        'train_seconds': round(seconds, 1),
-        'tokens_per_second': round(tokens / max(seconds, 1e-9)),
-        'learning_rate': task.learning_rate,
-        'skipped_steps': int(state.skipped),
-        'peak_memory_bytes': devices.peak_bytes(),
-        'devices': devices.describe(),
-    }
-    metadata = {
-        **task.metadata,
-        'config': task.config.to_dict(),
-        'train_seconds': seconds,
-        'is_evaluated': True,
-    }
+    (stage,) = task.stages
+    plan = dataclasses.replace(group.plan, task=task, config=task.config)
+    held_out = task.evaluate(state.evaluated_params, stage)
+    results = plan.results(state, held_out, stage.steps, seconds, int(state.skipped))
     checkpoints = Checkpoints(workdir.path / 'checkpoints', task.config.checkpoint.keep)
-    checkpoints.save(stage.steps, group.plan.transfer.stored(state), metadata)
+    metadata = plan.metadata(seconds, is_evaluated=True)
+    checkpoints.save(stage.steps, plan.transfer.stored(state), metadata)
     checkpoints.wait()
     checkpoints.close()
     task.report(state.evaluated_params, results, workdir)

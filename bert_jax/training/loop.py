@@ -1,8 +1,7 @@
 """The training loop: any task, from its first step or its last checkpoint to its last step."""
 
-import itertools
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import jax
 
@@ -54,7 +53,7 @@ def train(
         threads = config.data.reading_threads
         if run.step == 0:
             _evaluate_initial_weights(run)
-        stages = _with_first_steps(task.stages)
+        stages = run.plan.stages()
         for number, (stage, first_step) in enumerate(stages, start=1):
             if not run.is_evaluated and run.step <= first_step + stage.steps:
                 _evaluate_checkpoint(run, stage)
@@ -179,14 +178,8 @@ def _evaluate_initial_weights(run: Run) -> None:
         run.early_stopping.check(run.held_out)
 
 
-def _with_first_steps(stages: Sequence[Stage]) -> Iterator[tuple[Stage, int]]:
-    """Return every stage with the number of steps before it."""
-    first_steps = itertools.accumulate((stage.steps for stage in stages), initial=0)
-    return zip(stages, first_steps, strict=False)
-
-
 def _stage_starts(run: Run) -> list[int]:
-    return [first_step for _, first_step in _with_first_steps(run.plan.task.stages)]
+    return [first_step for _, first_step in run.plan.stages()]
 
 
 def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
@@ -244,12 +237,7 @@ def _evaluate(run: Run, stage: Stage) -> None:
 
 def _metadata(run: Run) -> JsonObject:
     """Return the metadata that a checkpoint stores beside the arrays."""
-    metadata = {
-        **run.plan.task.metadata,
-        'config': run.plan.config.to_dict(),
-        'train_seconds': run.seconds,
-        'is_evaluated': run.is_evaluated,
-    }
+    metadata = run.plan.metadata(run.seconds, run.is_evaluated)
     if run.early_stopping.metric:
         metadata['best'] = run.early_stopping.best._asdict()
     return metadata
@@ -291,21 +279,5 @@ def _finish(run: Run) -> tuple[Params, JsonObject]:
         run.log.plot(run.plan.task.references(), _stage_starts(run), file_format)
     # A signal may have arrived since the last step: exit now, or a sweep would start the next run.
     _exit_if_signaled(run, int(multihost.largest(run.stop.number)))
-    tokens = sum(
-        stage.tokens_per_step * min(max(run.step - first_step, 0), stage.steps)
-        for stage, first_step in _with_first_steps(run.plan.task.stages)
-    )
-    return run.state.evaluated_params, {
-        'steps': run.step,
-        'best_step': best.step,
-        'tokens': tokens,
-        'parameters': num_parameters(run.state.params),
-        'trained_parameters': run.plan.transfer.num_trained(run.state.params),
-        'held_out': run.held_out,
-        'train_seconds': round(run.seconds, 1),
-        'tokens_per_second': round(tokens / max(run.seconds, 1e-9)),
-        'learning_rate': run.plan.task.learning_rate,
-        'skipped_steps': skipped,
-        'peak_memory_bytes': devices.peak_bytes(),
-        'devices': devices.describe(),
-    }
+    results = run.plan.results(run.state, run.held_out, run.step, run.seconds, skipped, best.step)
+    return run.state.evaluated_params, results

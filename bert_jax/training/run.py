@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -29,8 +30,8 @@ from bert_jax.training.logging import Log
 from bert_jax.training.profiling import Profile
 from bert_jax.training.schedules import Schedule
 from bert_jax.training.state import TrainState, abstract_state, initial_state
-from bert_jax.training.task import Task
-from bert_jax.training.transfer import Transfer
+from bert_jax.training.task import Stage, Task
+from bert_jax.training.transfer import Transfer, num_parameters
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config, JsonObject, JsonView, Key, Params
 
@@ -106,6 +107,59 @@ class Plan:
             abstract = abstract_state(task, optimizer, mesh, rules, trained, *extras)
             optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
             yield cls(task, config, total_steps, schedule, trained, optimizer, abstract)
+
+    def stages(self) -> Iterator[tuple[Stage, int]]:
+        """Return every stage with the number of steps before it."""
+        stages = self.task.stages
+        first_steps = itertools.accumulate((stage.steps for stage in stages), initial=0)
+        return zip(stages, first_steps, strict=False)
+
+    def metadata(self, seconds: float, is_evaluated: bool) -> JsonObject:
+        """Return what a checkpoint stores beside the arrays, after so many seconds of training."""
+        return {
+            **self.task.metadata,
+            'config': self.config.to_dict(),
+            'train_seconds': seconds,
+            'is_evaluated': is_evaluated,
+        }
+
+    def results(
+        self,
+        state: TrainState,
+        held_out: Mapping[str, float],
+        step: int,
+        seconds: float,
+        skipped: int,
+        best_step: int | None = None,
+    ) -> JsonObject:
+        """Return the results of a finished run, the content of results.json.
+
+        Args:
+            state: the state with the resulting parameters.
+            held_out: their metrics.
+            step: number of steps of the run.
+            seconds: time spent in them.
+            skipped: number of steps that changed nothing.
+            best_step: the step whose parameters were kept, if not the last.
+        """
+        tokens = sum(
+            stage.tokens_per_step * min(max(step - first_step, 0), stage.steps)
+            for stage, first_step in self.stages()
+        )
+        return {
+            'steps': step,
+            'best_step': best_step,
+            'tokens': tokens,
+            'parameters': num_parameters(state.params),
+            'trained_parameters': self.transfer.num_trained(state.params),
+            'held_out': held_out,
+            'train_seconds': round(seconds, 1),
+            'tokens_per_second': round(tokens / max(seconds, 1e-9)),
+            'learning_rate': self.task.learning_rate,
+            'skipped_steps': skipped,
+            'peak_memory_bytes': devices.peak_bytes(),
+            'devices': devices.describe(),
+        }
 
     def initial_state(self, seed: int | None = None) -> TrainState:
         """Return the state before the first step, for `seed` or else the seed of the config."""

@@ -125,6 +125,7 @@ def test_discriminator_and_generator_are_exported_separately(tmp_path, capsys):
         'objectives__rtd': 50.0,
         'rtd__sharing': 'disentangled',
         'rtd__generator_width': 0.5,
+        'evaluation__cloze_examples': 0,
     }
     main.run(small.config(tmp_path, **SINGLE | changes))
     run = tmp_path / 'run'
@@ -183,8 +184,8 @@ def test_the_card_of_a_fine_tuned_model_has_that_of_its_run(tmp_path):
 
 
 def test_a_causal_run_is_exported_as_a_decoder(tmp_path, capsys):
-    objectives = {'objectives__mlm': 0.0, 'objectives__clm': 1.0}
-    main.run(small.config(tmp_path, **SINGLE | objectives))
+    changes = {'objectives__mlm': 0.0, 'objectives__clm': 1.0, 'evaluation__cloze_examples': 0}
+    main.run(small.config(tmp_path, **SINGLE | changes))
     export(Request(model=str(tmp_path / 'run'), output=str(tmp_path / 'out')))
     assert 'parameters, clm; logits compared' in capsys.readouterr().out
     assert json.loads((tmp_path / 'out/config.json').read_text())['is_decoder'] is True

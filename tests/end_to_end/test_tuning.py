@@ -260,6 +260,7 @@ def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path, m
         'sweep__learning_rates': (1e-3, 3e-3),
         'sweep__ranks': (2, 8),
         'sweep__vmap': True,
+        'schedule__learning_rate': None,
     }
     more = {'training__steps': 6, 'optimizer__clip_norm': 0.5}
     found = tune(tmp_path / 'sweep', 'lora', base, **sweep, **more)
@@ -290,7 +291,11 @@ def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path, m
         ({'transfer__method': 'full'}, 'set transfer.method, such as lora'),
         ({'evaluation__best': 'accuracy'}, 'leave evaluation.best and evaluation.patience out'),
         (
-            {'schedule__end_learning_rate': 1e-4, 'sweep__learning_rates': (1e-3, 3e-3)},
+            {
+                'schedule__learning_rate': None,
+                'schedule__end_learning_rate': 1e-4,
+                'sweep__learning_rates': (1e-3, 3e-3),
+            },
             'leave schedule.end_learning_rate or all but one of sweep.learning_rates out',
         ),
     ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax import config_keys, main
+from bert_jax import config_keys, main, recipes
 from bert_jax.cli import command_line
 from bert_jax.errors import UserError
 
@@ -134,6 +134,9 @@ def test_a_config_file_of_the_user_is_checked_but_not_for_values_of_the_recipe(t
 def test_training_checks_the_keys_before_it_reads_the_data(capsys):
     with pytest.raises(SystemExit):
         main.main(['main', '--config=configs/base.py', '--config.rtd.temperature=0.5'])
-    assert capsys.readouterr().err.splitlines() == [
-        'error: rtd.temperature is 0.5, but objectives.rtd is 0; leave rtd.temperature out'
-    ]
+    reason = 'rtd.temperature is 0.5, but objectives.rtd is 0; leave rtd.temperature out'
+    assert capsys.readouterr().err.splitlines() == [f'error: {reason}']
+    config = recipes.base()
+    config.rtd.temperature = 0.5
+    with pytest.raises(UserError, match=f'^{reason}$'):
+        main.run(config)
