@@ -91,13 +91,15 @@ def all_configs() -> Iterator[ConfigDict]:
             yield recipe.get_config()
 
 
-def is_ours(file: str) -> bool:
-    """Whether a config file is one of configs/."""
-    return pathlib.Path(file.partition(':')[0]).resolve().parent == FOLDER.resolve()
+def own_keys(config: ConfigDict, file: str = '') -> set[str]:
+    """Return the keys with a value that no recipe of configs/ has.
 
-
-def own_keys(config: ConfigDict) -> set[str]:
-    """Return the keys with a value that no recipe of configs/ has."""
+    Args:
+        config: The config.
+        file: Its file; '' for a config made in Python. A file of configs/ sets no keys of its own.
+    """
+    if pathlib.Path(file.partition(':')[0]).resolve().parent == FOLDER.resolve():
+        return set()
     known = _values_of_recipes()
     return {
         key

@@ -322,7 +322,7 @@ def test_a_shrunk_version_and_its_generator_open_in_transformers(
     trained, tmp_path, no_loader_process
 ):
     task, params = trained.task, trained.state.params
-    run = checkpoints.Checkpoints(tmp_path / 'checkpoints', keep=1)
+    run = checkpoints.Checkpoints.open(tmp_path / 'checkpoints', keep=1)
     run.save(12, {'params': params}, task.metadata | {'config': task.config.to_dict()})
     run.close()
     for generator in [False, True][: 1 + ('generator' in params)]:

@@ -126,7 +126,7 @@ def parse(argv: list[str], usage: str) -> CommandLine:
     if not request.config:
         raise UserError('no config given; for example: --config=configs/tiny.py')
     config = recipes.load(file)
-    user_keys = set() if recipes.is_ours(file) else recipes.own_keys(config)
+    user_keys = recipes.own_keys(config, file)
     keys = declarations(config)
     for key, text in request.values:
         if key not in keys:

@@ -7,7 +7,22 @@ import numpy as np
 
 
 class BatchSource(Protocol):
-    """Batches by step, as the input pipeline needs them.
+    """Batches by step, as the input pipeline needs them."""
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a global batch."""
+
+    def batch(
+        self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)
+    ) -> dict[str, np.ndarray]:
+        """Return rows of the global batch of a step; see `ExampleSource.batch`."""
+
+
+class ExampleSource(abc.ABC):
+    """A `BatchSource` whose example number n is a pure function of (seed, n).
+
+    Row `row` of the batch of step `step` is example number step · batch_size + row.
 
     Attributes:
         batch_size: Rows of a global batch.
@@ -16,18 +31,6 @@ class BatchSource(Protocol):
 
     batch_size: int
     num_examples: int
-
-    def batch(
-        self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)
-    ) -> dict[str, np.ndarray]:
-        """Return rows of the global batch of a step; see `ExampleSource.batch`."""
-
-
-class ExampleSource(BatchSource):
-    """A source whose example number n is a pure function of (seed, n).
-
-    Row `row` of the batch of step `step` is example number step · batch_size + row.
-    """
 
     @abc.abstractmethod
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:

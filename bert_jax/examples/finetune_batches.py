@@ -6,10 +6,10 @@ evaluation use one shape each with little padding.
 """
 
 import collections
-import copy
+import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -116,6 +116,7 @@ class Items:
         return batch
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class TrainBatches:
     """Batches of groups of items; every group occurs once per epoch.
 
@@ -125,46 +126,48 @@ class TrainBatches:
     rows.
 
     Attributes:
-        batch_size: Rows of a batch, R.
-        num_examples: Rows of an epoch, approximately.
+        items: Training items.
+        order: The order of the groups in every epoch, and their number in a batch.
         shape: Shape of all batches.
-        order: The order of the groups in every epoch.
+        group_size: Items of a group, which follow each other in `items`; batches then number
+            their items. None: every item is a group.
     """
 
-    def __init__(
-        self,
+    items: Items
+    order: BatchOrder
+    shape: BatchShape
+    group_size: int | None = None
+
+    @classmethod
+    def plan(
+        cls,
         items: Items,
         order: BatchOrder,
         length: int,
         steps: int,
         multiple: int = 1,
         group_size: int | None = None,
-    ):
+    ) -> 'TrainBatches':
         """Plan the batches of a run.
 
         Args:
             items: Training items.
-            order: The order of the groups in every epoch, and their number in a batch.
+            order: See the attribute.
             length: Tokens per row, T.
             steps: Steps of the run.
             multiple: The number of rows is rounded up to a multiple of this.
-            group_size: Items of a group, which follow each other in `items`; batches then number
-                their items. None: every item is a group.
+            group_size: See the attribute.
         """
-        self._items, self.order, self._length = items, order, length
-        self._group_size, self._is_numbered = group_size or 1, group_size is not None
-        self._epoch_order = functools.lru_cache(maxsize=2)(self.order.epoch)
         rows, slots = 1, 1
+        batches = cls(items, order, BatchShape(rows, length, slots), group_size)
         for first in range(0, steps, _PLANNED_STEPS):
-            item_GI = self._batch_items(np.arange(first, min(first + _PLANNED_STEPS, steps)))
-            row_GI = self._first_fit_decreasing(item_GI)
+            item_GI = batches._batch_items(np.arange(first, min(first + _PLANNED_STEPS, steps)))
+            row_GI = batches._first_fit_decreasing(item_GI)
             rows = max(rows, row_GI.max() + 1)
             flat_row_X = (np.arange(len(row_GI))[:, None] * rows + row_GI).ravel()
             slots = max(slots, np.bincount(flat_row_X, items.count_N[item_GI].ravel()).max())
         rows = -(-rows // multiple) * multiple
-        self.shape = BatchShape(int(rows), length, int(slots))
-        self.batch_size = self.shape.rows
-        self.num_examples = max(1, order.size * self.batch_size // order.batch_size)
+        return batches.with_shape(BatchShape(int(rows), length, int(slots)))
 
     @staticmethod
     def group_lengths(items: Items, group_size: int) -> np.ndarray:
@@ -172,11 +175,18 @@ class TrainBatches:
         lengths_N: np.ndarray = items.length_N.reshape(-1, group_size).sum(1)
         return lengths_N
 
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch, R."""
+        return self.shape.rows
+
     def with_shape(self, shape: BatchShape) -> 'TrainBatches':
         """Return these batches with more rows or slots, as padding."""
-        changed = copy.copy(self)
-        changed.shape, changed.batch_size = shape, shape.rows
-        return changed
+        return dataclasses.replace(self, shape=shape)
+
+    @functools.cached_property
+    def _epoch_order(self) -> Callable[[int], np.ndarray]:
+        return functools.lru_cache(maxsize=2)(self.order.epoch)
 
     def batch(
         self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)
@@ -198,13 +208,13 @@ class TrainBatches:
             return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
         item_GI = self._batch_items(np.array([step]))
         (row_I,) = self._first_fit_decreasing(item_GI)
-        batch = self._items.batch(item_GI[0], row_I, self.shape, self._is_numbered)
+        batch = self.items.batch(item_GI[0], row_I, self.shape, self.group_size is not None)
         batch['example_index'] = np.arange(self.batch_size, dtype=np.int32)
         return {name: array[rows] for name, array in batch.items()}
 
     def num_tokens(self, steps: int) -> int:
         """Return the number of tokens, without padding, in the first `steps` batches."""
-        return int(self._items.length_N[self._batch_items(np.arange(steps))].sum())
+        return int(self.items.length_N[self._batch_items(np.arange(steps))].sum())
 
     def _batch_items(self, step_G: np.ndarray) -> np.ndarray:
         """The items of several batches: int64 [G, I], group by group."""
@@ -215,13 +225,14 @@ class TrainBatches:
         for epoch in np.unique(epoch_GI):
             is_in_epoch = epoch_GI == epoch
             group_GI[is_in_epoch] = self._epoch_order(int(epoch))[position_GI[is_in_epoch]]
-        item_GIJ = group_GI[..., None] * self._group_size + np.arange(self._group_size)
+        group_size = self.group_size or 1
+        item_GIJ = group_GI[..., None] * group_size + np.arange(group_size)
         return item_GIJ.reshape(len(step_G), -1)
 
     def _first_fit_decreasing(self, item_GI: np.ndarray) -> np.ndarray:
         """The row of each item: int64 [G, I]."""
-        length_GI = self._items.length_N[item_GI]
-        space_GR = np.full(item_GI.shape, self._length)
+        length_GI = self.items.length_N[item_GI]
+        space_GR = np.full(item_GI.shape, self.shape.length)
         row_GI = np.empty_like(item_GI)
         batches = np.arange(len(item_GI))
         for place_G in np.argsort(-length_GI, axis=1, kind='stable').T:

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import zlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from filelock import FileLock
@@ -37,20 +37,15 @@ _HEADER_BYTES = 2**10  # upper bound of the header of a .npy file
 npy_header_lock = threading.Lock()
 
 _Key = tuple[str, int]  # name of a file in the cache, number of the block
+_Claim: TypeAlias = FileLock | temporary.TemporaryFolder
 
 
 class BlockCache:
     """A folder of blocks for one process; a second process gets a temporary folder."""
 
-    def __init__(self, folder: str | os.PathLike[str], max_bytes: int):
-        """Open the folder, which is created if needed.
-
-        Args:
-            folder: The folder.
-            max_bytes: Total size of its files; at least one block.
-        """
-        self._max_bytes = max_bytes
-        self._folder, self._claim = _claim(pathlib.Path(folder).expanduser())
+    def __init__(self, folder: pathlib.Path, max_bytes: int, claim: '_Claim'):
+        """Hold an empty cache; `claim` keeps the folder for this process."""
+        self._folder, self._max_bytes, self._claim = folder, max_bytes, claim
         self._bytes = 0
         self._lock = threading.Lock()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS)
@@ -58,8 +53,19 @@ class BlockCache:
         self._blocks: collections.OrderedDict[_Key, np.ndarray | None] = collections.OrderedDict()
         self._sizes: dict[_Key, int] = {}
         self._pending: dict[_Key, concurrent.futures.Future[np.ndarray]] = {}
-        with self._lock:
-            self._find_earlier()
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str], max_bytes: int) -> 'BlockCache':
+        """Open a folder, which is created if needed, with the blocks of earlier processes.
+
+        Args:
+            folder: The folder.
+            max_bytes: Total size of its files; at least one block.
+        """
+        claimed, claim = _claim(pathlib.Path(folder).expanduser())
+        cache = cls(claimed, max_bytes, claim)
+        cache._find_earlier()
+        return cache
 
     def blocks(self, array: 'BlockArray', numbers: list[int]) -> list[np.ndarray]:
         """Return blocks of an array, each uint8 [bytes]; missing blocks are read concurrently."""
@@ -230,7 +236,7 @@ class BlockArray:
 @functools.cache
 def open_cache(folder: str, max_bytes: int) -> BlockCache:
     """Return the cache in a folder: always the same object, because only one can use it."""
-    return BlockCache(folder, max_bytes)
+    return BlockCache.open(folder, max_bytes)
 
 
 def open_arrays(files: Mapping[Any, str], folder: str, max_bytes: int) -> list['BlockArray']:
@@ -265,7 +271,7 @@ def _read_header(path: BucketPath) -> _Header:
     return _Header(shape[0], dtype, file.tell())
 
 
-def _claim(folder: pathlib.Path) -> tuple[pathlib.Path, FileLock | temporary.TemporaryFolder]:
+def _claim(folder: pathlib.Path) -> tuple[pathlib.Path, _Claim]:
     """Lock a folder for this process, or make a temporary folder if it is in use.
 
     Returns:

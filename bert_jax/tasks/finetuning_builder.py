@@ -129,7 +129,7 @@ def _make_stage(
     mesh = sharding.make_mesh(config.mesh)
     shards = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
     multiple = training.accumulation * shards
-    source = TrainBatches(items, order, length, steps, multiple, group_size)
+    source = TrainBatches.plan(items, order, length, steps, multiple, group_size)
     positions = source.shape.rows * source.shape.length
     return Stage(
         source=source,

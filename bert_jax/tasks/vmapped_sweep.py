@@ -216,7 +216,7 @@ def _finish(
     plan = dataclasses.replace(group.plan, task=task, config=task.config)
     held_out = task.evaluate(state.evaluated_params, stage)
     results = plan.results(state, held_out, stage.steps, seconds, int(state.skipped))
-    checkpoints = Checkpoints(workdir.path / 'checkpoints', task.config.checkpoint.keep)
+    checkpoints = Checkpoints.open(workdir.path / 'checkpoints', task.config.checkpoint.keep)
     metadata = plan.metadata(seconds, is_evaluated=True)
     checkpoints.save(stage.steps, plan.transfer.stored(state), metadata)
     checkpoints.wait()

@@ -23,6 +23,7 @@ from flax import traverse_util
 from bert_jax import lazy_table, tree_paths
 from bert_jax.errors import UserError, disk_fault, warn, writing
 from bert_jax.storage import paths
+from bert_jax.storage.path import Path
 from bert_jax.training import checkpoint_files, checksums, multihost
 from bert_jax.types import JsonObject, Tree
 
@@ -53,27 +54,32 @@ class Checkpoints:
     In a multi-host run every process makes one and calls the same methods in the same order.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], keep: int):
+    def __init__(self, directory: Path, keep: int, is_split: bool):
+        """Hold what `open` found; `is_split`: each host writes to its own copy of the folder."""
+        self.directory, self.keep = directory, keep
+        self._is_split = is_split
+        self._makes_folders = is_split or jax.process_index() == 0
+        self._damaged: set[int] = set()  # steps of damaged checkpoints, already reported
+        self._thread: threading.Thread | None = None
+        self._failure: tuple[_Save, Exception] | None = None
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str], keep: int) -> 'Checkpoints':
         """Open the folder of checkpoints and remove the unfinished ones of a killed run.
 
         Raises:
             UserError: the folder cannot be written.
         """
-        self.directory = paths.path(directory).absolute()
-        # Whether each host writes to its own copy of the folder instead of a shared folder.
-        is_copied = paths.local(self.directory) != self.directory
-        self._is_split = jax.process_count() > 1 and is_copied
-        self._makes_folders = self._is_split or jax.process_index() == 0
-        self.keep = keep
-        self._damaged: set[int] = set()  # steps of damaged checkpoints, already reported
-        self._thread: threading.Thread | None = None
-        self._failure: tuple[_Save, Exception] | None = None
-        if self._makes_folders:
-            checkpoint_files.make_writable(paths.local(self.directory))
+        folder = paths.path(directory).absolute()
+        is_copied = paths.local(folder) != folder
+        opened = cls(folder, keep, is_split=jax.process_count() > 1 and is_copied)
+        if opened._makes_folders:
+            checkpoint_files.make_writable(paths.local(folder))
         if jax.process_index() == 0:
-            for leftover in paths.leftovers(self.directory, checksums.NAME):
+            for leftover in paths.leftovers(folder, checksums.NAME):
                 warn(f'removing unfinished checkpoint {leftover}')
                 paths.remove(leftover)
+        return opened
 
     def steps(self) -> list[int]:
         """Steps of all checkpoints, newest first, damaged ones included."""

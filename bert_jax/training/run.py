@@ -251,7 +251,7 @@ def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS)
     with Plan.of(task, config) as plan:
         changes = multihost.run_on_host0(lambda: workdir.claim(config))
         folder = workdir.path
-        checkpoints = Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
+        checkpoints = Checkpoints.open(folder / 'checkpoints', config.checkpoint.keep)
         with contextlib.closing(checkpoints):
             metadata = checkpoints.metadata()
             if metadata is not None:

@@ -32,7 +32,7 @@ class Windows:
             shape, options.dtype, {}
         )
         self.steps = options.steps
-        self.checkpoints = Checkpoints(folder, keep=1)
+        self.checkpoints = Checkpoints.open(folder, keep=1)
         self.saves, self.blocked = 0, []
 
     def save(self):

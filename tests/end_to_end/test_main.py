@@ -89,7 +89,7 @@ def test_metrics_are_recorded_for_every_window_and_add_up(finished):
 
 
 def test_a_checkpoint_describes_itself(finished):
-    metadata = checkpoints.Checkpoints(finished / 'run/checkpoints', 2).metadata()
+    metadata = checkpoints.Checkpoints.open(finished / 'run/checkpoints', 2).metadata()
     assert metadata['config']['model']['num_layers'] == 1
     assert json.loads(metadata['tokenizer'])['model']['type'] == 'WordPiece'
     assert len(metadata['corpus_fingerprint']) == 64

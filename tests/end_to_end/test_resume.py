@@ -95,7 +95,7 @@ def test_a_run_killed_in_both_stages_ends_the_same(tmp_path, undisturbed):
 def test_a_terminated_run_saves_before_it_exits(tmp_path, undisturbed):
     status = stop_at(tmp_path, 40, signal.SIGTERM)
     assert status == multihost.RESTART
-    saved = checkpoints.Checkpoints(tmp_path / 'run/checkpoints', 2).steps()[0]
+    saved = checkpoints.Checkpoints.open(tmp_path / 'run/checkpoints', 2).steps()[0]
     assert saved >= 40
     assert saved % 25  # not a checkpoint that was due anyway
     status, stderr = small.run(tmp_path, *arguments(tmp_path))
@@ -106,7 +106,7 @@ def test_a_terminated_run_saves_before_it_exits(tmp_path, undisturbed):
 def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(tmp_path, undisturbed):
     stop_at(tmp_path, 90, signal.SIGKILL)
     folder = tmp_path / 'run/checkpoints'
-    newest = checkpoints.Checkpoints(folder, 2).steps()[0]
+    newest = checkpoints.Checkpoints.open(folder, 2).steps()[0]
     largest = max(
         (path for path in (folder / str(newest)).rglob('*') if path.is_file()),
         key=lambda path: path.stat().st_size,

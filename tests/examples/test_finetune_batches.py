@@ -33,7 +33,7 @@ def make(lengths, choices=1) -> Items:
 
 def batches(items, num_items, length, steps, seed, multiple=1) -> TrainBatches:
     order = Stratified(items.length_N, num_items, seed)
-    return TrainBatches(items, order, length, steps, multiple)
+    return TrainBatches.plan(items, order, length, steps, multiple)
 
 
 def test_rows_are_numbered_alike_whatever_their_number_is_rounded_to():

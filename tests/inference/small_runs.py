@@ -76,7 +76,7 @@ def save_run(folder, kind, changes=None, architecture=None, **more_metadata):
         'config': {'training': {'sequence_length': LENGTH}, 'problem': settings},
         **more_metadata,
     }
-    writer = Checkpoints(folder / 'checkpoints', keep=1)
+    writer = Checkpoints.open(folder / 'checkpoints', keep=1)
     writer.save(1, {'params': params}, metadata)
     writer.close()
     return folder

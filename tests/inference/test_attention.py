@@ -58,7 +58,7 @@ def test_attention_of_a_run_with_scan_layers_equals_that_without(tmp_path):
         'tokenizer': model.tokenizer.to_json(),
         'config': {},
     }
-    writer = Checkpoints(tmp_path / 'run' / 'checkpoints', keep=1)
+    writer = Checkpoints.open(tmp_path / 'run' / 'checkpoints', keep=1)
     writer.save(1, {'params': {'encoder': stacked}}, metadata)
     writer.close()
     _, expected_LHTT = bert_jax.load(folder).attention(TEXT)

@@ -49,7 +49,7 @@ def values():
 
 def save_and_restore(directory, arrays):
     """Save arrays several times, replace one checkpoint, and restore onto other meshes."""
-    made = Checkpoints(directory, 1)
+    made = Checkpoints.open(directory, 1)
     for step in (1, 2, 2):
         made.save(step, arrays, {'step': step})
     made.replace_metadata(2, {'step': 3})
@@ -93,7 +93,7 @@ def upload_fails_on_host_1(folder):
     bucket._file_system = lambda scheme: files
     if jax.process_index() == 1:
         files.put_file = refuse
-    made = Checkpoints('gs://bucket/run', 1)
+    made = Checkpoints.open('gs://bucket/run', 1)
     mesh = jax.make_mesh((4,), ('data',), (AxisType.Auto,))
     split = NamedSharding(mesh, PartitionSpec('data'))
     made.save(1, {'x': jax.device_put(np.ones(4, np.float32), split)}, {})

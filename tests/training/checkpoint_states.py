@@ -75,7 +75,7 @@ def assert_bitwise_equal(actual, expected):
 
 def save_all(directory, steps, keep=9):
     """Save a checkpoint of each step, and close the folder."""
-    made = Checkpoints(directory, keep)
+    made = Checkpoints.open(directory, keep)
     for step in steps:
         made.save(step, make_state(step), METADATA | {'step': step})
     made.close()

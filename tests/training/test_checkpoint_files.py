@@ -73,7 +73,7 @@ def test_damage_to_any_file_is_reported_and_the_previous_checkpoint_is_used(
         directory = shutil.copytree(two_checkpoints, tmp_path / 'copy')
         file = max((directory / '20').glob(pattern), key=lambda path: path.stat().st_size)
         damage(file, rng)
-        restored = Checkpoints(directory, 2).restore(abstract(make_state()))
+        restored = Checkpoints.open(directory, 2).restore(abstract(make_state()))
         assert restored.step == 10
         assert_bitwise_equal(restored.state, make_state(10))
         stderr = capsys.readouterr().err
@@ -88,12 +88,12 @@ def test_if_all_checkpoints_are_damaged_the_run_does_not_start_from_scratch(dire
     for step in (10, 20):
         (directory / str(step) / 'arrays' / '_METADATA').unlink()
     with pytest.raises(UserError, match='all checkpoints in .* are damaged: 20, 10'):
-        Checkpoints(directory, 2).restore(abstract(make_state()))
+        Checkpoints.open(directory, 2).restore(abstract(make_state()))
 
 
 def test_damaged_metadata_is_skipped_like_damaged_arrays(directory, capsys):
     (directory / '20' / 'metadata.json').write_text('{}')
-    made = Checkpoints(directory, 2)
+    made = Checkpoints.open(directory, 2)
     assert made.metadata()['step'] == 10
     assert made.restore(abstract(make_state())).step == 10
     assert capsys.readouterr().err.count('\n') == 1
@@ -101,7 +101,7 @@ def test_damaged_metadata_is_skipped_like_damaged_arrays(directory, capsys):
 
 def test_a_damaged_checkpoint_is_removed_and_not_counted(directory):
     (directory / '20' / 'arrays' / '_METADATA').unlink()
-    made = Checkpoints(directory, 2)
+    made = Checkpoints.open(directory, 2)
     made.restore(abstract(make_state()))
     made.save(15, make_state(15), {})
     made.close()
@@ -110,7 +110,7 @@ def test_a_damaged_checkpoint_is_removed_and_not_counted(directory):
 
 def test_a_damaged_checkpoint_can_be_saved_again(directory):
     (directory / '20' / 'arrays' / '_METADATA').unlink()
-    made = Checkpoints(directory, 2)
+    made = Checkpoints.open(directory, 2)
     made.restore(abstract(make_state()))
     made.save(20, make_state(20), METADATA)
     assert made.restore(abstract(make_state())).step == 20
@@ -136,7 +136,7 @@ def test_a_damaged_checkpoint_can_be_saved_again(directory):
 )
 def test_a_different_model_is_an_error_that_names_the_arrays(two_checkpoints, change, message):
     with pytest.raises(UserError, match=message):
-        Checkpoints(two_checkpoints, 9).restore(abstract(change(make_state())))
+        Checkpoints.open(two_checkpoints, 9).restore(abstract(change(make_state())))
 
 
 def test_load_accepts_a_checkpoint_a_folder_of_checkpoints_or_a_run(tmp_path, two_checkpoints):

@@ -41,7 +41,7 @@ def shardings(tree):
 @pytest.mark.parametrize('saved_on', [(1, 1, 1), (8, 1, 1), (1, 8, 1), (2, 2, 2)])
 def test_a_state_is_restored_bitwise_onto_other_meshes(tmp_path, saved_on):
     state = make_state(7)
-    made = Checkpoints(tmp_path, 1)
+    made = Checkpoints.open(tmp_path, 1)
     placed = jax.device_put(state, shardings(abstract(state, make_mesh(*saved_on))))
     made.save(7, placed, METADATA)
     for restored_on in (None, (8, 1, 1), (2, 2, 2)):
@@ -68,7 +68,7 @@ def test_arrays_may_be_donated_as_soon_as_save_returns(tmp_path, saved_on):
 
     step = jax.jit(lambda tree: jax.tree.map(lambda x: x * 2 + 1, tree), donate_argnums=0)
     jax.block_until_ready(step(draw(1)))  # compiled before the save
-    made, state, expected = Checkpoints(tmp_path, 1), draw(0), draw(0)
+    made, state, expected = Checkpoints.open(tmp_path, 1), draw(0), draw(0)
     made.save(1, state, {})
     for _ in range(5):
         state = step(state)
@@ -80,19 +80,21 @@ def test_arrays_may_be_donated_as_soon_as_save_returns(tmp_path, saved_on):
 @pytest.mark.eight_devices
 def test_a_restored_state_can_be_donated(tmp_path):
     save_all(tmp_path, [1])
-    restored = Checkpoints(tmp_path, 1).restore(abstract(make_state(), make_mesh(2, 2, 2))).state
+    restored = (
+        Checkpoints.open(tmp_path, 1).restore(abstract(make_state(), make_mesh(2, 2, 2))).state
+    )
     stepped = jax.jit(lambda s: s._replace(step=s.step + 1), donate_argnums=0)(restored)
     assert int(stepped.step) == 2
 
 
 def test_only_the_newest_checkpoints_are_kept(tmp_path):
     save_all(tmp_path, [1, 2, 10, 20, 100], keep=2)
-    assert Checkpoints(tmp_path, 2).steps() == [100, 20]
+    assert Checkpoints.open(tmp_path, 2).steps() == [100, 20]
     assert sorted(path.name for path in tmp_path.iterdir()) == ['100', '20']
 
 
 def test_a_new_folder_has_no_checkpoints(tmp_path):
-    made = Checkpoints(tmp_path / 'new' / 'folder', 1)
+    made = Checkpoints.open(tmp_path / 'new' / 'folder', 1)
     assert made.restore(abstract(make_state())) is None
     assert made.metadata() is None
     assert made.steps() == []
@@ -101,7 +103,7 @@ def test_a_new_folder_has_no_checkpoints(tmp_path):
 def test_metadata_is_read_without_orbax(tmp_path, monkeypatch):
     save_all(tmp_path, [5])
     monkeypatch.setattr(checkpoint_files, 'orbax', None)
-    assert Checkpoints(tmp_path, 1).metadata() == METADATA | {'step': 5}
+    assert Checkpoints.open(tmp_path, 1).metadata() == METADATA | {'step': 5}
 
 
 def test_importing_the_module_does_not_import_orbax():
@@ -110,7 +112,7 @@ def test_importing_the_module_does_not_import_orbax():
 
 
 def test_saving_a_step_again_replaces_its_checkpoint(tmp_path):
-    made = Checkpoints(tmp_path, 3)
+    made = Checkpoints.open(tmp_path, 3)
     made.save(1, make_state(1), {'try': 1})
     made.save(1, make_state(2), {'try': 2})
     restored = made.restore(abstract(make_state()))
@@ -122,7 +124,7 @@ def test_saving_a_step_again_replaces_its_checkpoint(tmp_path):
 def test_unfinished_checkpoints_of_a_killed_run_are_removed_and_reported(tmp_path, capsys):
     save_all(tmp_path, [1])
     shutil.copytree(tmp_path / '1', tmp_path / '2.unfinished')
-    assert Checkpoints(tmp_path, 1).steps() == [1]
+    assert Checkpoints.open(tmp_path, 1).steps() == [1]
     assert f'removing unfinished checkpoint {tmp_path}/2.unfinished' in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ['1']
 
@@ -131,13 +133,13 @@ def test_folders_of_a_user_among_the_checkpoints_are_kept(tmp_path):
     for name in ('chapter.unfinished', '2.old.unfinished'):
         (tmp_path / name).mkdir()
     (tmp_path / '3.unfinished').symlink_to(tmp_path / 'chapter.unfinished')
-    Checkpoints(tmp_path, 1)
+    Checkpoints.open(tmp_path, 1)
     assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_kill_during_the_removal_of_an_old_checkpoint_leaves_no_half_of_it(tmp_path, monkeypatch):
     save_all(tmp_path, [1])
-    made = Checkpoints(tmp_path, 1)
+    made = Checkpoints.open(tmp_path, 1)
 
     def kill(folder, **options):
         if not options:
@@ -149,7 +151,7 @@ def test_a_kill_during_the_removal_of_an_old_checkpoint_leaves_no_half_of_it(tmp
     with pytest.raises(ZeroDivisionError):
         made.wait()
     monkeypatch.undo()
-    assert Checkpoints(tmp_path, 1).steps() == [2]
+    assert Checkpoints.open(tmp_path, 1).steps() == [2]
     assert [path.name for path in tmp_path.iterdir()] == ['2']
 
 
@@ -163,7 +165,7 @@ def small_disk(tmp_path):
 
 
 def test_a_full_disk_is_reported_and_costs_no_checkpoint(small_disk, capfd):
-    made = Checkpoints(small_disk, 3)
+    made = Checkpoints.open(small_disk, 3)
     state = {'params': jnp.arange(600_000, dtype=jnp.float32)}
     made.save(1, state, {})
     made.save(2, state, {})
@@ -186,7 +188,7 @@ def test_a_checkpoint_takes_less_space_than_is_required(number, size, small_disk
     """Otherwise Orbax would print tracebacks halfway through a save on a full disk."""
     state = {f'array_{i}': np.zeros(size, np.float32) for i in range(number)}
     before = shutil.disk_usage(small_disk).used
-    made = Checkpoints(small_disk, 1)
+    made = Checkpoints.open(small_disk, 1)
     made.save(1, jax.device_put(state), {})
     made.close()
     taken = shutil.disk_usage(small_disk).used - before
@@ -197,7 +199,7 @@ def test_a_checkpoint_takes_less_space_than_is_required(number, size, small_disk
 
 def test_a_disk_that_fills_up_while_writing_is_an_error_at_the_next_save(small_disk, monkeypatch):
     monkeypatch.setattr(checkpoint_files, 'check_free_space', lambda *_: None)
-    made = Checkpoints(small_disk, 1)
+    made = Checkpoints.open(small_disk, 1)
     made.save(1, {'params': jnp.zeros(3_000_000)}, {})
     with pytest.raises(UserError, match='checkpoint 1 could not be written'):
         made.save(2, {'params': jnp.zeros(3)}, {})
@@ -211,7 +213,7 @@ def test_a_disk_that_is_full_for_the_last_files_is_an_error(tmp_path, monkeypatc
         raise OSError(28, 'No space left on device')
 
     save_all(tmp_path, [1])
-    made = Checkpoints(tmp_path, 1)
+    made = Checkpoints.open(tmp_path, 1)
     monkeypatch.setattr(checksums, 'write', raise_full)
     made.save(2, make_state(2), {})
     with pytest.raises(UserError, match='checkpoint 2 .*No space left'):
@@ -221,7 +223,7 @@ def test_a_disk_that_is_full_for_the_last_files_is_an_error(tmp_path, monkeypatc
 
 def test_an_unexpected_error_in_the_background_is_raised_as_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr(checksums, 'write', lambda *_: 1 / 0)
-    made = Checkpoints(tmp_path, 1)
+    made = Checkpoints.open(tmp_path, 1)
     made.save(2, make_state(2), {})
     with pytest.raises(ZeroDivisionError):
         made.wait()
@@ -230,17 +232,17 @@ def test_an_unexpected_error_in_the_background_is_raised_as_it_is(tmp_path, monk
 def test_a_folder_that_cannot_be_written_is_an_error_at_once(tmp_path, small_disk):
     (tmp_path / 'file').write_text('')
     with pytest.raises(UserError, match='Not a directory'):
-        Checkpoints(tmp_path / 'file' / 'checkpoints', 1)
+        Checkpoints.open(tmp_path / 'file' / 'checkpoints', 1)
     subprocess.run(['mount', '-o', 'remount,ro', str(small_disk)], check=True)
     with pytest.raises(UserError, match='permission denied or read-only'):
-        Checkpoints(small_disk, 1)
+        Checkpoints.open(small_disk, 1)
 
 
 # --- a killed process
 
 
 def save_forever(directory):
-    made = Checkpoints(directory, 2)
+    made = Checkpoints.open(directory, 2)
     step = (made.steps() or [0])[0]
     while True:
         step += 1

@@ -32,7 +32,7 @@ def test_every_flipped_bit_is_found(checkpoint, name):
 
 
 def test_every_flipped_bit_of_added_metadata_is_found(checkpoint):
-    made = Checkpoints(checkpoint.parent, 1)
+    made = Checkpoints.open(checkpoint.parent, 1)
     assert made.metadata()['step'] == 1
     made.replace_metadata(1, {'step': 1, 'best': {'step': 1}})
     assert made.metadata() == {'step': 1, 'best': {'step': 1}}
@@ -52,13 +52,13 @@ def test_a_kill_while_metadata_are_added_leaves_the_first(checkpoint, monkeypatc
     def kill(folder):
         raise ZeroDivisionError
 
-    made = Checkpoints(checkpoint.parent, 1)
+    made = Checkpoints.open(checkpoint.parent, 1)
     monkeypatch.setattr(checksums, 'write', kill)
     with pytest.raises(ZeroDivisionError):
         made.replace_metadata(1, {'step': 2})
     monkeypatch.undo()
     assert checksums.find_damage(checkpoint) is None
-    made = Checkpoints(checkpoint.parent, 1)
+    made = Checkpoints.open(checkpoint.parent, 1)
     assert made.metadata()['step'] == 1
     made.replace_metadata(1, {'step': 3})
     assert made.metadata() == {'step': 3}
@@ -95,7 +95,7 @@ def test_files_are_synced_before_the_manifest_and_the_manifest_before_the_rename
 
     monkeypatch.setattr(os, 'fsync', record_fsync)
     monkeypatch.setattr(pathlib.Path, 'rename', record_rename)
-    made = Checkpoints(tmp_path, 1)
+    made = Checkpoints.open(tmp_path, 1)
     made.save(1, make_state(1), {})
     made.close()
 
