@@ -39,6 +39,7 @@ def write(folder: pathlib.Path) -> None:
         'sentences.txt': lines,
         'new.txt': lines[:2],
         'reviews.txt': lines,
+        'shots.jsonl': map(json.dumps, [{'text': 'Slow.', 'label': 'negative'}]),
         'texts.tsv': ['text', *lines],
         'reviews.tsv': ['text\tlabel', *rows],
         'test.tsv': ['text\tlabel', *rows[:40]],

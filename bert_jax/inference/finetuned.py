@@ -329,7 +329,7 @@ def build(
     )
     return FineTuned(
         kind,
-        Model(architecture, compute, entry.load().build(setup).loss.heads()),
+        Model(architecture, compute, entry.load().build(setup).loss.heads(), model.is_causal),
         setup,
         model.metadata.get('calibrated', {}),
         config.get('data', {}),

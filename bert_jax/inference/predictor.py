@@ -16,6 +16,7 @@ from bert_jax.inference.text_rows import check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.problems.base import AnyProblem
 from bert_jax.problems.prompting.answers import parse as parse_answers
+from bert_jax.problems.prompting.prefix import PrefixTemplate
 from bert_jax.types import JsonObject, JsonView
 
 
@@ -169,20 +170,37 @@ class Predictor(PretrainedPredictor):
         template: str,
         answers: Mapping[str, str | Sequence[str]] | Sequence[str],
         *,
-        decoding: str = 'max_first',
+        decoding: str = '',
         calibration: str = 'none',
+        shots: Sequence[Mapping[str, str]] = (),
     ) -> 'Predictor':
-        """Return this model with a cloze prompt, for `prompt` and `evaluate` without training.
+        """Return this model with a prompt, for `prompt` and `evaluate` without training.
+
+        A masked language model fills the [MASK] of a cloze; a causal model continues a text that
+        ends with it, so the score of an answer is its log probability after the text.
 
         Args:
-            template: such as '{text} It was [MASK].'; see problems/prompting/templates.py.
+            template: such as '{text} It was [MASK].', or '{text} It was [MASK]' for a causal model;
+                see problems/prompting/templates.py and prefix.py.
             answers: class → its words, or a list of 'CLASS=WORD|WORD' or 'WORD'.
             decoding, calibration: as `problem.decoding` and `problem.calibration` of training.
+            shots: for a causal model, answered examples before the text: dictionaries with the
+                fields of the template and 'label'.
 
         Raises:
-            UserError: the model has no masked-language-model head, or the prompt is not valid.
+            UserError: the model predicts no tokens, or the prompt is not valid.
         """
-        self.require('fill_mask')
+        if not self.is_causal:
+            self.require('fill_mask')
+            if shots:
+                raise UserError('shots are for causal models; see problem.demonstrations')
+        else:
+            self.require('pseudo_likelihood')
+            if decoding:
+                raise UserError(
+                    f'decoding is {decoding!r}, but a causal model reads an answer from left to '
+                    'right; leave decoding out'
+                )
         if isinstance(answers, Mapping):
             answers = [
                 f'{label}={words if isinstance(words, str) else "|".join(words)}'
@@ -191,12 +209,21 @@ class Predictor(PretrainedPredictor):
         settings = {
             'template': template,
             'answers': tuple(check_list(answers)),
-            'decoding': decoding,
+            'decoding': 'parallel' if self.is_causal else decoding or 'max_first',
             'calibration': calibration,
         }
         config = {'problem': settings, 'training': {'sequence_length': self.max_length}}
         labels = tuple(parse_answers(settings['answers']))
-        model = Pretrained(None, self.architecture, {}, labels=labels, metadata={'config': config})
+        _check_shots(shots, PrefixTemplate(template).fields if shots else (), labels)
+        kept = {'is_causal': self.is_causal, 'shots': [dict(shot) for shot in shots]}
+        model = Pretrained(
+            None,
+            self.architecture,
+            {},
+            labels=labels,
+            metadata={'config': config, 'kept': kept},
+            is_causal=self.is_causal,
+        )
         prompted = copy.copy(self)
         prompted._finetuned = self._load_problem(model, 'prompt')
         prompted.tasks = tuple(dict.fromkeys([*self.tasks, 'prompt']))
@@ -265,3 +292,15 @@ class Predictor(PretrainedPredictor):
         return self._finetuned.evaluate(
             self.name, self._params, check_list(gold), changes or {}, self._advance
         )
+
+
+def _check_shots(
+    shots: Sequence[Mapping[str, str]], fields: Sequence[str], labels: Sequence[str]
+) -> None:
+    """Raise UserError for a shot without a field, or with an unknown label."""
+    for number, shot in enumerate(shots, 1):
+        if missing := [name for name in fields if name not in shot]:
+            raise UserError(f'shot {number} lacks {missing[0]!r}, a field of the template')
+        if shot.get('label') not in labels:
+            known = ', '.join(labels)
+            raise UserError(f'shot {number} has the label {shot.get("label")!r}; known: {known}')

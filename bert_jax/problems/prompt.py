@@ -55,7 +55,7 @@ class PromptLoss(base.Loss):
         return {self.main: 1 - share, 'mlm': share} if share else {self.main: 1.0}
 
     def heads(self) -> Mapping[str, HeadOptions]:
-        return {'mlm': {}}
+        return {'clm' if self.encoding.is_causal else 'mlm': {}}
 
     def corrupt(self, rows: Rows, dropout_seeds_R: base.Seeds) -> Rows:
         """Make targets of the masks; in training with `mlm_weight`, mask unlabeled prompts too."""

@@ -13,10 +13,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from tests import extending, page_inputs, printed_commands
+from tests.inference import small_gpt2
 
 # Instead of other values of these keys in commands of bert_jax.main.
 SMALL = (
@@ -97,10 +99,13 @@ class Folder:
         assert done.returncode == 0, f'{text}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}'
 
     def make_weights(self) -> None:
-        """Make the published models that the pages call FOLDER and WEIGHTS."""
+        """Make the published models that the pages call FOLDER, WEIGHTS and CAUSAL."""
         self.run('python -m bert_jax.export --model=runs/tiny --output=FOLDER')
         shutil.copytree(self.root / 'FOLDER', self.root / 'WEIGHTS')
-        self.inputs |= {'FOLDER', 'WEIGHTS'}
+        with tempfile.TemporaryDirectory() as folder:
+            gpt2 = small_gpt2.folder(pathlib.Path(folder))
+            shutil.copytree(gpt2, self.root / 'CAUSAL')
+        self.inputs |= {'FOLDER', 'WEIGHTS', 'CAUSAL'}
 
     def clean(self) -> None:
         """Remove what a page has written, except runs and corpora, and restore the files."""

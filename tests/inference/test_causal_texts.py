@@ -1,7 +1,6 @@
 """What causal models write after texts: options, stop strings, streaming, and what is refused."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -10,62 +9,36 @@ from bert_jax import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface
-from bert_jax.interop.pretrained import Pretrained, build_model
-from bert_jax.models import architectures
-from bert_jax.models.rows import Rows
-from bert_jax.tokenizers import byte_bpe
+from tests.inference import small_gpt2
 from tests.inference.small_runs import tokenizer
-from tests.random_parameters import random_parameters
 
 TEXTS = ['the ship', 'near the old moon and the barn', 'a']
 
 
-def make(name, tokenizer, **changes):
-    sizes = dict(hidden_size=16, num_layers=2, num_heads=2, intermediate_size=32)
-    size = tokenizer.vocab_size
-    architecture = architectures.build(
-        name, vocab_size=size, max_position_embeddings=48, **sizes, **changes
-    )
-    model = build_model(architecture, ['clm'], is_causal=True)
-    rows = Rows(np.zeros((1, 8), np.int32), np.ones((1, 8), np.int32))
-    params = random_parameters(model, rows, deviation=0.5)
-    family = architectures.find(name).family
-    return Pretrained(family, architecture, {'clm': {}, **params}, tokenizer, is_causal=True)
-
-
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """A folder of GPT-2 with a vocabulary of bytes, as transformers writes it."""
-    from transformers import GPT2TokenizerFast
-
-    path = tmp_path_factory.mktemp('gpt2')
-    vocab = {token: index for index, token in enumerate([*byte_bpe._BYTES, '<|endoftext|>'])}
-    (path / 'vocab.json').write_text(json.dumps(vocab))
-    (path / 'merges.txt').write_text('#version: 0.2\n')
-    theirs = GPT2TokenizerFast(vocab=str(path / 'vocab.json'), merges=str(path / 'merges.txt'))
-    theirs.save_pretrained(path / 'tokenizer')
-    loaded = tokenizers.load(str(path / 'tokenizer'))
-    huggingface.save(make('gpt2', loaded), path / 'model')
-    return path
+    return small_gpt2.folder(tmp_path_factory.mktemp('gpt2'))
 
 
 @pytest.fixture(scope='module')
 def gpt2(folder):
-    return Predictor(huggingface.load(folder / 'model'), batch_tokens=256)
+    return Predictor(huggingface.load(folder), batch_tokens=256)
 
 
 @pytest.fixture(scope='module')
 def bert():
     """A model that was pretrained here, which has not learned where texts end."""
-    model = dataclasses.replace(make('bert', tokenizer()), learned_end=False)
+    model = dataclasses.replace(
+        small_gpt2.make('bert', tokenizer(), max_length=48), learned_end=False
+    )
     return Predictor(model, batch_tokens=256)
 
 
 def test_a_folder_writes_what_it_writes_in_transformers(folder, gpt2):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    theirs = AutoModelForCausalLM.from_pretrained(folder / 'model')
-    their_tokenizer = AutoTokenizer.from_pretrained(folder / 'model')
+    theirs = AutoModelForCausalLM.from_pretrained(folder)
+    their_tokenizer = AutoTokenizer.from_pretrained(folder)
     found = gpt2.generate(TEXTS, new_tokens=10, temperature=0)
     for text, generated in zip(TEXTS, found, strict=True):
         inputs = their_tokenizer(text, return_tensors='pt')
@@ -158,5 +131,5 @@ def test_the_vocabulary_of_gpt2_has_one_special_token(folder, gpt2):
     assert not found.is_unknown(np.arange(257)).any()
     with pytest.raises(UserError, match='the vocabulary lacks'):
         found.mask_id  # noqa: B018
-    without_class = tokenizers.load(str(folder / 'vocab.json'))
+    without_class = tokenizers.load(str(folder.parent / 'vocab.json'))
     assert without_class.vocab_size == 262  # for masked language models

@@ -15,6 +15,7 @@ from bert_jax.problems.prompting import auxiliary, templates
 from bert_jax.problems.prompting.answers import Answers
 from bert_jax.problems.prompting.calibration import CALIBRATIONS
 from bert_jax.problems.prompting.decoding import PartialScore
+from bert_jax.problems.prompting.prefix import PrefixTemplate
 from bert_jax.types import JsonObject, JsonView
 
 _MAX_SHOWN = 64  # maximum number of training examples per class that are kept as demonstrations
@@ -37,7 +38,13 @@ class PromptEncoding(base.Encoding[PromptExample]):
         """The parsed template."""
         if not self.settings.template:
             raise UserError("problem.template is empty; set it, such as '{text} It was [MASK].'")
-        return templates.Template(self.settings.template)
+        kind = PrefixTemplate if self.is_causal else templates.Template
+        return kind(self.settings.template)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a causal model answers, which sees only what is before the answer."""
+        return bool(self.setup.kept.get('is_causal'))
 
     @functools.cached_property
     def answers(self) -> Answers:
@@ -120,6 +127,7 @@ class PromptEncoding(base.Encoding[PromptExample]):
         shown = [
             self._demonstrate(example, label, draw) for label in self.setup.kept.get('shown', ())
         ]
+        shown += [self._shot(shot) for shot in self.setup.kept.get('shots', ())]
         lengths, counts = self.answers.lengths, self.setup.counts
         return self.template.fill(_fields(example), self.layout, lengths, counts, shown)
 
@@ -132,6 +140,11 @@ class PromptEncoding(base.Encoding[PromptExample]):
         chosen = random.Random(f'{draw}/{label}/{example.fields}').choice(others)
         pieces = next(answer.pieces for answer in self.answers.all if answer.label == label)
         return templates.Demonstration(_fields(chosen), pieces)
+
+    def _shot(self, shot: Mapping[str, str]) -> templates.Demonstration:
+        """An answered example that every prompt shows."""
+        pieces = next(one.pieces for one in self.answers.all if one.label == shot['label'])
+        return templates.Demonstration(shot, pieces)
 
     def partial_scores(self, parts: base.ExampleOutputs) -> list[list[PartialScore]]:
         """Return the score of each answer, as far as known, for each set of demonstrations."""

@@ -65,7 +65,7 @@ class Demonstration(NamedTuple):
     pieces: np.ndarray
 
 
-class _Segment(NamedTuple):
+class Segment(NamedTuple):
     """The tokens of a filled segment.
 
     Attributes:
@@ -78,14 +78,19 @@ class _Segment(NamedTuple):
     is_answer: np.ndarray
     texts: list[np.ndarray]
 
-    def answered(self, pieces: np.ndarray) -> '_Segment':
+    def answered(self, pieces: np.ndarray) -> 'Segment':
         """Return the segment with the pieces of an answer instead of its mask, if it has one."""
         if not self.is_answer.any():
             return self
         place = int(self.is_answer.argmax())
         ids = np.concatenate([self.ids[:place], pieces, self.ids[place + 1 :]])
         texts = [indices + (len(pieces) - 1) * (indices > place) for indices in self.texts]
-        return _Segment(ids, np.zeros(len(ids), bool), texts)
+        return Segment(ids, np.zeros(len(ids), bool), texts)
+
+    def followed_by(self, pieces: np.ndarray) -> 'Segment':
+        """Return the segment with the pieces of an answer after it."""
+        ids = np.concatenate([self.ids, pieces])
+        return Segment(ids, np.zeros(len(ids), bool), self.texts)
 
 
 class Template:
@@ -115,13 +120,18 @@ class Template:
                 raise UserError(
                     f'{setting}, which has {number or "no"} {marker}; give it {expected}'
                 )
-        self._segments = [_parse(part, setting) for part in source.split(SEPARATOR)]
+        self._setting = setting
+        self._segments = [self.parse(part) for part in source.split(SEPARATOR)]
         parts = [part for segment in self._segments for part in segment]
         self.fields = tuple(dict.fromkeys(p.name for p in parts if isinstance(p, Field)))
         if not self.fields:
             raise UserError(f'{setting}, which has no field; give it one, such as {{text}}')
         before = source[: source.index(MASK)]
         self.is_spaced = not before or before[-1].isspace() or before.endswith(SEPARATOR)
+
+    def parse(self, source: str) -> list[str | Field]:
+        """Parse a part of the template into literals and fields."""
+        return _parse(source, self._setting)
 
     def fill(
         self,
@@ -146,12 +156,13 @@ class Template:
             UserError: the template itself is too long.
         """
         tokenizer = layout.tokenizer
-        segments = [_encode(parts, values, tokenizer) for parts in self._segments]
+        mask = tokenizer.vocab[tokenizer.mask_id]
+        segments = [encode_segment(parts, values, tokenizer, mask) for parts in self._segments]
         for values, pieces in demonstrations:
-            encoded = (_encode(parts, values, tokenizer) for parts in self._segments)
+            encoded = (encode_segment(parts, values, tokenizer, mask) for parts in self._segments)
             segments += [segment.answered(pieces) for segment in encoded]
         room = layout.max_text_tokens(len(segments)) - (num_masks[-1] - 1)
-        segments = _truncate(segments, room, layout.max_length, counts)
+        segments = truncate_segments(segments, room, layout.max_length, counts)
         return [_lay_out(segments, number, layout) for number in num_masks]
 
 
@@ -175,12 +186,18 @@ def _parse(source: str, setting: str) -> list[str | Field]:
     return parts
 
 
-def _encode(
-    parts: Sequence[str | Field], values: Mapping[str, str], tokenizer: Tokenizer
-) -> _Segment:
-    """Tokenize a segment as a whole, like `fill_mask`."""
+def encode_segment(
+    parts: Sequence[str | Field], values: Mapping[str, str], tokenizer: Tokenizer, mask: str = ''
+) -> Segment:
+    """Tokenize a segment as a whole, like `fill_mask`.
+
+    Args:
+        parts: literals and fields.
+        values: the text of each field.
+        tokenizer: the tokenizer of the model.
+        mask: its mask token; '' for a segment without an answer.
+    """
     filled, spans = '', []
-    mask = tokenizer.vocab[tokenizer.mask_id]
     for part in parts:
         if isinstance(part, Field):
             text = _without_special_tokens(part.text(values), tokenizer)
@@ -197,10 +214,10 @@ def _encode(
             if first <= start and end <= last and first < last:
                 texts[number].append(index)
                 break
-    is_answer = ids == tokenizer.mask_id
+    is_answer = ids == tokenizer.mask_id if mask else np.zeros(len(ids), bool)
     for indices in texts:  # SentencePiece reads a fullwidth ＜mask＞ in a text as the token
         is_answer[indices] = False
-    return _Segment(ids, is_answer, [np.array(indices, np.int64) for indices in texts])
+    return Segment(ids, is_answer, [np.array(indices, np.int64) for indices in texts])
 
 
 def _without_special_tokens(text: str, tokenizer: Tokenizer) -> str:
@@ -211,9 +228,9 @@ def _without_special_tokens(text: str, tokenizer: Tokenizer) -> str:
     return text
 
 
-def _truncate(
-    segments: list[_Segment], room: int, max_length: int, counts: Counter[str]
-) -> list[_Segment]:
+def truncate_segments(
+    segments: list[Segment], room: int, max_length: int, counts: Counter[str]
+) -> list[Segment]:
     """Remove last tokens of texts, always from the longest text, until all segments fit."""
     total = sum(len(segment.ids) for segment in segments)
     if total <= room:
@@ -240,7 +257,7 @@ def _truncate(
 
 
 def _lay_out(
-    segments: Sequence[_Segment], num_masks: int, layout: SpecialTokenLayout
+    segments: Sequence[Segment], num_masks: int, layout: SpecialTokenLayout
 ) -> FilledTemplate:
     """Repeat the mask of the answer and add special tokens around the segments."""
     repeated = [
