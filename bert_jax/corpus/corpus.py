@@ -7,7 +7,9 @@
 `tokens` (uint16, or uint32 for more than 65,536 tokens) holds the token ids of a shard, sentence
 after sentence, without special tokens. `sentences` (int64 [sentences + 1]) is the index of each
 sentence's first token, `documents` (int64 [documents + 1]) the index of each document's first
-sentence. All text of a shard is from one source. This module needs neither JAX nor TensorFlow.
+sentence. All text of a shard is from one source. `text_bytes` in the manifest counts the bytes of
+the sentences in UTF-8, as they were read and without what separates them. This module needs neither
+JAX nor TensorFlow.
 """
 
 import concurrent.futures
@@ -29,9 +31,10 @@ from bert_jax.tokenizers.backend import library_errors
 from bert_jax.types import JsonObject, JsonView
 
 _VERIFYING_THREADS = 8
-FORMAT = 1
+FORMAT = 2
 SPLITS = ('train', 'held_out')
 ARRAYS = ('tokens', 'sentences', 'documents')
+COUNTS = ('documents', 'sentences', 'tokens', 'text_bytes')  # of a shard and of a split
 # Settings that only affect a tokenizer that is trained.
 _TRAINING_DEFAULTS = {
     'language_alpha': 1.0,
@@ -186,6 +189,11 @@ class Corpus:
             num_tokens=sum(entry['tokens'] for entry in entries),
         )
 
+    def bytes_per_token(self, split: str) -> float:
+        """Return the mean number of bytes of the text, in UTF-8, that a token of a split covers."""
+        counts = self.manifest['splits'][split]
+        return float(counts['text_bytes'] / counts['tokens'])
+
     def unigram_counts(self, split: str) -> np.ndarray:
         """Return how often each token id occurs in a split, int64 [V]."""
         if split not in self._unigram:
@@ -291,8 +299,9 @@ def _check_structure(manifest: JsonObject, path: Path) -> None:
         names.check_digest(file['sha256'], path)
         _check_counts(file, 'bytes')
     for split in SPLITS:
+        _check_counts(manifest['splits'][split], *COUNTS)
         for entry in manifest['splits'][split]['shards']:
-            _check_counts(entry, 'source', *ARRAYS)
+            _check_counts(entry, 'source', *COUNTS)
             if not isinstance(entry['language'], str):
                 raise ValueError(entry['language'])
             if missing := {*shard_files(split, entry)} - manifest['files'].keys():

@@ -24,18 +24,23 @@ class TokenizedDocuments:
         tokens: uint16 or uint32 [tokens], ids without special tokens.
         sentence_lengths: int64 [sentences], tokens in each sentence, at least 1.
         document_lengths: int64 [documents], sentences in each document, at least 1.
+        byte_lengths: int64 [documents], bytes of the sentences of each document in UTF-8.
     """
 
     tokens: np.ndarray
     sentence_lengths: np.ndarray
     document_lengths: np.ndarray
+    byte_lengths: np.ndarray
 
     def select(self, chosen: np.ndarray) -> 'TokenizedDocuments':
         """Return the documents for which `chosen` (bool [documents]) is true."""
         sentences = np.repeat(chosen, self.document_lengths)
         tokens = np.repeat(sentences, self.sentence_lengths)
         return TokenizedDocuments(
-            self.tokens[tokens], self.sentence_lengths[sentences], self.document_lengths[chosen]
+            self.tokens[tokens],
+            self.sentence_lengths[sentences],
+            self.document_lengths[chosen],
+            self.byte_lengths[chosen],
         )
 
     def token_ends(self) -> np.ndarray:
@@ -55,7 +60,10 @@ class TokenizedDocuments:
         token = int(self.sentence_lengths[: sentences.start].sum())
         tokens = slice(token, token + int(self.sentence_lengths[sentences].sum()))
         return TokenizedDocuments(
-            self.tokens[tokens], self.sentence_lengths[sentences], self.document_lengths[first:end]
+            self.tokens[tokens],
+            self.sentence_lengths[sentences],
+            self.document_lengths[first:end],
+            self.byte_lengths[first:end],
         )
 
 
@@ -196,9 +204,11 @@ class ShardWriter:
         source: int,
         dtype: np.dtype,
         lengths: Sequence[int] = (0, 0, 0),
+        num_bytes: int = 0,
     ):
         """Create the files, or open existing files at these lengths of their arrays."""
         self.source = source
+        self._num_bytes = num_bytes
         self._name = name
         dtypes = dtype, np.dtype(np.int64), np.dtype(np.int64)
         self._files = self._tokens, self._sentences, self._documents = [
@@ -214,7 +224,12 @@ class ShardWriter:
         for file in self._files:
             file.sync()
         lengths = [file.length for file in self._files]
-        return {'name': self._name, 'source': self.source, 'lengths': lengths}
+        return {
+            'name': self._name,
+            'source': self.source,
+            'lengths': lengths,
+            'num_bytes': self._num_bytes,
+        }
 
     @property
     def num_tokens(self) -> int:
@@ -225,6 +240,7 @@ class ShardWriter:
         self._documents.append(last_sentence + np.cumsum(documents.document_lengths))
         self._sentences.append(self.num_tokens + np.cumsum(documents.sentence_lengths))
         self._tokens.append(documents.tokens)
+        self._num_bytes += int(documents.byte_lengths.sum())
 
     def close(self) -> JsonObject:
         """Close the files and return the shard's entry in the manifest."""
@@ -236,6 +252,7 @@ class ShardWriter:
             'documents': self._documents.length - 1,
             'sentences': self._sentences.length - 1,
             'tokens': self.num_tokens,
+            'text_bytes': self._num_bytes,
         }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax import tokenizers
 from bert_jax.corpus import datasheet
-from bert_jax.corpus.corpus import ARRAYS, FORMAT, SPLITS
+from bert_jax.corpus.corpus import COUNTS, FORMAT, SPLITS
 from bert_jax.files import sha256, write_json
 from bert_jax.storage.path import Path
 from bert_jax.types import JsonObject
@@ -64,7 +64,7 @@ def write_manifest(
         },
         'sources': sources,
         'splits': {
-            name: {key: sum(entry[key] for entry in entries) for key in reversed(ARRAYS)}
+            name: {key: sum(entry[key] for entry in entries) for key in COUNTS}
             | {'unknown_tokens': int(unigram[name][is_unknown_V].sum())}
             | {'shards': entries}
             for name, entries in shards.items()

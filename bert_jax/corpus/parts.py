@@ -1,6 +1,6 @@
 """Encoded text that machines exchange: each unit of text becomes parts of bounded size.
 
-A part consists of four .npy files: the arrays of `TokenizedDocuments` and the hash of each
+A part consists of five .npy files: the arrays of `TokenizedDocuments` and the hash of each
 document. Their SHA-256 are in the record of the unit and are checked whenever a part is read.
 """
 
@@ -26,7 +26,7 @@ from bert_jax.types import JsonObject, JsonView
 
 PART_TOKENS = 2**25  # a part is written as soon as it has this many
 _thread_cache = threading.local()  # the last tokenizer; its cache of words is not thread-safe
-_ARRAYS = ('tokens', 'sentence_lengths', 'document_lengths', 'hashes')
+_ARRAYS = ('tokens', 'sentence_lengths', 'document_lengths', 'byte_lengths', 'hashes')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +110,8 @@ def read_lengths(
     folder: Path, part: Part, rule: held_out.HeldOutRule | None, split: str
 ) -> np.ndarray:
     """Return the tokens of each document of a part that belongs to a split, int64 [documents]."""
-    sentences, documents, hashes = (_read_array(folder, part, name) for name in _ARRAYS[1:])
-    lengths = TokenizedDocuments(np.empty(0), sentences, documents).token_counts()
+    *arrays, hashes = (_read_array(folder, part, name) for name in _ARRAYS[1:])
+    lengths = TokenizedDocuments(np.empty(0), *arrays).token_counts()
     return np.asarray(lengths[_is_in_split(hashes, rule, split)])
 
 

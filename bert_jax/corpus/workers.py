@@ -22,6 +22,7 @@ from bert_jax.corpus.corpus import token_dtype
 from bert_jax.corpus.corpus_writer import TokenizedDocuments
 from bert_jax.text import personal_data, sentences
 from bert_jax.text.sources import Document, Source
+from bert_jax.tokenizers.cached_encoding import encodable
 
 BLOCK_CHARACTERS = 2**19  # minimum text of a block that is tokenized at once
 _CPU_QUOTA = pathlib.Path('/sys/fs/cgroup/cpu.max')  # of a container
@@ -90,11 +91,15 @@ def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> Documen
         sentences.split_sentences(document.text, language, one_per_line) for document in documents
     ]
     prefix = tokenizer.sentence_prefix
+    sizes = np.array([len(encodable(sentence).encode()) for text in split for sentence in text])
     ids, lengths = tokenizer.encode_ids([prefix + sentence for text in split for sentence in text])
     document_of_sentence = np.repeat(np.arange(len(documents)), list(map(len, split)))
     has_tokens = lengths > 0
     document_lengths = np.bincount(document_of_sentence[has_tokens], minlength=len(documents))
     is_empty = document_lengths == 0
+    byte_lengths = np.bincount(
+        document_of_sentence[has_tokens], sizes[has_tokens], minlength=len(documents)
+    ).astype(np.int64)
     hashes = np.array([document.hash() for document in documents], np.uint64)
     counts = {
         'sentences_without_tokens': int(np.sum(~has_tokens)),
@@ -107,6 +112,7 @@ def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> Documen
             tokens=ids.astype(token_dtype(tokenizer.vocab_size)),
             sentence_lengths=lengths[has_tokens],
             document_lengths=document_lengths[~is_empty],
+            byte_lengths=byte_lengths[~is_empty],
         ),
         hashes=hashes[~is_empty],
         empty_hashes=hashes[is_empty],

@@ -20,23 +20,31 @@ def unigram_entropy(counts_V: np.ndarray) -> float:
     return float(-(p * np.log(p)).sum())
 
 
-_OF_TOKENS = (
-    'mlm',
-    'clm',
-    'diffusion',
-)  # objectives whose loss is comparable with the unigram entropy
+# Objectives whose loss is comparable with the unigram entropy.
+_OF_TOKENS = ('mlm', 'clm', 'diffusion')
+# Metric that bounds the negative log likelihood of the text, or equals it → name in bits per byte.
+_LIKELIHOODS = {
+    'clm_loss': 'clm_bits_per_byte',
+    'diffusion_bound': 'diffusion_bits_per_byte',
+    'unigram_entropy': 'unigram_bits_per_byte',
+}
 
 
-def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, float]:
+def add_baselines(
+    means: dict[str, float], counts_V: np.ndarray, bytes_per_token: float
+) -> dict[str, float]:
     """Add perplexities, and the scores of a model that ignores the context.
 
     Args:
         means: held-out means by name, such as 'mlm_loss'.
         counts_V: how often each token occurs in the held-out text.
+        bytes_per_token: mean bytes of a token in the held-out text; see `Corpus.bytes_per_token`.
 
     Returns:
-        `means` with '…_perplexity', 'unigram_entropy' (the loss of predicting token frequencies)
-        and '…_majority' (the accuracy of always predicting the most frequent token or class).
+        `means` with '…_perplexity', 'unigram_entropy' (the loss of predicting token frequencies),
+        '…_majority' (the accuracy of always predicting the most frequent token or class) and, with
+        objectives that bound the likelihood of the text, '…_bits_per_byte', which is comparable
+        between vocabularies that encode every character of the text.
     """
     metrics = dict(means)
     for name in _OF_TOKENS:
@@ -46,6 +54,11 @@ def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, fl
                 'unigram_entropy': unigram_entropy(counts_V),
                 f'{name}_majority': float(counts_V.max() / counts_V.sum()),
             }
+    if _LIKELIHOODS.keys() & means.keys():
+        scale = 1 / (math.log(2) * bytes_per_token)
+        metrics |= {
+            name: metrics[nats] * scale for nats, name in _LIKELIHOODS.items() if nats in metrics
+        }
     for name, share in means.items():
         objective, _, suffix = name.rpartition('_')
         if suffix in ('negatives', 'share'):  # the share of one of two classes

@@ -166,8 +166,8 @@ class Pretraining:
         for language, source in sources.items():
             number = num_examples // (len(sources) - 1) if language else num_examples
             means[language] = self._held_out_means(params, source, number, stage.accumulation)
-        counts = self.corpus.unigram_counts('held_out')
-        metrics = evaluation.add_baselines(means.pop(None), counts)
+        baseline = self.corpus.unigram_counts('held_out'), self.corpus.bytes_per_token('held_out')
+        metrics = evaluation.add_baselines(means.pop(None), *baseline)
         for language, values in means.items():
             names = [name for name in self.weights if name in values]
             metrics |= {f'{name}/{language}': values[name] for name in names}

@@ -40,7 +40,7 @@ def check(config: Config) -> None:
     others = evaluators.enabled(config.evaluation)
     for name, evaluator in others.items():
         evaluator.check(config.evaluation[name], task.model)
-    metrics = add_baselines(dict.fromkeys(terms, 1.0), task.corpus.unigram_counts('held_out'))
+    metrics = add_baselines(dict.fromkeys(terms, 1.0), task.corpus.unigram_counts('held_out'), 1.0)
     best = config.evaluation.best
     if best and not others and best.partition('/')[0] not in metrics:
         raise unknown('metric in evaluation.best', best, metrics)

@@ -40,6 +40,7 @@ def pack(nested):
         np.array([token for sentence in sentences for token in sentence], np.int32),
         np.array([len(sentence) for sentence in sentences], np.int64),
         np.array([len(document) for document in nested], np.int64),
+        np.array([sum(map(len, document)) for document in nested], np.int64),  # a byte a token
     )
 
 
@@ -103,6 +104,7 @@ def test_a_corpus_is_read_as_it_was_written(made, tokenizer):
         assert split.num_documents == len(documents)
         assert split.num_sentences == len(sentences)
         assert split.num_tokens == len(tokens)
+        assert opened.bytes_per_token(name) == 1.0  # see `pack`
         np.testing.assert_array_equal(
             opened.unigram_counts(name), np.bincount(tokens, minlength=tokenizer.vocab_size)
         )
@@ -132,6 +134,7 @@ def test_select_keeps_whole_documents(tokenizer):
     np.testing.assert_array_equal(picked.tokens, expected.tokens)
     np.testing.assert_array_equal(picked.sentence_lengths, expected.sentence_lengths)
     np.testing.assert_array_equal(picked.document_lengths, expected.document_lengths)
+    np.testing.assert_array_equal(picked.byte_lengths, expected.byte_lengths)
 
 
 def test_manifest_and_datasheet_describe_the_corpus(made, tokenizer):

@@ -68,6 +68,14 @@ def test_a_source_says_what_documents_and_sentences_are(tmp_path, options, lengt
         assert [length for own in found for length in own] == lengths
 
 
+def test_the_bytes_of_a_document_are_those_of_its_sentences():
+    document = Document('Zwölf Boxkämpfer.  Ein Zeichen \ud800 fehlt.\n\n\u200b\n', 'a')
+    tokenizer = tokenizers.train('wordpiece:60', [text(0)])
+    made = tokenize_block(TextBlock([document, Document('\u200b', 'b')], 'de'), tokenizer)
+    kept = ['Zwölf Boxkämpfer.', 'Ein Zeichen \ufffd fehlt.']
+    assert made.documents.byte_lengths.tolist() == [len(''.join(kept).encode())]
+
+
 def test_a_long_document_takes_little_memory_beside_its_text():
     tokenizer = tokenizers.train('wordpiece:60', [text(0)])
     long = '\n'.join(text(number % 10) for number in range(60_000))

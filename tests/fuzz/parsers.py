@@ -122,7 +122,9 @@ def _manifest() -> Parser:
     counts = np.array([3, 4], np.int64)
     for split in corpus.SPLITS:
         ids = np.arange(7, dtype=np.int32)
-        writer.append(split, 0, corpus_writer.TokenizedDocuments(ids, counts, np.array([2])))
+        writer.append(
+            split, 0, corpus_writer.TokenizedDocuments(ids, counts, np.array([2]), np.array([9]))
+        )
     settings = corpus.settings(['text:a'], 'train:wordpiece:60', True, 0.1)
     source = {'spec': 'text:a', 'language': 'en', 'license': 'CC0', 'report': {}}
     writer.finish(settings, [source])

@@ -17,11 +17,21 @@ ENTROPY = scipy.stats.entropy(COUNTS)
 @pytest.mark.parametrize('name', ['mlm', 'clm'])
 def test_a_loss_above_the_unigram_entropy_is_named_with_both_numbers(name):
     for loss, is_worse in ((ENTROPY + 0.01, True), (ENTROPY - 0.01, False), (np.nan, True)):
-        metrics = pretraining.add_baselines({f'{name}_loss': loss, 'nsp_loss': 99.0}, COUNTS)
+        metrics = pretraining.add_baselines({f'{name}_loss': loss, 'nsp_loss': 99.0}, COUNTS, 4.0)
         warnings = pretraining.warnings(metrics)
         assert len(warnings) == is_worse
         assert all(f'{ENTROPY:.3f}' in line and f'{loss:.3f}' in line for line in warnings)
     assert not pretraining.warnings({'rtd_loss': 9.0, 'sop_loss': 9.0})
+
+
+def test_bits_per_byte_are_given_for_bounds_of_the_likelihood():
+    means = {'diffusion_loss': 9.0, 'diffusion_bound': 3 * np.log(2)}
+    metrics = pretraining.add_baselines(means, COUNTS, bytes_per_token=1.5)
+    assert metrics['diffusion_bits_per_byte'] == pytest.approx(2.0)
+    expected = scipy.stats.entropy(COUNTS, base=2) / 1.5
+    assert metrics['unigram_bits_per_byte'] == pytest.approx(expected)
+    metrics = pretraining.add_baselines({'mlm_loss': 3.0}, COUNTS, 1.5)
+    assert not any(name.endswith('bits_per_byte') for name in metrics)
 
 
 @pytest.mark.usefixtures('no_figures')
