@@ -40,6 +40,14 @@ tasks of pretrained models (input: one text a line):
                      {"text", "pseudo_log_likelihood", "tokens", "log_probabilities"}
   pairs              compare two sentences, TEXT<tab>TEXT; "preferred" is 0, 1 or null (a tie)
                      {"texts", "pseudo_log_likelihoods", "of_shared_tokens", "preferred"}
+  likelihood_bound   lower bound on the log likelihood of a text, in nats, for models of masked
+                     diffusion: the mean over --draws
+                     {"text", "log_likelihood", "standard_error", "num_tokens"}
+  generate           masked language models: fill the gaps of a line, [MASK] or [MASK:5] for five
+                     tokens, anywhere in it, and write --new_tokens after it; causal models: write
+                     --new_tokens after it; see docs/generation.md
+                     {"prompt", "text", "written": ["...", ...], "tokens", "log_probabilities",
+                     "steps"}, the step in which each token was written
 
 tasks of fine-tuned models (input: one example a line; output: lines as in dev/predictions.jsonl of
 the run, without "gold"):

@@ -17,7 +17,20 @@ from bert_jax.tasks.stage_settings import stage_settings
 from bert_jax.training import checkpoints, optimizers, schedules, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
-from configs import albert, base, deberta, electra, gpt2, large, modernbert, roberta, spanbert, xlmr
+from configs import (
+    albert,
+    base,
+    deberta,
+    diffusion,
+    electra,
+    gpt2,
+    large,
+    modernbert,
+    roberta,
+    spanbert,
+    tiny,
+    xlmr,
+)
 from tests.end_to_end import small
 from tests.interop import published
 from tests.parity.agreement import agree_trees
@@ -36,6 +49,7 @@ CONFIGS = {
     'gpt2': (gpt2.get_config, 'bytebpe'),
     'xlmr': (xlmr.get_config, 'unigram'),
     'modernbert': (modernbert.get_config, 'bytebpe'),
+    'diffusion:bert': (lambda: diffusion.get_config('bert'), 'wordpiece'),
 }
 SIZES = {'wordpiece': 120, 'bytebpe': 300, 'unigram': 90}
 
@@ -155,6 +169,22 @@ PUBLISHED = {
         'compute.float32_residual': True,
         'training.sequence_length': (1024,),
     },
+    'diffusion:bert': {
+        'objectives.diffusion': 1.0,
+        'objectives.mlm': 0.0,
+        'diffusion.weight': 'bound',
+        'training.steps': (1_000_000,),
+        'training.sequence_length': (128,),
+        'training.max_predictions': (128,),
+        'training.batch_size': (512,),
+        'optimizer.name': 'adamw',
+        'optimizer.beta2': 0.999,
+        'optimizer.weight_decay': 0.0,
+        'optimizer.clip_norm': 1.0,
+        'optimizer.ema': 0.9999,
+        'schedule.name': 'constant',
+        'schedule.learning_rate': 3e-4,
+    },
 }
 
 
@@ -176,6 +206,7 @@ WARMUPS = {
     'albert': 3125,
     'deberta': 10_000,
     'gpt2': 2_000,
+    'diffusion:bert': 2500,
 }
 
 
@@ -206,6 +237,17 @@ def test_modernbert_trains_on_the_published_number_of_tokens():
     assert second.schedule.decay_steps * per_step == pytest.approx(50e9, rel=0.02)
     assert (second.schedule.name, second.schedule.learning_rate) == ('sqrt', 3e-4)
     assert (second.init_from, second.model.attention.theta) == (first.workdir, 160_000.0)
+
+
+def test_diffusion_continues_from_weights():
+    config = diffusion.get_config('modernbert')
+    assert config.model.architecture is None
+    assert config.training.batch_size == (48 * 8,)
+    assert (config.schedule.name, config.schedule.learning_rate) == ('cosine', 1e-4)
+    assert schedules.warmup_length(config.schedule, 50_000) == 5000
+    config = diffusion.get_config('tiny')
+    assert config.init_from == tiny.get_config().workdir != config.workdir
+    assert config.data.corpus == tiny.get_config().data.corpus
 
 
 @pytest.fixture(scope='module')
@@ -297,7 +339,7 @@ def trained(request, folder):
                 sequence_length=(32,),
                 batch_size=(16,),
                 accumulation=(1,),
-                max_predictions=(10,),
+                max_predictions=(32 if config.objectives.diffusion else 10,),
             )
         )
         config.schedule.update(dict(learning_rate=0.02, warmup_steps=2, decay_steps=0))

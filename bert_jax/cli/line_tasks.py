@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from bert_jax.cli import search_flags
+from bert_jax.cli import generate_flags, search_flags
+from bert_jax.cli.generate_flags import GenerateFlags
 from bert_jax.cli.prompt_flags import PromptFlags
 from bert_jax.cli.search_flags import SearchFlags
 from bert_jax.errors import UserError, warn
@@ -42,6 +43,7 @@ _COLUMNS = {  # task → names of the tab-separated columns of a line of text
     'answer': ('question', 'context'),
 }
 _PRETRAINED = ('fill_mask', 'embed', 'search', 'pseudo_likelihood', 'pairs')
+_WITHOUT_WINDOWS = ('likelihood_bound', *generate_flags.TASKS)
 _EMBED = ('task', ('embed',))
 
 
@@ -66,7 +68,7 @@ class _Tasks(Collection[str]):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request(PromptFlags, SearchFlags):
+class Request(PromptFlags, SearchFlags, GenerateFlags):
     """The flags of predict.py."""
 
     model: str = flag(MODEL_HELP, '')
@@ -75,7 +77,7 @@ class Request(PromptFlags, SearchFlags):
         'each record names its run; runs with the same base share its parameters in memory',
         '',
     )
-    task: str = flag('one of the tasks below', choices=_Tasks(*_PRETRAINED))
+    task: str = flag('one of the tasks below', choices=_Tasks(*_PRETRAINED, *_WITHOUT_WINDOWS))
     input: str = flag('file with one text or example a line or row; - for stdin')
     output: str = flag('file to write; - for stdout; .npz for embed')
     overwrite: bool = flag(outputs.HELP, False)
@@ -120,7 +122,7 @@ class Request(PromptFlags, SearchFlags):
         'pretrained models: tokens in a window of a long text (default and limit: the length of '
         'the model)',
         None,
-        only=('task', _PRETRAINED),
+        only=('task', (*_PRETRAINED, *_WITHOUT_WINDOWS)),
     )
     overlap: float = flag(
         'share of a window that the next window repeats; tag, spans and answer use the value of '
@@ -141,6 +143,9 @@ class Request(PromptFlags, SearchFlags):
         'tokens',
         choices=VARIANTS,
         only=('task', ('pseudo_likelihood', 'pairs')),
+    )
+    draws: int = flag(
+        'number of masked rows for each text', 128, '[1, inf)', only=('task', ('likelihood_bound',))
     )
     probabilities: bool = flag(
         'write the probabilities of all classes; prompt: also of all answers',
@@ -240,6 +245,27 @@ def _embed_words(
         yield Vectors(vectors, np.array(located.popleft()[1], np.int64).reshape(-1, 2))
 
 
+def _bound(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:
+    texts = list(lines)
+    results = predictor.likelihood_bound(texts, request.draws, request.seed or 0)
+    for text, result in zip(texts, results, strict=True):
+        yield {'text': text, **result._asdict()}
+
+
+def _generate(
+    predictor: 'Predictor', lines: Iterator[str], request: Request
+) -> Iterator[JsonObject]:
+    prompts = list(lines)  # at once, so that repeated prompts get different samples
+    for prompt, result in zip(
+        prompts, predictor.generate(prompts, **request.generate_options()), strict=True
+    ):
+        log_p = result.log_probabilities.tolist()
+        yield {'prompt': prompt, **result._asdict()} | {
+            'log_probabilities': log_p,
+            'steps': result.steps.tolist(),
+        }
+
+
 def _score(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:
     for texts in _chunks(lines):
         scores = predictor.pseudo_likelihood(texts, request.long_texts, request.variant)
@@ -295,6 +321,8 @@ PRETRAINED: dict[str, Task] = {
     'search': _search,
     'pseudo_likelihood': _score,
     'pairs': _score_pairs,
+    'likelihood_bound': _bound,
+    'generate': _generate,
 }
 
 

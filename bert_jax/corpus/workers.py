@@ -22,7 +22,7 @@ from bert_jax.corpus.corpus import token_dtype
 from bert_jax.corpus.corpus_writer import TokenizedDocuments
 from bert_jax.text import personal_data, sentences
 from bert_jax.text.sources import Document, Source
-from bert_jax.tokenizers.cached_encoding import encodable
+from bert_jax.tokenizers.backend import encodable
 
 BLOCK_CHARACTERS = 2**19  # minimum text of a block that is tokenized at once
 _CPU_QUOTA = pathlib.Path('/sys/fs/cgroup/cpu.max')  # of a container

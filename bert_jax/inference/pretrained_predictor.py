@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError, unknown, warn
-from bert_jax.inference import computation, word_states
+from bert_jax.inference import computation, likelihood_bound, word_states
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.computation import Layers
 from bert_jax.inference.generate_options import GENERATORS, Generated
+from bert_jax.inference.likelihood_bound import LikelihoodBound
 from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop import tuned
 from bert_jax.interop.pretrained import Pretrained
@@ -107,6 +108,7 @@ class PretrainedPredictor:
         heads: tuple[str, ...] = ()
         if 'mlm' in model.heads:
             self.tasks, heads = ('fill_mask', 'embed', 'pseudo_likelihood'), ('mlm',)
+            self.tasks += ('likelihood_bound',)
         elif self.is_causal and 'clm' in model.heads:
             self.tasks, heads = ('embed', 'pseudo_likelihood'), ('clm',)
         if generates := GENERATORS.keys() & {*heads}:
@@ -360,6 +362,31 @@ class PretrainedPredictor:
             Likelihood([self._rows.token(i) for i in ids], np.concatenate([[], *rows]).astype('f4'))
             for ids, rows in zip(encoded, scores, strict=True)
         ]
+
+    def likelihood_bound(
+        self, texts: Sequence[str], draws: int = 128, seed: int = 0
+    ) -> list[LikelihoodBound]:
+        """A lower bound on the log likelihood of each text; see inference/likelihood_bound.py.
+
+        Args:
+            draws: number of masked rows for each text; more have a smaller error.
+            seed: another number draws other rows.
+
+        Raises:
+            UserError: a text is longer than the model's input, because the bounds of its windows
+                would not add up to a bound.
+        """
+        self.require('likelihood_bound')
+        rows = []
+        for number, ids in enumerate(self._rows.encode(texts), 1):
+            if len(ids) > self._rows.size:
+                raise UserError(
+                    f'text {number} has {len(ids) + 2} tokens; likelihood_bound of {self.name} '
+                    f'supports up to {self.max_length}'
+                )
+            rows.append(add_special(self.tokenizer, ids))
+        mask_id = self.tokenizer.mask_id
+        return list(likelihood_bound.bounds(self.log_probabilities, rows, mask_id, draws, seed))
 
     def log_probabilities(self, rows: Iterable[Iterable[ScoredRow]]) -> list[list[np.ndarray]]:
         """The log probabilities in nats of the targets of each row of each text, float32 [P].

@@ -17,6 +17,8 @@ _FORMATS = ('csv', 'tsv', 'jsonl', 'json', 'parquet')
 _TEXT_TASKS = {
     'fill_mask': ('text',),
     'pseudo_likelihood': ('text',),
+    'likelihood_bound': ('text',),
+    'generate': ('text',),
     'embed': ('text',),
     'search': ('text',),
     'pairs': ('text', 'text2'),

@@ -53,6 +53,35 @@ def test_fill_mask_reads_stdin_and_writes_stdout(workdir):
     assert guesses[0]['probability'] > guesses[1]['probability'] > guesses[2]['probability']
 
 
+def test_generate_writes_what_the_method_returns(workdir, tmp_path, capfd):
+    (tmp_path / 'texts').write_text('the [MASK:3] near\nthe cow\nthe cow\n')
+    options = dict(new_tokens=4, temperature=0.7, seed=3, order='random', steps=3, stop=['near'])
+    flags = [f'--{name}={value}' for name, value in options.items() if name != 'stop']
+    arguments = ['--task=generate', *flags, '--stop=near', f'--output={tmp_path}/out']
+    predict.main([f'--model={workdir}', f'--input={tmp_path}/texts', *arguments])
+    assert 'not known to be trained to write text' in capfd.readouterr().err
+    found = [json.loads(line) for line in (tmp_path / 'out').read_text().splitlines()]
+    expected = bert_jax.load(workdir).generate([record['prompt'] for record in found], **options)
+    assert len(found) == 3
+    for record, result in zip(found, expected, strict=True):
+        assert record['text'] == result.text
+        assert record['steps'] == result.steps.tolist()
+        assert len(record['tokens']) == len(record['log_probabilities'])
+    assert found[1]['text'] != found[2]['text']
+
+
+def test_likelihood_bound_writes_what_the_method_returns(workdir, tmp_path):
+    (tmp_path / 'texts.tsv').write_text('text\nthe cow near the barn\nthe cow\n')
+    arguments = ['--task=likelihood_bound', '--draws=4', '--seed=1', f'--output={tmp_path}/out']
+    predict.main([f'--model={workdir}', f'--input={tmp_path}/texts.tsv', *arguments])
+    found = [json.loads(line) for line in (tmp_path / 'out').read_text().splitlines()]
+    model = bert_jax.load(workdir)
+    expected = model.likelihood_bound([record.pop('text') for record in found], 4, seed=1)
+    assert found == [result._asdict() for result in expected]
+    with pytest.raises(predict.errors.UserError, match='text 1 has 34 tokens; likelihood_bound'):
+        model.likelihood_bound(['the ' * 32])
+
+
 def test_embed_and_pseudo_likelihood_write_what_the_methods_return(folder, tmp_path, capfd):
     texts = ['the ship', '', 'the moon and ' * 12]
     (tmp_path / 'texts').write_text('\r\n'.join(texts))
@@ -250,6 +279,13 @@ MISTAKES = {
     'too long': (['--max_length=20'], 'max_length is 20; it must be from 3 to 19'),
     'top': (['--task=fill_mask', '--top=0'], '--top is 0; it must be in [1, inf)'),
     'not its option': (['--top=3'], '--top has no effect with --task=embed, only with fill_mask'),
+    'no gap': (['--task=generate'], 'text 1 has no [MASK] and new_tokens is 0'),
+    'long gap': (['--task=generate', '--new_tokens=30'], 'text 1 has 34 tokens with its gaps'),
+    'order': (['--task=generate', '--new_tokens=1', '--order=left'], 'unknown order of unmasking'),
+    'windows': (
+        ['--task=generate', '--overlap=0.5'],
+        '--overlap has no effect with --task=generate',
+    ),
     'not its task': (['--task=classify'], 'has no head for classify; it can answer fill_mask'),
 }
 

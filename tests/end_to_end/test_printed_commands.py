@@ -52,6 +52,8 @@ def shrunk(text: str) -> str:
         seeds = ' "--config.sweep.seeds=(13,21)"' if 'few_shot' in text else ''
         return f'{text} {SMALL_TUNING}{seeds}'
     more = ' '.join(map(shlex.quote, SMALL.split()))
+    if 'diffusion' in text:
+        more = more.replace('max_predictions=(5,10)', 'max_predictions=(32,64)')
     if 'linguistic' in text:
         more = more.replace('steps=(3,2)', 'steps=(9,6)')  # isotropy has a fixed cost
         more += (

@@ -1,0 +1,97 @@
+"""Command-line flags for generation."""
+
+import dataclasses
+
+from bert_jax.flag_parser import flag
+from bert_jax.types import JsonObject
+
+TASKS = ('generate',)
+_ONLY = ('task', TASKS)  # of predict
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GenerateFlags:
+    """The flags of generation, which are named as the options of `Predictor.generate`."""
+
+    new_tokens: int | None = flag(
+        'number of tokens to write after each text (default: 0, only the gaps of the text)',
+        None,
+        '[1, inf)',
+        only=_ONLY,
+    )
+    temperature: float | None = flag(
+        'of sampling (default: 1); 0 takes the most probable tokens', None, '[0, inf)', only=_ONLY
+    )
+    seed: int | None = flag(
+        'another number draws other samples or masks (default: 0)',
+        None,
+        '[0, 4294967295]',
+        only=('task', (*TASKS, 'likelihood_bound')),
+    )
+    stop: tuple[str, ...] = flag(
+        'strings that end what is written after a text', (), form='repeated', only=_ONLY
+    )
+    steps: int | None = flag(
+        'unmasking: steps for each text (default: one for each hidden token)',
+        None,
+        '[1, inf)',
+        only=_ONLY,
+    )
+    order: str | None = flag(
+        'unmasking: which tokens are kept first: confidence (default), random or left_to_right',
+        None,
+        only=_ONLY,
+    )
+    block: int | None = flag(
+        'unmasking: number of tokens that are filled before the next (default: all)',
+        None,
+        '[1, inf)',
+        only=_ONLY,
+    )
+    remask: float | None = flag(
+        'unmasking: share of the tokens of a block that are hidden again after each step '
+        '(default: 0)',
+        None,
+        '[0, 1)',
+        only=_ONLY,
+    )
+
+    top_k: int | None = flag(
+        'left to right: sample from this many tokens (default: all)', None, '[1, inf)', only=_ONLY
+    )
+    top_p: float | None = flag(
+        'left to right: sample from the most probable tokens that together have this probability '
+        '(default: 1)',
+        None,
+        '(0, 1]',
+        only=_ONLY,
+    )
+    min_p: float | None = flag(
+        'left to right: sample from tokens with this share of the largest probability (default: 0)',
+        None,
+        '[0, 1)',
+        only=_ONLY,
+    )
+    beams: int | None = flag(
+        'left to right: number of beams (default: 1, no beam search)', None, '[1, inf)', only=_ONLY
+    )
+    length_penalty: float | None = flag(
+        'left to right: scores of beams are divided by length to this power (default: 1)',
+        None,
+        only=_ONLY,
+    )
+    no_repeat_ngrams: int | None = flag(
+        'left to right: length of the sequences of tokens that occur once (default: 0, any)',
+        None,
+        '[0, inf)',
+        only=_ONLY,
+    )
+    min_new_tokens: int | None = flag(
+        'left to right: tokens before a text may end (default: 0)', None, '[0, inf)', only=_ONLY
+    )
+
+    def generate_options(self) -> JsonObject:
+        """Return the options that are given, by name."""
+        names = [field.name for field in dataclasses.fields(GenerateFlags)]
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value not in (None, ())}
