@@ -64,6 +64,8 @@ the run, without "gold"):
   spans      spans                        a text, or {"words": ["...", ...]} (or "tokens")
   answer     question_answering           QUESTION<tab>CONTEXT, or
                                           {"question": "...", "context": "..."}
+  rerank     reranking, regression of pairs,  QUERY<tab>DOCUMENT<tab>DOCUMENT..., or
+             and CrossEncoder folders         {"query": "...", "documents": ["...", ...]}
   prompt     prompt; with --template any  a text, or TEXT<tab>TEXT for {text} and {text2}, or
              pretrained model with a      {"FIELD": "...", ...} for the fields of the template
              masked-language-model head

@@ -30,6 +30,8 @@ _FEW_SHOT_PROTOCOL = {
 # The rate and the length of the MS MARCO models of sentence-transformers; larger batches have more
 # negatives.
 _EMBEDDING = dict(batch_size=64, learning_rate=2e-5, epochs=1, sequence_length=256)
+# Near the MS MARCO rerankers of sentence-transformers; a batch has queries with their documents.
+_RERANKING = dict(batch_size=16, learning_rate=2e-5, epochs=1, sequence_length=256)
 # A few dozen examples: enough epochs to see that the model learns.
 _SAMPLE = dict(batch_size=8, learning_rate=1e-4, epochs=20, sequence_length=64)
 
@@ -76,6 +78,7 @@ TASKS: dict[str, Values] = {
         kind='prompt', data=dict(shots=16), recipe=_FEW_SHOT, values=_FEW_SHOT_PROTOCOL
     ),
     'embedding': dict(kind='embedding', data=dict(columns=dict(label='')), recipe=_EMBEDDING),
+    'reranking': dict(kind='reranking', data={}, recipe=_RERANKING),
     'sample_embedding': _sample(
         'embedding',
         'similarity.tsv',

@@ -342,6 +342,9 @@ def parse_line(number: int, line: str, request: Request) -> JsonObject:
         if scripts.has_surrogates(json.dumps(record, ensure_ascii=False)):
             raise UserError(f'{name} has half of a surrogate pair, which is not valid text')
         return record | {'id': default_id if record.get('id') is None else record['id']}
+    if request.task == 'rerank':
+        query, *documents = line.split('\t')
+        return {'id': default_id, 'query': query, 'documents': documents}
     values = line.split('\t') if len(columns) > 1 else [line]
     if len(values) > len(columns):
         raise UserError(

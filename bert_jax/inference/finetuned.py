@@ -48,6 +48,15 @@ _CLASSIFIERS = {
     },
 }
 
+# Kind of problem → another kind that the same head answers.
+_ALSO = {'regression': 'reranking'}
+
+
+def other_kind(model: Pretrained, kind: str | None) -> str | None:
+    """The kind of problem that a model of a kind answers too; None if there is none."""
+    takes_pairs = model.metadata.get('texts') != 1
+    return _ALSO.get(kind or '') if takes_pairs else None
+
 
 def problem_kind(model: Pretrained) -> str | None:
     """The kind of problem (key of PROBLEMS) a model was fine-tuned on; None for other models."""
@@ -319,12 +328,13 @@ def build(
     settings = ConfigDict({**entry.settings, **config.get('problem', {})})
     for name, declared in entry.keys.items():
         declared.declaration.check(f'problem.{name}', settings[name])
+    is_number = pretrained.num_labels(model.params) == 1
     setup = Setup(
         settings,
         SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size),
         tuple(model.labels or settings.labels),
         kept=model.metadata.get('kept', {}),
-        activation=model.activation if kind == 'regression' else 'identity',
+        activation=model.activation if is_number else 'identity',
         counts=Counter() if counts is None else counts,
     )
     return FineTuned(

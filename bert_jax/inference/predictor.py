@@ -45,6 +45,10 @@ class Predictor(PretrainedPredictor):
         if self._finetuned:
             self.tasks = tuple(dict.fromkeys([*self.tasks, self._finetuned.task]))
             self._params |= jax.tree.map(jnp.asarray, model.other_parts)
+        other = finetuned.other_kind(model, kind)
+        self._other = self._load_problem(model, other) if other else None
+        if self._other:
+            self.tasks += (self._other.task,)
 
     def _load_problem(self, model: Pretrained, kind: str) -> finetuned.FineTuned:
         settings = (self.tokenizer, self._compute, self._batch_tokens, self._overlap, self.counts)
@@ -247,6 +251,24 @@ class Predictor(PretrainedPredictor):
         options = PredictionOptions(probabilities)
         return self.predict('prompt', list(map(finetuned.as_pair, check_list(texts))), options)
 
+    def rerank(
+        self, queries: Sequence[str], documents: Sequence[Sequence[str]]
+    ) -> list[JsonObject]:
+        """Order the documents of each query by the logit of the pair, best first.
+
+        Args:
+            queries: texts.
+            documents: the documents of each query.
+
+        Returns:
+            A dictionary for each query with 'query' and 'results', a list of dictionaries:
+            'document', the number of the document; 'logit'; 'score', the logit or, for models that
+            answer so, its sigmoid; and 'text'.
+        """
+        pairs = zip(check_texts(queries), documents, strict=True)
+        inputs = [{'query': query, 'documents': list(own)} for query, own in pairs]
+        return self.predict('rerank', inputs)
+
     def predict(
         self,
         task: str,
@@ -256,14 +278,17 @@ class Predictor(PretrainedPredictor):
         """Answer a fine-tuned task for dictionaries, as the method of that name does.
 
         Args:
-            task: 'classify', 'tag', 'parse', 'spans', 'answer' or 'prompt'.
+            task: 'classify', 'tag', 'parse', 'spans', 'answer', 'rerank' or 'prompt'.
             inputs: as for these methods; 'id' names an input in errors and results, by default
                 its number: 'input 1' for the first.
         """
         self.require(task)
-        if not self._finetuned or task != self._finetuned.task:
+        answering = next(
+            (one for one in (self._finetuned, self._other) if one and one.task == task), None
+        )
+        if answering is None:
             raise UserError(f'{task} is not a task of fine-tuned models')
-        return self._finetuned.predict(
+        return answering.predict(
             self._params, inputs, self._advance, options or finetuned.AS_TRAINED
         )
 

@@ -391,6 +391,8 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
         state = {name.removeprefix(family.prefix): array for name, array in state.items()}
     weights.write(folder / weights.SAFETENSORS, state)
     usage.write(model, folder)
+    if model.activation_fn and 'sequence_classification' in model.heads:
+        sentence_modules.write_cross_encoder(model.activation_fn, folder)
     if model.sentence_modules and not model.sentence_modules.unsupported:
         sentence_modules.write(model.sentence_modules, folder, architecture.hidden_size)
     card = model_card.exported(

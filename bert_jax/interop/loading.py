@@ -196,6 +196,7 @@ def load_checkpoint(
         metadata={'step': restored.step, **metadata},
         card=_card(paths.path(path)),
         problem_type=metadata.get('problem_type') or None,
+        activation_fn=pretrained.torch_activation(metadata.get('kept', {}).get('activation')),
         is_causal=objectives.is_causal(weights),
         is_generative=objectives.is_generative(weights),
         sentence_modules=sentence_modules.of_run(metadata),

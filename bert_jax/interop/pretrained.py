@@ -114,6 +114,11 @@ def published_heads(params: Params, architecture: Architecture, is_causal: bool)
     return tuple(name for name in PUBLISHED_HEADS if name in present)
 
 
+def torch_activation(activation: str | None) -> str | None:
+    """Return the class of torch that a CrossEncoder applies for an activation of ACTIVATIONS."""
+    return next((name for name, own in ACTIVATIONS.items() if own == activation), None)
+
+
 def reads_pooler(head: str, architecture: Architecture) -> bool:
     """Whether a head reads the output of the encoder's pooler."""
     return HEADS[head](architecture, Compute()).reads_pooler()

@@ -33,6 +33,7 @@ _ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {  # of the array module (N
     'torch.nn.modules.activation.ReLU': lambda xp, x: xp.maximum(x, 0),
 }
 _TYPES = 'sentence_transformers.models.'
+_TRANSFORMER = 'sentence_transformers.base.modules.transformer.Transformer'
 _DENSE_INPUT = 'sentence_embedding'
 
 
@@ -236,6 +237,26 @@ def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
             'default_prompt_name': modules.default_prompt,
         }
         files.write_json(folder / 'config_sentence_transformers.json', prompts)
+
+
+def write_cross_encoder(activation: str, folder: pathlib.Path) -> None:
+    """Write the files of version 6 of a CrossEncoder; earlier versions read config.json.
+
+    Args:
+        activation: class of torch that is applied to the logits.
+        folder: the folder of the model.
+    """
+    module = {'idx': 0, 'name': '0', 'path': '', 'type': _TRANSFORMER}
+    files.write_json(folder / 'modules.json', [module])
+    output = {'method': 'forward', 'method_output_name': 'logits'}
+    settings = {
+        'transformer_task': 'sequence-classification',
+        'modality_config': {'text': output},
+        'module_output_name': 'scores',
+    }
+    files.write_json(folder / 'sentence_bert_config.json', settings)
+    general = {'model_type': 'CrossEncoder', 'activation_fn': activation}
+    files.write_json(folder / 'config_sentence_transformers.json', general)
 
 
 def of_run(metadata: JsonView) -> SentenceModules | None:

@@ -16,6 +16,7 @@ TEXTS = (
     'prompt_regression',
 )
 NUMBERS = ('multi_regression',)
+GROUPS = ('embedding', 'reranking')
 MARKED = ('relation', 'word_in_context', 'coreference')
 _WORDS = ('tagging', 'parsing', 'spans')
 _KINDS = (
@@ -25,7 +26,7 @@ _KINDS = (
     *_WORDS,
     'multiple_choice',
     'question_answering',
-    'embedding',
+    *GROUPS,
 )
 TABLES = ('csv', 'tsv')
 LISTS = ('jsonl', 'json', 'parquet', 'xml')

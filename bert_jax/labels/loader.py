@@ -18,6 +18,7 @@ from bert_jax.errors import UserError
 from bert_jax.labels import benchmarks, exchanged_columns
 from bert_jax.labels.examples import Example
 from bert_jax.labels.key_conditions import (
+    GROUPS,
     LISTS,
     MARKED,
     NUMBERS,
@@ -180,13 +181,14 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             texts=key(
                 ('text',),
                 'embedding: the text; or the query, its document and documents that do not answer '
-                'it. A column may have a list of texts.',
-                unused=used_by(('embedding',), ROWS),
+                'it; reranking: the query and its documents. A column may have a list of texts.',
+                unused=used_by(GROUPS, ROWS),
             ),
             scores=key(
                 (),
-                'embedding: the similarity of a pair, or a number for each document from a teacher',
-                unused=used_by(('embedding',), ROWS),
+                'embedding: the similarity of a pair, or a number for each document from a '
+                'teacher; reranking: the relevance of each document, or the number of a teacher',
+                unused=used_by(GROUPS, ROWS),
             ),
             vectors=key(
                 (),
@@ -318,7 +320,7 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
         skip_labels=key(
             (),
             "rows with these labels or scores are left out and counted: ('',), ('-',)",
-            unused=used_by((*TEXTS, *MARKED, 'multiple_choice', 'embedding')),
+            unused=used_by((*TEXTS, *MARKED, 'multiple_choice', *GROUPS)),
         ),
         rename_labels=key(
             (),

@@ -27,6 +27,13 @@ def build_text_group(row: Row, example_id: str, builder: ExampleBuilder) -> list
     ]
 
 
+def build_ranked_texts(row: Row, example_id: str, builder: ExampleBuilder) -> list[TextGroup]:
+    """A query and its documents, with the scores of the documents if there are any."""
+    columns = builder.columns
+    scores = _scores(row, columns.scores, builder)
+    return [TextGroup(example_id, _texts(row, columns.texts), scores=scores)]
+
+
 def _texts(row: Row, columns: tuple[str, ...]) -> tuple[str, ...]:
     texts: list[str] = []
     for column in columns:

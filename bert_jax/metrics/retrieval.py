@@ -17,7 +17,7 @@ from bert_jax.metrics import intervals
 from bert_jax.metrics.intervals import Interval
 
 Ranking: TypeAlias = Mapping[str, float]  # document id → score
-Relevance: TypeAlias = Mapping[str, int]  # document id → relevance; 0 or less is not relevant
+Relevance: TypeAlias = Mapping[str, float]  # document id → relevance; 0 or less is not relevant
 
 CUTOFFS = (1, 3, 5, 10, 100)
 MAIN = 'ndcg@10'

@@ -198,6 +198,7 @@ _PROMPT_FACTS: JsonObject = dict(
 
 _IN_BATCH = 'bert_jax.problems.embedding.in_batch'
 _loss_option = functools.partial(key, unused='bert_jax.problems.embedding:unused')
+_ranking_option = functools.partial(key, unused='bert_jax.problems.reranking:unused')
 
 _MARKED_PAIRS = ProblemKind(
     implementation='bert_jax.problems.relations:RELATIONS',
@@ -466,6 +467,35 @@ PROBLEMS: dict[str, ProblemKind] = {
             temperature=_loss_option(1.0, 'of the softmax over documents', '(0, inf)'),
         ),
         readers=dict.fromkeys(_TEXTS, text_groups.build_text_group),
+        long_texts=('truncate',),
+    ),
+    'reranking': ProblemKind(
+        implementation='bert_jax.problems.reranking.problem:RERANKING',
+        predict_task='rerank',
+        keys=_LABELS
+        | dict(
+            loss=key(
+                'binary',
+                'what is learned (docs/search.md)',
+                choices='bert_jax.problems.reranking:LOSSES',
+            ),
+            positive_weight=_ranking_option(
+                1.0, 'factor of the loss of relevant documents', '(0, inf)'
+            ),
+            given_order=_ranking_option(
+                False, 'whether documents are in the best order; False: their scores order them'
+            ),
+            weighting=_ranking_option(
+                'ndcg_2pp',
+                "weights of pairs of documents: 'ndcg_2pp', 'ndcg_2', 'lambda_rank'",
+                choices='bert_jax.problems.reranking.listwise:WEIGHTINGS',
+            ),
+            depth_of_ndcg=_ranking_option(
+                0, 'pairs count if one of both is among so many highest logits; 0 = all pairs'
+            ),
+        ),
+        readers=dict.fromkeys(_ROWS, text_groups.build_ranked_texts),
+        pretrained_heads=('sequence_classification',),
         long_texts=('truncate',),
     ),
     'question_answering': ProblemKind(

@@ -23,7 +23,7 @@ from bert_jax.tokenizers.sliding_windows import make_windows
 from bert_jax.tokenizers.special_token_layout import truncate_longest_first
 from bert_jax.types import Batch, JsonObject, JsonView, Tree
 
-_ACTIVATIONS = {'identity': lambda logits: logits, 'sigmoid': jax.nn.sigmoid}
+ACTIVATIONS = {'identity': lambda logits: logits, 'sigmoid': jax.nn.sigmoid}
 _MIN_Q = 1e-30  # lower bound of class probabilities that are learned from another model
 
 Probabilities = Mapping[str, float]  # label → probability
@@ -259,7 +259,7 @@ class NumberLoss(base.Loss):
         return {'regression': weighted_sum(jnp.square(error_RS), batch['known'])}
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        score = _ACTIVATIONS[self.setup.activation](outputs['logits'][..., 0])
+        score = ACTIVATIONS[self.setup.activation](outputs['logits'][..., 0])
         return base.HostOutputs({'score': score}, {})
 
     exported_outputs = host_outputs

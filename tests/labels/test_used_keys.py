@@ -65,6 +65,7 @@ VARIANTS = {
     'prompt_regression': [*TEXTS, {'fields': ('text', 'text2')}],
     'multiple_choice': [{'choices': ('red', 'blue')}],
     'question_answering': QUESTIONS,
+    'reranking': [{'scores': ('start',)}],
     'tagging': [{}, {'tokens': 'objects'}],
     'spans': [{}, {'tokens': 'absent'}],
 }

@@ -3,6 +3,7 @@
 from ml_collections import ConfigDict
 
 from bert_jax.lazy_table import LazyTable
+from bert_jax.problems import loss_options
 from bert_jax.problems.embedding.base import EmbeddingLoss
 
 _PACKAGE = 'bert_jax.problems.embedding'
@@ -32,15 +33,10 @@ LOSSES: LazyTable[type[EmbeddingLoss]] = LazyTable(
 
 
 def make(settings: ConfigDict) -> EmbeddingLoss:
-    """Make the loss that the config's `problem` describes; unset keys have the loss's defaults."""
-    loss = LOSSES[settings.loss]
-    given = {name: settings[name] for name in loss.options() if settings[name] is not None}
-    return loss(**given)
+    """Make the loss that the config's `problem` describes."""
+    return loss_options.make(LOSSES, settings)
 
 
 def unused(config: ConfigDict, name: str) -> str:
-    """Why an option of a loss has no effect: the loss of the config does not have it."""
-    loss = config.problem.loss
-    if loss not in LOSSES or name.removeprefix('problem.') in LOSSES[loss].options():
-        return ''
-    return f'problem.loss is {loss!r}'
+    """Say why an option of a loss has no effect; see `loss_options.why_unused`."""
+    return loss_options.why_unused(LOSSES, config, name)
