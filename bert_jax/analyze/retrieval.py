@@ -2,16 +2,16 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
-from bert_jax.inference import vector_search
+from bert_jax.inference import reranking, vector_search
 from bert_jax.inference.lexical import BM25
-from bert_jax.inference.nearest import Nearest
+from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.reranking import Reranked, Searcher
 from bert_jax.labels import retrieval_sets
 from bert_jax.labels.retrieval_sets import RetrievalSet
 from bert_jax.metrics import intervals, retrieval
@@ -20,6 +20,13 @@ from bert_jax.metrics.scores import Table
 from bert_jax.types import JsonObject
 
 _SHOWN = (retrieval.MAIN, 'recall@100', 'mrr@10', 'map')  # in the table
+# Keys of the results → names in the table.
+_SYSTEMS = {
+    'model': 'model',
+    'reranked': 'reranked',
+    'bm25': 'BM25',
+    'difference': 'model − BM25',
+}
 _NOTES = (
     'nDCG, MRR, recall and average precision are those of trec_eval: the gain is the relevance, '
     'and documents of equal score are ordered by id, descending.',
@@ -27,10 +34,6 @@ _NOTES = (
     'stemmed.',
     'Intervals: 95 %, bootstrap over queries; that of the difference is paired.',
 )
-
-
-class _Searcher(Protocol):
-    def search(self, queries: Sequence[str], number: int) -> Nearest: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,10 @@ class Retrieval(Analysis):
     pooling: str | None = flag(
         'mean, max or cls; default: mean, or that of a sentence-transformers folder', None
     )
+    reranker: str = flag('folder of a reranker, which orders the first results anew', '')
+    candidates: int = flag(
+        'number of results that the reranker reads', 100, '[1, inf)', needs='reranker'
+    )
     same_id: str = flag(
         'what happens to a document that has the id of the query: drop it from the results, as '
         'BEIR does where queries are documents too, or keep it',
@@ -68,7 +75,8 @@ class Retrieval(Analysis):
             self._check_ids(one)
         if len({one.name for one in sets}) < len(sets):
             raise UserError('two folders of --input have the same name; rename one')
-        found = {one.name: self._evaluate(model, one) for one in sets}
+        reranker = reranking.load(self.reranker) if self.reranker else None
+        found = {one.name: self._evaluate(model, reranker, one) for one in sets}
         means = {
             system: float(
                 np.mean([sides[system]['metrics'][retrieval.MAIN] for sides in found.values()])
@@ -93,8 +101,10 @@ class Retrieval(Analysis):
                 f'{shared[0]!r}; set --same_id=drop if the texts are the same, else --same_id=keep'
             )
 
-    def _evaluate(self, model: AnalyzedModel, one: RetrievalSet) -> JsonObject:
-        """Search with the model and with BM25."""
+    def _evaluate(
+        self, model: AnalyzedModel, reranker: Predictor | None, one: RetrievalSet
+    ) -> JsonObject:
+        """Search with the model, with the model and a reranker, and with BM25."""
         names = sorted(one.documents, reverse=True)  # the order of equal scores in trec_eval
         texts = [one.documents[name] for name in names]
         model.stage(one.name)
@@ -102,6 +112,11 @@ class Retrieval(Analysis):
         metrics = self._score(searcher, one, names)
         baseline = self._score(BM25.of(texts), one, names)
         difference = dataclasses.replace(metrics, values_QM=metrics.values_QM - baseline.values_QM)
+        second = {}
+        if reranker:
+            model.stage(f'{one.name}, reranked')
+            reranked = Reranked(searcher, reranker, texts, self.candidates)
+            second['reranked'] = _describe(self._score(reranked, one, names))
         return {
             'documents': len(texts),
             'queries': len(metrics.queries),
@@ -109,9 +124,10 @@ class Retrieval(Analysis):
             'model': _describe(metrics),
             'bm25': _describe(baseline),
             'difference': _describe(difference),
+            **second,
         }
 
-    def _score(self, searcher: _Searcher, one: RetrievalSet, names: Sequence[str]) -> QueryMetrics:
+    def _score(self, searcher: Searcher, one: RetrievalSet, names: Sequence[str]) -> QueryMetrics:
         """The metrics of a way to search; `names` are the ids of its documents."""
         drops = self.same_id == 'drop'
         found = searcher.search(list(one.queries.values()), self.depth + drops)
@@ -139,6 +155,7 @@ def _table(found: Mapping[str, JsonObject]) -> Table:
             intervals.cell(sides[system]['intervals'][retrieval.MAIN]),
         )
         for name, sides in found.items()
-        for system, label in (('model', 'model'), ('bm25', 'BM25'), ('difference', 'difference'))
+        for system, label in _SYSTEMS.items()
+        if system in sides
     ]
     return Table(columns, rows)

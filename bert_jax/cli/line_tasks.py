@@ -113,10 +113,10 @@ class Request(PromptFlags, SearchFlags, GenerateFlags):
         only=_EMBED,
     )
     dimensions: int | None = flag(
-        'write only as many numbers of each vector, normalized again (Matryoshka embeddings)',
+        'use only as many numbers of each vector, normalized again (Matryoshka embeddings)',
         None,
         '[1, inf)',
-        only=_EMBED,
+        only=('task', ('embed', 'search')),
     )
     max_length: int | None = flag(
         'pretrained models: tokens in a window of a long text (default and limit: the length of '
@@ -211,16 +211,19 @@ def _embed(predictor: 'Predictor', lines: Iterator[str], request: Request) -> It
 
 
 def _search(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:
-    from bert_jax.inference import text_collection, vector_search  # imports JAX
+    from bert_jax.inference import reranking, text_collection, vector_search  # imports JAX
 
     encoder = vector_search.TextEncoder(
-        predictor, request.similarity, request.pooling, request.long_texts
+        predictor, request.similarity, request.pooling, request.long_texts, request.dimensions
     )
     options = text_collection.CollectionOptions(
         request.documents, request.column, request.encoding, request.vectors
     )
+    reranker = reranking.load(request.reranker) if request.reranker else None
     chunks = list(_chunks(lines))  # a bad line ends the command before the texts are encoded
     collection = text_collection.open_collection(encoder, options)
+    if reranker:
+        collection = collection.reranked(reranker, request.candidates)
     for queries in chunks:
         found = collection.search(queries, request.top)
         yield from map(search_flags.record, queries, found)

@@ -37,6 +37,14 @@ class SearchFlags:
         choices=('cosine', 'dot'),
         only=_SEARCH,
     )
+    reranker: str = flag(
+        'folder of a reranker, which orders the nearest texts anew; scores are then its logits',
+        '',
+        only=_SEARCH,
+    )
+    candidates: int = flag(
+        'number of nearest texts that the reranker reads', 100, '[1, inf)', needs='reranker'
+    )
     output_format: str = flag(
         'jsonl, or text to read', 'jsonl', choices=('jsonl', 'text'), only=_SEARCH
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from bert_jax.errors import UserError, report, warn
 from bert_jax.inference import vector_store
 from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.reranking import Reranked, Searcher
 from bert_jax.inference.vector_search import TextEncoder, VectorSearch
 from bert_jax.labels import documents
 from bert_jax.labels.documents import Document
@@ -23,7 +24,7 @@ class Hit(NamedTuple):
 
     Attributes:
         id: its id.
-        score: cosine or product with the query.
+        score: cosine or product with the query; the logit of a reranker.
         text: its text.
     """
 
@@ -53,7 +54,7 @@ class TextCollection:
     """Texts and a way to search them."""
 
     texts: Sequence[Document]
-    index: VectorSearch
+    index: Searcher
 
     def search(self, queries: Sequence[str], number: int) -> list[list[Hit]]:
         """Find the nearest texts of each query, best first."""
@@ -62,6 +63,11 @@ class TextCollection:
             [Hit(*self._document(n, float(s))) for n, s in zip(documents_K, scores_K, strict=True)]
             for scores_K, documents_K in zip(*found, strict=True)
         ]
+
+    def reranked(self, reranker: Predictor, candidates: int) -> 'TextCollection':
+        """Return these texts with a search in two stages; see `Reranked`."""
+        texts = [document.text for document in self.texts]
+        return TextCollection(self.texts, Reranked(self.index, reranker, texts, candidates))
 
     def _document(self, number: int, score: float) -> tuple[str, float, str]:
         return self.texts[number].id, score, self.texts[number].text

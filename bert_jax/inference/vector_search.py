@@ -12,6 +12,8 @@ from bert_jax.inference.nearest import Nearest
 from bert_jax.inference.predictor import Predictor
 from bert_jax.types import JsonObject
 
+# Names of the prompts, as sentence-transformers looks for them.
+_QUERY, _DOCUMENT = ('query',), ('document', 'passage', 'corpus')
 _CHUNK = 4096  # texts that are batched together, sorted by length
 
 # Name → function of vectors [X, D], whose products are then compared.
@@ -28,13 +30,14 @@ class TextEncoder:
     Attributes:
         predictor: the model.
         similarity: key of SIMILARITIES.
-        pooling, long_texts: as for `Predictor.embed`.
+        pooling, long_texts, dimensions: as for `Predictor.embed`.
     """
 
     predictor: Predictor
     similarity: str = 'cosine'
     pooling: str | None = None
     long_texts: str | None = None
+    dimensions: int | None = None
 
     @functools.cached_property
     def digest(self) -> str:
@@ -48,30 +51,38 @@ class TextEncoder:
             'similarity': self.similarity,
             'pooling': self.pooling,
             'long_texts': self.long_texts,
+            'dimensions': self.dimensions,
         }
 
+    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors of queries, with the prompt for queries if the model has one."""
+        return self.encode(texts, self._prompt(_QUERY))
+
+    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors of documents, with the prompt for documents if the model has one."""
+        return self.encode(texts, self._prompt(_DOCUMENT))
+
+    def _prompt(self, names: Sequence[str]) -> str | None:
+        """The name of a prompt of the model; another pooling than the model's has no prompts."""
+        known = self.predictor.prompts if self.pooling is None else {}
+        return next((name for name in names if name in known), None)
+
     def encode(self, texts: Sequence[str], prompt: str | None = None) -> np.ndarray:
-        """The vectors of texts with a prompt of the model, float32 [N, D]."""
+        """The vectors of texts, float32 [N, D]; the prompt is that of `Predictor.embed`."""
         if self.pooling == 'tokens':
             raise UserError('pooling is tokens, but a search compares one vector for each text')
         vectors = [np.stack(self._embed(chunk, prompt)) for chunk in _chunks(texts)]
         empty = np.zeros((0, self.predictor.architecture.hidden_size), np.float32)
         return SIMILARITIES[self.similarity](np.concatenate(vectors) if vectors else empty)
 
-    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of documents, float32 [N, D]."""
-        return self.encode(texts, self._prompt('document'))
-
-    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of queries, float32 [N, D]."""
-        return self.encode(texts, self._prompt('query'))
-
-    def _prompt(self, name: str) -> str | None:
-        """The name of a prompt, if the model has it and pools as it was trained."""
-        return name if self.pooling is None and name in self.predictor.prompts else None
-
     def _embed(self, texts: Sequence[str], prompt: str | None) -> list[np.ndarray]:
-        return self.predictor.embed(texts, self.pooling, -1, self.long_texts, prompt)
+        return self.predictor.embed(
+            texts,
+            self.pooling,
+            long_texts=self.long_texts,
+            prompt=prompt,
+            dimensions=self.dimensions,
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -72,6 +72,19 @@ def test_retrieval_agrees_with_sentence_transformers(folder, reference, tmp_path
     assert '| tiny |' in (tmp_path / 'out/README.md').read_text()
 
 
+def test_a_reranker_is_scored_beside_the_model(folder, tmp_path):
+    data = beir.write(tmp_path / 'tiny')
+    reranker = published.folder(
+        tmp_path / 'reranker', 'BertForSequenceClassification', num_labels=1
+    )
+    flags = dict(model=folder, input=data, reranker=reranker, candidates=2)
+    found = analyze('retrieval', tmp_path / 'out', **flags)['results']['sets']['tiny']
+    model, reranked = (found[system]['metrics'] for system in ('model', 'reranked'))
+    assert reranked['recall@3'] <= model['recall@3']  # it only sees two documents
+    assert sum(reranked.values()) != sum(model.values())
+    assert '| tiny | 4 | 6 | reranked |' in (tmp_path / 'out/README.md').read_text()
+
+
 def test_ties_and_grades_are_those_of_trec_eval(folder, reference, tmp_path):
     data = beir.write(tmp_path / 'tiny')
     found = analyze('retrieval', tmp_path / 'out', model=folder, input=data)

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
+import torch
 from pyarrow import Table, parquet
-from sentence_transformers import SentenceTransformer, util
+from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
 from bert_jax import predict
 from bert_jax.inference import vector_search
@@ -187,3 +189,38 @@ def test_a_search_without_documents_is_refused_before_the_model_is_loaded(inputs
             ['--model=none', '--task=search', f'--input={inputs}/queries.txt', '--output=-']
         )
     assert '--task=search needs --documents' in capsys.readouterr().err
+
+
+def test_queries_and_documents_get_their_prompts(model, inputs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('prompts') / 'model'
+    shutil.copytree(model, folder, ignore=shutil.ignore_patterns('vectors'))
+    prompts = {'prompts': {'query': 'the moon ', 'document': 'a cow '}, 'default_prompt_name': None}
+    (folder / 'config_sentence_transformers.json').write_text(json.dumps(prompts))
+    reference = SentenceTransformer(str(folder), device='cpu')
+    vectors = reference.encode_query(QUERIES), reference.encode_document(TEXTS)
+    expected = util.semantic_search(*vectors, top_k=3)
+    for record, hits in zip(search(folder, inputs), expected, strict=True):
+        scores = [hit['score'] for hit in record['results']]
+        np.testing.assert_allclose(scores, [hit['score'] for hit in hits], atol=1e-6)
+    for record, hits in zip(search(folder, inputs, dimensions=8), expected, strict=True):
+        assert record['results'][0]['score'] != pytest.approx(hits[0]['score'], abs=1e-4)
+
+
+def test_a_reranker_orders_the_nearest_anew(model, inputs, tmp_path_factory, capsys):
+    folder = tmp_path_factory.mktemp('reranker')
+    published.folder(folder, 'BertForSequenceClassification', num_labels=1)
+    found = search(model, inputs, reranker=folder, candidates=4, top=2)
+    nearest = search(model, inputs, top=4)
+    theirs = CrossEncoder(str(folder), device='cpu', activation_fn=torch.nn.Identity())
+    for record, first in zip(found, nearest, strict=True):
+        texts = [hit['text'] for hit in first['results']]
+        expected = theirs.rank(record['query'], texts, top_k=2)
+        assert [hit['text'] for hit in record['results']] == [
+            texts[hit['corpus_id']] for hit in expected
+        ]
+        scores = [hit['score'] for hit in record['results']]
+        np.testing.assert_allclose(scores, [hit['score'] for hit in expected], atol=1e-4)
+    assert 'has no head for rerank' in refuse(capsys, model, inputs, reranker=model)
+    assert '--candidates has no effect without --reranker' in refuse(
+        capsys, model, inputs, candidates=4
+    )
