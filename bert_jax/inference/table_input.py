@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError, warn
-from bert_jax.labels.formats import FORMATS
+from bert_jax.labels.formats import FORMATS, expand_globs, matching_files
 from bert_jax.labels.records import InvalidRecord, ReadingReport, Record, Remark, Row
+from bert_jax.storage import paths
 from bert_jax.text import text_files
 from bert_jax.types import JsonObject
 
@@ -36,6 +37,8 @@ def format_of(path: str, fields: Sequence[str]) -> str:
 
     Tasks without `fields` read JSON lines themselves.
     """
+    if paths.path(path).is_dir():  # of save_to_disk
+        path = next(iter(matching_files(path)), path)
     suffix = os.path.splitext(text_files.uncompressed_name(path))[1].lower()
     names = [name for name in _FORMATS if suffix in FORMATS[name].suffixes]
     return names[0] if names and (fields or names[0] != 'jsonl') else ''
@@ -60,8 +63,8 @@ def read_lines(
         with text_files.open_text(path, data.encoding, option='--encoding'):
             pass  # the readers would name data.encoding, which predict.py does not have
     report = ReadingReport()
-    number = 0
-    for record in FORMATS[file_format].read(path, data):
+    number, read = 0, FORMATS[file_format].read
+    for record in (record for file in expand_globs([path]) for record in read(file, data)):
         row = record.content
         if isinstance(row, Remark):
             report.add(str(row), record.place)

@@ -10,10 +10,10 @@ from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
 from bert_jax.labels import (
+    arrow_rows,
     conll,
     json_rows,
     markup,
-    parquet_rows,
     questions,
     standoff,
     tabular,
@@ -49,22 +49,29 @@ FORMATS: dict[str, FileFormat] = {
     'files': FileFormat(text_lines.read_whole_text),
     'conll': FileFormat(conll.read_sentences, ('.conll', '.bio', '.iob', '.iob2')),
     'conllu': FileFormat(conll.read_sentences, ('.conllu',)),
-    'parquet': FileFormat(parquet_rows.read_parquet, ('.parquet',)),
+    'parquet': FileFormat(arrow_rows.read_rows, ('.parquet', '.arrow', '.feather')),
     'xml': FileFormat(markup.read_elements, ('.xml', '.html', '.htm', '.sgml')),
     'brat': FileFormat(standoff.read_brat, ('.ann',)),
 }
 
 
+def matching_files(pattern: str) -> list[str]:
+    """Return the files that a glob matches, or those of a folder that save_to_disk wrote."""
+    sample = pattern.removeprefix('sample:')
+    if sample != pattern:
+        return text_files.matching_files(str(SAMPLES / sample))
+    return text_files.matching_files(pattern) or arrow_rows.saved_files(pattern)
+
+
 def expand_globs(patterns: Sequence[str]) -> list[str]:
-    """Return the files that match globs; 'sample:NAME' is a file of bert_jax/labels/samples/.
+    """Return the files of globs and folders; 'sample:NAME' is a file of bert_jax/labels/samples/.
 
     Raises:
         UserError: a pattern that matches no file.
     """
     paths: list[str] = []
     for pattern in patterns:
-        sample = pattern.removeprefix('sample:')
-        matches = text_files.matching_files(pattern if sample == pattern else str(SAMPLES / sample))
+        matches = matching_files(pattern)
         if not matches:
             raise UserError(wrong_paths.explain_glob(pattern, text_files.matching_files))
         paths += matches

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from ml_collections import ConfigDict
 
-from bert_jax.labels.formats import FORMATS, format_of
-from bert_jax.text import text_files
+from bert_jax.labels.formats import FORMATS, format_of, matching_files
 
 TEXTS = (
     'classification',
@@ -74,7 +73,7 @@ class UsedBy:
         return {
             format_of(path, data, self.readable, config.task)
             for pattern in (*data.train, *data.dev, *data.test, *data.unlabeled)
-            for path in text_files.matching_files(pattern) or [pattern]
+            for path in matching_files(pattern) or [pattern]
         }
 
 

@@ -71,7 +71,8 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
         ),
         train=key(
             (),
-            "Globs of plain or .gz files; 'sample:NAME' is a file of bert_jax/labels/samples/.",
+            'Globs of plain or .gz files, or folders of save_to_disk of `datasets`; '
+            "'sample:NAME' is a file of bert_jax/labels/samples/.",
             on_resume='logged',
         ),
         dev=key(

@@ -1,13 +1,15 @@
-"""Labeled rows of Parquet files: the same examples as from JSON lines."""
+"""Labeled rows of Parquet and Arrow files: the same examples as from JSON lines."""
 
 import datetime
 import decimal
+import json
 
 import pyarrow
 import pytest
-from pyarrow import parquet
+from pyarrow import ipc, parquet
 
 from bert_jax.errors import UserError
+from bert_jax.inference import finetuned, table_input
 from tests.labels.reading import read, read_all, write_json_lines
 
 DATES = [datetime.date(2020, 1, 2), None, datetime.date(2021, 1, 2)]
@@ -67,3 +69,92 @@ def test_a_file_that_is_not_parquet_is_an_error(tmp_path):
     path.write_text('text,label\na,b\n')
     with pytest.raises(UserError, match=r'cannot read .*a\.parquet as Parquet'):
         read('classification', train=(str(path),))
+
+
+CLASS = {'_type': 'ClassLabel', 'names': ['no', 'yes']}
+FEATURES = {
+    'text': {'_type': 'Value', 'dtype': 'string'},
+    'label': CLASS,
+    'topics': {'_type': 'List', 'feature': CLASS},
+    'older': [CLASS],
+    'parts': {'_type': 'Sequence', 'feature': {'kind': CLASS, 'size': {'_type': 'Value'}}},
+    'nested': {'inner': CLASS},
+}
+ROWS = pyarrow.table(
+    {
+        'text': ['a', 'b', 'c', 'd'],
+        'label': [1, 0, 0, 1],
+        'topics': [[0, 1], [], [1], [0]],
+        'older': [[0], [1], [], []],
+        'parts': [{'kind': [0, 1], 'size': [0, 1]}] * 4,
+        'nested': [{'inner': 1}] * 4,
+    }
+)
+
+
+def save_to_disk(folder, table, in_file: bool = False):
+    """A data set in two Arrow files, with its features in the files or in dataset_info.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    info, names = {'features': FEATURES}, []
+    if in_file:
+        table = table.replace_schema_metadata({'huggingface': json.dumps({'info': info})})
+    else:
+        (folder / 'dataset_info.json').write_text(json.dumps(info))
+    for number in range(2):
+        names.append(f'data-0000{number}-of-00002.arrow')
+        with ipc.new_stream(folder / names[-1], table.schema) as writer:
+            writer.write_table(table[2 * number : 2 * number + 2], max_chunksize=1)
+    state = {'_data_files': [{'filename': name} for name in names], '_split': folder.name}
+    (folder / 'state.json').write_text(json.dumps(state))
+    return (str(folder),)
+
+
+@pytest.mark.parametrize('in_file', [False, True])
+def test_a_saved_data_set_has_the_names_of_its_classes(in_file, tmp_path):
+    train = save_to_disk(tmp_path / 'train', ROWS, in_file)
+    examples = read('classification', train=train, dev_fraction=0.0).train
+    assert [(one.texts, one.label) for one in examples] == [
+        (('a',), 'yes'), (('b',), 'no'), (('c',), 'no'), (('d',), 'yes')
+    ]  # fmt: skip
+    assert examples[2].id == 'data-00001-of-00002.arrow:1'
+    for column, labels in (
+        ('topics', [('no', 'yes'), (), ('yes',), ('no',)]),
+        ('older', [('no',), ('yes',), (), ()]),
+        ('parts.kind', [('no', 'yes')] * 4),
+    ):
+        splits = read('multi_label', {'label': column}, train=train, dev_fraction=0.0)
+        assert [one.label for one in splits.train] == labels
+    splits = read('classification', {'label': 'nested.inner'}, train=train, dev_fraction=0.0)
+    assert {one.label for one in splits.train} == {'yes'}
+
+
+def test_a_data_set_of_several_splits_is_asked_for_one(tmp_path):
+    for split in ('train', 'test'):
+        save_to_disk(tmp_path / 'all' / split, ROWS)
+    (tmp_path / 'all/dataset_dict.json').write_text('{"splits": ["train", "test"]}')
+    with pytest.raises(UserError, match=r'several splits; name one: .*all/train, .*all/test'):
+        read('classification', train=(str(tmp_path / 'all'),))
+    train = (str(tmp_path / 'all/train'),)
+    assert len(read('classification', train=train, dev_fraction=0.0).train) == 4
+
+
+def test_arrow_files_and_unknown_classes(tmp_path):
+    table = ROWS.set_column(1, 'label', [[1, -1, 0, 7]])
+    (folder,) = save_to_disk(tmp_path / 'data', table)
+    files = (f'{folder}/*.arrow',)
+    splits = read('classification', train=files, dev_fraction=0.0, malformed_fraction=0.5)
+    assert [one.label for one in splits.train] == ['yes', '-1', 'no']
+    assert splits.report['malformed'] == 1
+    assert 'class 7 of 2 classes' in splits.report.places['malformed'][0]
+    for path in tmp_path.glob('data/*.arrow'):
+        path.write_bytes(path.read_bytes()[:90])
+    with pytest.raises(UserError, match='cannot read .* as Parquet or Arrow'):
+        read('classification', train=files)
+
+
+def test_a_saved_data_set_is_input_of_predict(tmp_path):
+    (folder,) = save_to_disk(tmp_path / 'data', ROWS)
+    assert table_input.format_of(folder, ()) == 'parquet'
+    data = finetuned.data_config({}, {})
+    lines = table_input.read_lines(folder, 'parquet', 'classify', (), data)
+    assert [json.loads(line)['text'] for line in lines] == ['a', 'b', 'c', 'd']
