@@ -15,7 +15,7 @@ from typing import Any
 from bert_jax import errors, flag_parser, lazy_table, progress
 from bert_jax.flag_parser import flag
 from bert_jax.interop import MODEL_HELP
-from bert_jax.storage import outputs, paths
+from bert_jax.storage import hub, outputs, paths
 
 # What the formats are written by, imported when used.
 _WRITE_PUBLISHED = 'bert_jax.export_formats.huggingface:write'
@@ -36,6 +36,11 @@ class Request:
     model: str = flag(MODEL_HELP)
     output: str = flag('folder to create')
     overwrite: bool = flag(outputs.HELP, False)
+    push: str = flag(
+        'ORG/NAME: also upload the folder to the Hugging Face Hub as a commit of this model, '
+        'which is created if necessary (HF_TOKEN)',
+        '',
+    )
     generator: bool = flag(
         'for a run with the objective rtd: export the generator instead of the discriminator', False
     )
@@ -87,6 +92,8 @@ def export(request: Request) -> None:
 
     output, overwrite = request.output, request.overwrite
     outputs.check_folder(output, overwrite, [_MARKERS.get(request.format, 'load.py')])
+    if request.push:
+        hub.check_can_push(request.push)
     if request.generator and request.leave_out:
         raise errors.UserError('--leave_out is for Hugging Face folders, which have no generator')
     if request.generator:
@@ -155,7 +162,11 @@ def _export_other(loaded: Any, request: Request) -> None:
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    export(flag_parser.parse(Request, argv, 'python -m bert_jax.export', _DESCRIPTION))
+    request = flag_parser.parse(Request, argv, 'python -m bert_jax.export', _DESCRIPTION)
+    export(request)
+    if request.push:
+        folder = paths.fetch(request.output)
+        progress.say(f'pushed: {hub.push(folder, request.push)}')
 
 
 if __name__ == '__main__':

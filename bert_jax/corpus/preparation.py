@@ -13,7 +13,7 @@ from bert_jax.corpus.manifest import versions
 from bert_jax.corpus.preparation_keys import KEYS
 from bert_jax.corpus.unfinished import is_owned, open_unfinished
 from bert_jax.corpus.workers import BLOCK_CHARACTERS, usable_cores
-from bert_jax.storage import drafts, paths
+from bert_jax.storage import drafts, hub, paths
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
 from bert_jax.text.sources import Source, open_source
@@ -97,6 +97,7 @@ def prepare(
         tokenizer_characters,
         strip_accents,
     )
+    hub.check_not_written(output, 'the folder of the corpus')
     given, output = output, paths.path(output).absolute()
     replaces = overwrite and (output / 'manifest.json').exists()
     if not replaces and (existing := _open_existing(output, made_from)):

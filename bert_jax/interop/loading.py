@@ -25,7 +25,7 @@ from bert_jax.models import tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
 from bert_jax.objectives.generator import DELTAS, SHARING, GeneratorOptions, generator_architecture
-from bert_jax.storage import paths, trust, wrong_paths
+from bert_jax.storage import hub, paths, trust, wrong_paths
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.training import checkpoint_files, checkpoints, workdir
@@ -42,8 +42,9 @@ def load_any(
     """Load the model at a path.
 
     Args:
-        path: folder of a run, one of its checkpoints, a Hugging Face folder, a folder of peft, or a
-            folder of google-research/bert or fairseq or one of the checkpoints in it.
+        path: folder of a run, one of its checkpoints, a Hugging Face folder, a folder of peft, a
+            folder of google-research/bert or fairseq or one of the checkpoints in it, or a name of
+            the Hugging Face Hub (storage/hub.py).
         heads, allow_missing: see `huggingface.load`.
         base_of: the tuned model that names this model as its base, which must not be tuned itself.
         leave_out: weights of a Hugging Face folder to leave out (see `huggingface.load`).
@@ -51,6 +52,7 @@ def load_any(
     Raises:
         UserError: the path does not hold a model, or the model is damaged or not supported.
     """
+    path = hub.model_name(path)
     folder = paths.path(path)
     if tf1_folder.is_checkpoint(folder):
         parent = paths.fetch(folder.parent)
@@ -96,8 +98,8 @@ def _check_exists(folder: Path) -> None:
     if similar := wrong_paths.suggest(folder, is_folder=True):
         raise UserError(f'no folder {str(folder)!r}{similar}')
     raise UserError(
-        f'no folder {str(folder)!r}: models are read from folders. Download a published model, '
-        'for example with `hf download NAME --local-dir FOLDER`, and name that folder'
+        f'no folder {str(folder)!r}: models are read from folders, or from the Hugging Face Hub '
+        'as ORG/NAME'
     )
 
 

@@ -13,7 +13,7 @@ from bert_jax.errors import UserError
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.tuning import ADDED
 from bert_jax.models.tuning_method import Tuning
-from bert_jax.storage import paths
+from bert_jax.storage import hub, paths
 from bert_jax.types import Params, Tree
 
 
@@ -29,7 +29,7 @@ def digest(encoder: Params) -> str:
 def describe_base(path: str, model: Pretrained) -> dict[str, str]:
     """Checkpoint metadata that identifies the base model at `path`, whose parameters it omits."""
     return {
-        'path': path,
+        'path': str(paths.path(path)) if hub.is_name(path) else path,
         'absolute_path': str(paths.path(path).absolute()),
         'sha256': digest(model.params['encoder']),
     }

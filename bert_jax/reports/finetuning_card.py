@@ -15,6 +15,7 @@ from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
 from bert_jax.reports.model_card import json_block, table
 from bert_jax.reports.tables import markdown_table
+from bert_jax.storage import hub
 from bert_jax.types import Config, JsonObject
 
 # Kind of problem → `pipeline_tag` of the Hugging Face Hub.
@@ -152,7 +153,7 @@ def _header(config: Config, splits: Mapping[str, SplitScores], license_name: str
     """Return the header for the Hugging Face Hub: license, base model, task and metrics."""
     name = pathlib.PurePath(config.workdir).name
     tag = PIPELINE_TAGS.get(config.task)
-    base = pathlib.PurePath(config.init_from).name
+    base = hub.repository(config.init_from)
     results = [
         {
             'task': {'type': tag or 'other'},

@@ -4,13 +4,14 @@ import os
 from collections.abc import Sequence
 
 from bert_jax.errors import UserError
-from bert_jax.storage import paths, wrong_paths
+from bert_jax.storage import hub, paths, wrong_paths
 
 HELP = 'replace an existing result'
 
 
 def check_file(name: str | os.PathLike[str], overwrite: bool) -> None:
     """Raise UserError if a file may not be written to --output because something is there."""
+    hub.check_not_written(name, '--output')
     path = paths.path(name)
     if path.is_dir():
         raise UserError(f'--output={name} is a folder; set a file')
@@ -33,6 +34,7 @@ def check_folder(name: str | os.PathLike[str], overwrite: bool, made: Sequence[s
         overwrite: whether earlier results of the same command may be replaced.
         made: patterns of files; a folder of earlier results has at least one of each.
     """
+    hub.check_not_written(name, '--output')
     path = paths.path(name)
     if path.exists() and not path.is_dir():
         raise UserError(f'--output={name} is a file; set a folder')

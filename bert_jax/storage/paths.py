@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.storage import temporary
+from bert_jax.storage import hub, temporary
 from bert_jax.storage.path import BucketError, Path, Status
 
 if TYPE_CHECKING:
@@ -327,6 +327,8 @@ def _find(name: str | os.PathLike[str]) -> 'pathlib.Path | BucketFolder':
     scheme, separator, rest = os.fspath(name).partition('://')
     if not separator or not re.fullmatch('[A-Za-z][A-Za-z0-9+.-]*', scheme):
         return pathlib.Path(name).expanduser()
+    if scheme == hub.SCHEME:
+        return hub.fetch(os.fspath(name))
     from bert_jax.storage.bucket import PACKAGES
     from bert_jax.storage.bucket_folder import BucketFolder
 

@@ -5,7 +5,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from bert_jax import errors
-from bert_jax.storage import paths, wrong_paths
+from bert_jax.storage import hub, paths, wrong_paths
 from bert_jax.tokenizers import backend, folders, special_tokens
 from bert_jax.tokenizers.folders import Configuration
 from bert_jax.tokenizers.tokenizer import Tokenizer, parse
@@ -72,6 +72,8 @@ def load(path: str, lowercase: bool = True, strip_accents: bool | None = None) -
 
 def _fetch(path: str) -> pathlib.Path:
     """Fetch a file, with the merges next to it, or a folder; return the local copy."""
+    if hub.is_name(path):
+        return hub.fetch(path, with_weights=False)
     source = paths.path(path)
     if source.is_file():
         paths.fetch(source.parent, [source.name, '*merges.txt'], without=['*'])

@@ -1,0 +1,151 @@
+"""Models and data of the Hugging Face Hub: names hf://… stand for a copy on this machine.
+
+    hf://ORG/NAME[@REVISION]                  a model; of models also ORG/NAME
+    hf://datasets/ORG/NAME[@REVISION]/PATH    files of a data set; PATH may be a glob
+
+A revision is a branch, a tag or a commit; only a commit is always the same. Files are downloaded by
+huggingface_hub to its cache, whose variables (HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE) hold
+here too. The rest of the project sees folders on a disk.
+"""
+
+import contextlib
+import functools
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bert_jax.errors import UserError
+
+SCHEME = 'hf'
+_REPOSITORY = r'(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>refs/\w+/[^/@]+|[^/@]+))?'
+_NAME = re.compile(rf'hf://(?P<kind>datasets/)?{_REPOSITORY}(?:/(?P<path>.+))?')
+_SETTINGS = ('*.json', '*.txt', '*.model', '*.md')
+_WEIGHTS = (('*.safetensors',), ('*.bin', '*.pt', '*.ckpt*'))  # the second if there are none
+_LEFT_OUT = ('*.onnx*', 'onnx/*', 'openvino/*', 'coreml/*', '*/checkpoint-*')
+
+
+class _Name(NamedTuple):
+    """The parts of a name; `path` is '' for a whole model."""
+
+    is_dataset: bool
+    repository: str
+    revision: str | None
+    path: str
+
+
+def is_name(name: str | os.PathLike[str]) -> bool:
+    """Whether a name is hf://…."""
+    return os.fspath(name).startswith(f'{SCHEME}://')
+
+
+def model_name(name: str | os.PathLike[str]) -> str:
+    """Return the name of a model; ORG/NAME becomes hf://ORG/NAME if there is no folder ORG."""
+    text = os.fspath(name)
+    is_model = re.fullmatch(_REPOSITORY, text) and not text.startswith(('.', '~'))
+    return f'{SCHEME}://{text}' if is_model and not pathlib.Path(text).parent.exists() else text
+
+
+def repository(name: str) -> str:
+    """Return ORG/NAME of a name, or the last part of any other path."""
+    return _parse(name).repository if is_name(name) else pathlib.PurePath(name).name
+
+
+def check_not_written(name: str | os.PathLike[str], option: str) -> None:
+    """Raise UserError for an output hf://…."""
+    if is_name(name):
+        raise UserError(
+            f'{option} is {os.fspath(name)!r}, but outputs are written to disks and buckets; '
+            'upload a model with export --push'
+        )
+
+
+@functools.cache  # one request for each name and process
+def fetch(name: str, with_weights: bool = True) -> pathlib.Path:
+    """Download what is not in the cache yet; return the folder, or the file or glob in it.
+
+    Args:
+        name: hf://….
+        with_weights: whether the weights of a model are needed.
+
+    Raises:
+        UserError: the name is not valid, or the files are neither in the cache nor reachable.
+    """
+    own = _parse(name)
+    if own.is_dataset:
+        return _download(name, own, (own.path,)) / own.path
+    below = f'{own.path}/' * bool(own.path)
+    allowed = [f'{below}{pattern}' for pattern in _SETTINGS]
+    safe, others = ([f'{below}{pattern}' for pattern in patterns] for patterns in _WEIGHTS)
+    folder = _download(name, own, (*allowed, *safe * with_weights)) / own.path
+    if with_weights and not any(folder.rglob('*.safetensors')):
+        _download(name, own, (*allowed, *others))
+    return folder
+
+
+def check_can_push(repository: str) -> None:
+    """Raise UserError unless a name is ORG/NAME and a token is set."""
+    if not re.fullmatch(r'[\w.-]+/[\w.-]+', repository):
+        raise UserError(f'--push={repository}: the name must be ORG/NAME')
+    import huggingface_hub
+
+    if not huggingface_hub.get_token():
+        raise UserError('--push needs a token with write access: set HF_TOKEN, or `hf auth login`')
+
+
+def push(folder: pathlib.Path, repository: str) -> str:
+    """Upload a folder as a commit of a model, which is created if necessary; return its address.
+
+    Raises:
+        UserError: the upload was refused or failed.
+    """
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    with _requests(f'{folder} cannot be uploaded to {repository}', 'check HF_TOKEN'):
+        api = huggingface_hub.HfApi(endpoint=constants.ENDPOINT)
+        api.create_repo(repository, exist_ok=True)
+        commit = api.upload_folder(repo_id=repository, folder_path=folder)
+    return str(commit.commit_url)
+
+
+def _parse(name: str) -> _Name:
+    match = _NAME.fullmatch(name)
+    if not match or (match['kind'] and not match['path']):
+        raise UserError(
+            f'{name!r} is not a name of the Hugging Face Hub; write hf://ORG/NAME for a model, '
+            'hf://datasets/ORG/NAME/FILES for data, with @REVISION after NAME if needed'
+        )
+    return _Name(bool(match['kind']), match['repository'], match['revision'], match['path'] or '')
+
+
+def _download(name: str, own: _Name, patterns: tuple[str, ...]) -> pathlib.Path:
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    advice = (
+        'check the name and the network, and HF_TOKEN for a private one; or download it with '
+        f'`hf download {own.repository} --local-dir FOLDER` and name that folder'
+    )
+    with _requests(f'{name} cannot be downloaded', advice):
+        folder = huggingface_hub.snapshot_download(
+            own.repository,
+            repo_type='dataset' if own.is_dataset else 'model',
+            revision=own.revision,
+            allow_patterns=list(patterns),
+            ignore_patterns=None if own.is_dataset else list(_LEFT_OUT),
+            endpoint=constants.ENDPOINT,
+        )
+    return pathlib.Path(folder)
+
+
+@contextlib.contextmanager
+def _requests(what: str, advice: str) -> Iterator[None]:
+    """Turn the errors of huggingface_hub, which have several lines, into a UserError."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        first, _, _ = str(error).partition('. ')
+        reason = ' '.join(first.split())[:200] or type(error).__name__
+        raise UserError(f'{what}: {type(error).__name__}: {reason}; {advice}') from error
