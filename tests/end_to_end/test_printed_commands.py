@@ -30,7 +30,15 @@ SMALL_TUNING = (
     '--config.training.epochs=0 --config.training.steps=2 --config.training.batch_size=16 '
     '--config.evaluation.every_steps=0'
 )
-ELSEWHERE = ('gs://', 'ORG/NAME', 'HOST', '--coordinator', '--config.mesh.fsdp=8', 'pytest', '--wordnet')
+ELSEWHERE = (
+    'gs://',
+    'ORG/NAME',
+    'HOST',
+    '--coordinator',
+    '--config.mesh.fsdp=8',
+    'pytest',
+    '--wordnet',
+)
 
 
 def reason_to_skip(text: str) -> str:
