@@ -112,6 +112,20 @@ def matthews(counts: ClassCounts) -> float:
     return float(product / np.sqrt(squares)) if squares > 0 else 0.0
 
 
+def ordinal(gold_N: np.ndarray, guesses_N: np.ndarray) -> dict[str, float]:
+    """Return 'mae' and 'kappa' of ordered classes, given by number.
+
+    Kappa with quadratic weights (Cohen 1968) is 1 minus the mean squared distance, divided by that
+    of all pairs of a gold and a predicted class.
+    """
+    if not len(gold_N):
+        return {'mae': 0.0, 'kappa': 0.0}
+    x_N, y_N = gold_N.astype(np.float64), guesses_N.astype(np.float64)
+    of_all_pairs = (x_N**2).mean() + (y_N**2).mean() - 2 * x_N.mean() * y_N.mean()
+    kappa = 1 - ((x_N - y_N) ** 2).mean() / of_all_pairs if of_all_pairs > 0 else 0.0
+    return {'mae': float(np.abs(x_N - y_N).mean()), 'kappa': float(kappa)}
+
+
 def pearson(gold: Numbers, guesses: Numbers) -> float:
     """Pearson's correlation coefficient."""
     x_N, y_N = (_standardize(values) for values in (gold, guesses))

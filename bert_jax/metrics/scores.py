@@ -67,6 +67,7 @@ def classification(
     positive: str | None = None,
     negative: str | None = None,
     groups: Sequence[str] | None = None,
+    ordinal: bool = False,
 ) -> Scores:
     """Score one predicted class for each example.
 
@@ -75,7 +76,7 @@ def classification(
     Returns:
         The metrics of `classification_rows`, and tables of the classes and of their confusion.
     """
-    score = classification_rows(gold, guesses, labels, main, positive, negative, groups)
+    score = classification_rows(gold, guesses, labels, main, positive, negative, groups, ordinal)
     gold_N, guesses_N = (metrics.class_numbers(classes, labels) for classes in (gold, guesses))
     counts = metrics.count_classes(gold_N, guesses_N, len(labels))
     per_class = (array.tolist() for array in metrics.per_class(counts))
@@ -95,6 +96,7 @@ def classification_rows(
     positive: str | None = None,
     negative: str | None = None,
     groups: Sequence[str] | None = None,
+    ordinal: bool = False,
 ) -> RowScore:
     """Return a function that scores some of the examples.
 
@@ -107,6 +109,7 @@ def classification_rows(
         negative: adds 'f1_micro', the F1 over all other classes.
         groups: the group of each example; adds 'exact_match', the share of groups without an error.
             In MultiRC the answers to a question are a group (Khashabi et al. 2018, section 4).
+        ordinal: adds 'mae', the mean distance in classes, and 'kappa', quadratic weighted.
 
     Returns:
         Numbers of examples → 'accuracy', 'f1_macro', 'matthews' and the metrics above.
@@ -134,6 +137,8 @@ def classification_rows(
             wrong_M = rows_M[gold_N[rows_M] != guesses_N[rows_M]]
             num_groups = max(len(np.unique(group_N[rows_M])), 1)
             values['exact_match'] = 1 - len(np.unique(group_N[wrong_M])) / num_groups
+        if ordinal:
+            values |= metrics.ordinal(gold_N[rows_M], guesses_N[rows_M])
         return main_first(values, main)
 
     return score

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ml_collections import ConfigDict
 
 from bert_jax import lazy_table
-from bert_jax.config_keys import ConfigKey, key, needs, unless
+from bert_jax.config_keys import ConfigKey, key, needs, overridden_by, unless
 from bert_jax.errors import look_up
 from bert_jax.labels import (
     choices,
@@ -227,6 +227,12 @@ PROBLEMS: dict[str, ProblemKind] = {
                 0.0,
                 'Distillation: temperature T of both softmaxes in the divergence from '
                 'data.columns.probabilities, which is the loss; PET uses 2. 0 = learn from labels',
+            ),
+            ordinal=key(
+                False,
+                'True: the classes are ordered, as in problem.labels or by their numbers; the loss '
+                'is the ranked probability score, and mae and kappa are metrics too',
+                unused=overridden_by('problem.temperature'),
             ),
         ),
         readers=dict.fromkeys(_TEXTS, text_pairs.build_classification),

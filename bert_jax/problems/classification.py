@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import averages
-from bert_jax.averages import Terms, weighted_sum
-from bert_jax.errors import UserError
+from bert_jax.averages import Term, Terms, weighted_sum
+from bert_jax.errors import UserError, join_first
 from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.labels.examples import DistilledExample, MarkedExample, TextExample
 from bert_jax.metrics import scores
@@ -117,7 +117,8 @@ class ClassDecoder(base.Decoder[base.ExampleT, base.PredictionT]):
             groups = [str(example.id).rpartition('-')[0] for example in examples]
         classes = (settings.positive or None, settings.negative or None)
         guesses = list(map(self.guess, predictions))
-        return gold, guesses, self.labels, settings.metrics, *classes, groups
+        ordinal = settings.get('ordinal', False)
+        return gold, guesses, self.labels, settings.metrics, *classes, groups, ordinal
 
 
 class OneLabelDecoder(ClassDecoder[LabeledT, Probabilities]):
@@ -165,7 +166,9 @@ class TextEncoding(OneLabelEncoding[TextExample | DistilledExample]):
         return counts
 
     def keep(self, train: Sequence[TextExample | DistilledExample]) -> JsonView:
-        """Check that the examples have probabilities if they are learned from."""
+        """Check that the classes are ordered, and have probabilities, if these are learned from."""
+        if self.settings.get('ordinal', False):
+            _check_order(self.labels, tuple(self.settings.get('labels', ())))
         is_distilled = any(isinstance(example, DistilledExample) for example in train)
         temperature = self.settings.get('temperature', 0.0)
         if train and is_distilled != (temperature > 0):
@@ -196,8 +199,25 @@ class TextEncoding(OneLabelEncoding[TextExample | DistilledExample]):
         return {'log_q': log_q_C, 'is_soft': np.float32(1)}
 
 
+def _check_order(labels: Sequence[str], configured: Sequence[str]) -> None:
+    """Raise UserError unless classes are given in their order or are increasing numbers."""
+    try:
+        numbers = [float(label) for label in labels]
+    except ValueError:
+        numbers = []
+    if not configured and numbers != sorted(numbers or [0.0]):
+        raise UserError(
+            f'problem.ordinal is True, but the order of the classes {join_first(labels)} is not '
+            'known; set problem.labels to the classes from the lowest to the highest'
+        )
+
+
 class TextLoss(OneLabelLoss):
     """A linear head, and a loss from classes or from the class probabilities of another model.
+
+    With `ordinal` the loss is the ranked probability score: the squared difference between the
+    cumulative probabilities of the prediction and of the target, summed over the classes (Epstein
+    1969; as the squared earth mover's distance of classifiers in Hou et al. 2016, section 3).
 
     With a temperature T the model learns from the class probabilities q of another model: the loss
     is T² · KL(softmax(log q / T) ‖ softmax(logits / T)) (Hinton et al. 2015, section 2).
@@ -209,6 +229,8 @@ class TextLoss(OneLabelLoss):
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'classification', for soft targets the divergence, and 'accuracy'."""
         terms = super().terms(outputs, batch)
+        if self.settings.get('ordinal', False):
+            return terms | {'classification': self._ranked_score(outputs, batch)}
         if 'is_soft' not in batch:
             return terms
         temperature = self.settings.temperature
@@ -223,6 +245,15 @@ class TextLoss(OneLabelLoss):
         return terms | averages.add(
             {'classification': soft}, {'classification': hard['classification']}
         )
+
+    def _ranked_score(self, outputs: base.Outputs, batch: Batch) -> Term:
+        label_RS = jnp.asarray(batch['label'])
+        class_RS, is_known_RS = jnp.maximum(label_RS - 1, 0), label_RS > 0
+        smoothing, number = self.settings.label_smoothing, len(self.labels)
+        target_RSC = jax.nn.one_hot(class_RS, number) * (1 - smoothing) + smoothing / number
+        gap_RSC = jnp.cumsum(jax.nn.softmax(outputs['logits']) - target_RSC, axis=-1)
+        weight_RS = jnp.asarray(self.setup.class_weights_C)[class_RS] * is_known_RS
+        return weighted_sum(jnp.square(gap_RSC).sum(axis=-1), weight_RS)
 
 
 CLASSIFICATION = base.Parts(TextEncoding, TextLoss, OneLabelDecoder)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from bert_jax.errors import UserError, unknown
 from bert_jax.types import Config
 
-_LOWER_IS_BETTER = ('loss', 'perplexity', 'rmse')  # endings of metric names
+_LOWER_IS_BETTER = ('loss', 'perplexity', 'rmse', 'mae')  # endings of metric names
 
 
 def lower_is_better(metric: str) -> bool:

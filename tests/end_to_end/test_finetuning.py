@@ -364,6 +364,14 @@ def test_mistakes_are_refused_in_one_line(mistake, tmp_path):
     assert '\n' not in str(refused.value)
 
 
+def test_tuned_thresholds_need_a_dev_split(tmp_path):
+    without = {'data__dev': (), 'data__dev_fraction': 0.0, 'evaluation__every_steps': 0}
+    with pytest.raises(UserError, match="problem.thresholds is 'one', but there is no dev split"):
+        make_task(
+            config_of('sample_topics', tmp_path / 'run', problem__thresholds='one', **without)
+        )
+
+
 def task_on(folder, format: str, text: str, **more):
     """The task of a kind of problem on a file of this content, without a model to train."""
     path = folder / 'train'

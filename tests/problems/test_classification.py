@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 import torch
+from sklearn import metrics
 
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
@@ -221,3 +222,34 @@ def test_parts_of_a_problem_are_frozen():
             part.setup = None
     with pytest.raises(AttributeError):
         problem.setup.all_probabilities = True
+
+
+@pytest.mark.parametrize('smoothing', [0.0, 0.1])
+def test_ordered_classes_have_the_ranked_probability_score(smoothing):
+    examples = [TextExample(f'{i}', own, str(i % 3)) for i, own in enumerate(texts(9, 5))]
+    unknown = TextExample('x', ('the ship',), None)
+    settings = SETTINGS | {'ordinal': True, 'label_smoothing': smoothing}
+    problem, model = make(CLASSIFICATION, '012', train=examples, **settings)
+    params = large_params(model, EncodedExamples.of(problem, examples))
+    parts, terms = answers(model, params, [*examples, unknown])
+    p_NC = np.array([part['probabilities'] for ((part,),) in parts[:-1]])
+    total = 0.0
+    for p_C, example in zip(p_NC, examples, strict=True):
+        target = [smoothing / 3 + (1 - smoothing) * (str(c) == example.label) for c in range(3)]
+        total += sum((sum(p_C[: k + 1]) - sum(target[: k + 1])) ** 2 for k in range(3))
+    assert float(mean(terms['classification'])) == pytest.approx(total / 9, rel=1e-4)
+    decoded = [
+        problem.decoder.decode(e, own, Calibration())
+        for e, own in zip(examples, parts, strict=False)
+    ]
+    found = problem.decoder.score(examples, decoded).metrics
+    gold, guesses = [int(e.label) for e in examples], p_NC.argmax(-1)
+    assert found['mae'] == pytest.approx(metrics.mean_absolute_error(gold, guesses))
+    kappa = metrics.cohen_kappa_score(gold, guesses, weights='quadratic')
+    assert found['kappa'] == pytest.approx(kappa)
+
+
+def test_the_order_of_ordered_classes_must_be_known():
+    examples = [TextExample('1', ('ship',), 'good'), TextExample('2', ('ship',), 'bad')]
+    with pytest.raises(UserError, match='the order of the classes bad, good is not known'):
+        make(CLASSIFICATION, ('bad', 'good'), train=examples, **SETTINGS | {'ordinal': True})
