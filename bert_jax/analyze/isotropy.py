@@ -1,4 +1,4 @@
-"""Isotropy: the mean cosine of two tokens by layer, and the dimensions that dominate it."""
+"""Isotropy by layer: mean cosine of two tokens, variances and correlations of dimensions."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ _NOTES = (
     'have large shares, they alone make different tokens look alike.',
     'Standardized: each dimension was shifted and scaled to mean 0 and standard deviation 1 over '
     'all tokens (z-scores), so that no dimension dominates.',
+    'Variance ratio: the largest variance of a dimension divided by the smallest. Mean '
+    '|correlation|: of two dimensions over all tokens. In an isotropic space they are 1 and 0.',
     'Dead dimensions have nearly the same value for all tokens and are not standardized.',
 )
 
@@ -35,7 +37,7 @@ _NOTES = (
 class Isotropy(Analysis):
     """Mean cosine of all pairs of tokens, before and after z-scoring each dimension."""
 
-    description = 'Mean cosine of two tokens by layer, and the dimensions that dominate it'
+    description = 'Mean cosine of two tokens by layer; variances and correlations of dimensions'
     limits = (
         'The mean cosine depends on the texts and on which tokens are frequent in them.',
         'An isotropic space is not necessarily better: these numbers say nothing about a task.',
@@ -52,15 +54,15 @@ class Isotropy(Analysis):
     def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`; the texts are encoded twice, the second time for z-scored states."""
         texts = read_texts(self.input, self.limit)
-        scales, sums = _measure(model, texts, self.long_texts, None)
+        scales, sums, _ = _measure(model, texts, self.long_texts, None)
         for layer, scale in enumerate(scales):
             if scale.is_dead_D.all():
                 raise UserError(
                     f'{model.name}: all dimensions of layer {layer} are dead: every token of '
                     f'{", ".join(self.input)} has the same state'
                 )
-        _, z_sums = _measure(model, texts, self.long_texts, scales)
-        layers = list(map(_describe_layer, scales, sums, z_sums))
+        _, z_sums, products = _measure(model, texts, self.long_texts, scales)
+        layers = list(map(_describe_layer, scales, sums, z_sums, products))
         return Results(
             values={'texts': len(texts), 'tokens': int(sums[0].counts_G.sum()), 'layers': layers},
             tables={'Mean cosine by layer': _table(layers)},
@@ -71,10 +73,10 @@ class Isotropy(Analysis):
 
 def _measure(
     model: AnalyzedModel, texts: list[str], long_texts: str, scales: list[isotropy.Scale] | None
-) -> tuple[list[isotropy.Scale], list[isotropy.UnitSums]]:
-    """Encode the texts; return the scale and the sums of each layer.
+) -> tuple[list[isotropy.Scale], list[isotropy.UnitSums], list[np.ndarray]]:
+    """Encode the texts; return the scale, the sums and the products [D, D] of each layer.
 
-    With `scales` of an earlier pass, the sums are of z-scored states.
+    With `scales` of an earlier pass, the sums are of z-scored states. Only these have products.
     """
     model.stage('states' if scales is None else 'standardized states')
     model.predictor.counts.clear()  # counts truncated texts once, not in both passes
@@ -82,6 +84,7 @@ def _measure(
     groups = min(_MAX_GROUPS, len(texts))
     sums = [isotropy.unit_sums(groups, size) for _ in layers]
     moments = [isotropy.moments(size) for _ in layers]
+    products = [np.zeros((size, size) if scales else (0, 0)) for _ in layers]
     states = stream_tokens(model.predictor, texts, 'all', long_texts)
     for number, states_TLD in enumerate(states):
         for layer in layers:
@@ -90,16 +93,20 @@ def _measure(
                 moments[layer].add(vectors_TD)
             else:
                 vectors_TD = scales[layer].standardize(vectors_TD)
+                products[layer] += vectors_TD.T @ vectors_TD
             sums[layer].add(number % groups, vectors_TD)
     if sums[0].counts_G.sum() < 2:
         raise UserError('isotropy needs at least two tokens')
-    return scales or [layer_moments.scale() for layer_moments in moments], sums
+    return scales or [layer_moments.scale() for layer_moments in moments], sums, products
 
 
 def _describe_layer(
-    scale: isotropy.Scale, sums: isotropy.UnitSums, z_sums: isotropy.UnitSums
+    scale: isotropy.Scale,
+    sums: isotropy.UnitSums,
+    z_sums: isotropy.UnitSums,
+    products_DD: np.ndarray,
 ) -> JsonObject:
-    """The results of a layer; `z_sums` are of z-scored states."""
+    """The results of a layer; `z_sums` and the products are of z-scored states."""
     contributions_D = sums.contributions()
     cosine = float(contributions_D.sum())
     shares_D = contributions_D / cosine
@@ -108,6 +115,8 @@ def _describe_layer(
         'interval': _interval(sums),
         'z_scored': float(z_sums.contributions().sum()),
         'z_scored_interval': _interval(z_sums),
+        'variance_ratio': scale.variance_ratio(),
+        'mean_correlation': isotropy.mean_correlation(products_DD, scale.is_dead_D),
         'top_dimensions': np.argsort(-np.abs(shares_D))[:_TOP],
         'rogue_dimensions': np.flatnonzero(shares_D > isotropy.ROGUE_SHARE),
         'dead_dimensions': np.flatnonzero(scale.is_dead_D),
@@ -128,6 +137,8 @@ def _table(layers: list[JsonObject]) -> Table:
         'mean cosine',
         'interval',
         'mean cosine, standardized',
+        'variance ratio',
+        'mean |correlation|',
         'dimensions with the largest shares (share)',
         'dead dimensions',
     )
@@ -136,7 +147,8 @@ def _table(layers: list[JsonObject]) -> Table:
         top = ', '.join(f'{d} ({layer["shares"][d]:.2f})' for d in layer['top_dimensions'])
         dead = ', '.join(map(str, layer['dead_dimensions'])) or '–'
         interval = intervals.cell(layer['interval'])
-        rows.append((number, layer['mean_cosine'], interval, layer['z_scored'], top, dead))
+        measures = (layer[name] for name in ('z_scored', 'variance_ratio', 'mean_correlation'))
+        rows.append((number, layer['mean_cosine'], interval, *measures, top, dead))
     return Table(columns, rows)
 
 

@@ -1,4 +1,4 @@
-"""Isotropy: the mean cosine of two vectors, and the contribution of each dimension.
+"""Isotropy: the mean cosine of two vectors, and the variance and correlation of dimensions.
 
 Sources: Ethayarajh 2019, "How Contextual are Contextualized Word Representations?" (anisotropy);
 Timkey and van Schijndel 2021, "All Bark and No Bite" (contribution of each dimension). Both papers
@@ -117,3 +117,24 @@ class Scale(NamedTuple):
         deviation_D = np.where(self.is_dead_D, np.inf, self.deviation_D)
         dtype = vectors_ND.dtype
         return np.asarray((vectors_ND - self.mean_D.astype(dtype)) / deviation_D.astype(dtype))
+
+    def variance_ratio(self) -> float:
+        """The largest variance of a dimension divided by the smallest; dead ones do not count."""
+        variance_D = np.square(self.deviation_D[~self.is_dead_D])
+        return float(variance_D.max() / variance_D.min())
+
+
+def mean_correlation(products_DD: np.ndarray, is_dead_D: np.ndarray) -> float:
+    """The mean absolute correlation of two dimensions; 0 with fewer than two that are not dead.
+
+    Args:
+        products_DD: sum over all vectors of the products of their z-scores.
+        is_dead_D: dimensions that do not count.
+    """
+    products_DD = products_DD[np.ix_(~is_dead_D, ~is_dead_D)]
+    size = len(products_DD)
+    if size < 2:
+        return 0.0
+    deviation_D = np.sqrt(np.diag(products_DD))
+    correlations_DD = products_DD / np.outer(deviation_D, deviation_D)
+    return float((np.abs(correlations_DD).sum() - size) / (size * (size - 1)))

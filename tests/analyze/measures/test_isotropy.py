@@ -35,6 +35,21 @@ def test_a_resample_counts_groups_as_often_as_they_were_drawn():
     np.testing.assert_allclose(found, pairs_of(copies))
 
 
+def test_variances_and_correlations_are_those_of_numpy():
+    vectors = np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 0] + 3
+    vectors[:, 2] += vectors[:, 0]
+    moments = isotropy.moments(4)
+    moments.add(vectors)
+    scale = moments.scale()
+    variance_D = vectors.var(0)[:3]
+    assert scale.variance_ratio() == pytest.approx(variance_D.max() / variance_D.min())
+    z_scores = scale.standardize(vectors)
+    found = isotropy.mean_correlation(z_scores.T @ z_scores, scale.is_dead_D)
+    correlations = np.corrcoef(vectors[:, :3].T)
+    assert found == pytest.approx(np.abs(correlations[np.triu_indices(3, 1)]).mean())
+    assert isotropy.mean_correlation(np.eye(2), np.array([True, False])) == 0
+
+
 def test_zero_vectors_have_no_cosine():
     with_zero = sums_of(np.vstack([VECTORS, np.zeros(4)]), np.append(GROUPS, 2))
     np.testing.assert_array_equal(with_zero.contributions(), sums_of(VECTORS).contributions())
