@@ -194,6 +194,11 @@ def get_config() -> ConfigDict:
         sbo=key(0.0, "span boundary objective; masking.scheme='spans' or 'anchored_spans'"),
         rtd=key(0.0, 'replaced token detection, together with mlm; published: 50'),
         clm=key(0.0, 'causal language modeling; needs memory for logits at every position'),
+        bilm=key(
+            0.0,
+            "language modeling in both directions; needs model.architecture='elmo', and memory for "
+            'two logits of the vocabulary at every position',
+        ),
         diffusion=key(
             0.0, 'masked diffusion; training.max_predictions must be the sequence length'
         ),

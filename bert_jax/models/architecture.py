@@ -22,6 +22,7 @@ from bert_jax.models.architecture_parts import (
     NoPositions,
     Norms,
     Prediction,
+    Recurrence,
     SharedLayers,
     Standard,
     from_json,
@@ -84,6 +85,8 @@ class Architecture(Checked):
     # How layers share parameters; None: they do not.
     sharing: SharedLayers | None = None
     convolution: ConvolutionOptions | None = None
+    # Layers of the encoder 'recurrent', whose cells have intermediate_size values; None: attention.
+    recurrence: Recurrence | None = None
     # Whether the encoder has a pooler (EncoderOutput.pooled_BD).
     pooler: bool = True
     prediction: Prediction = Prediction()
@@ -178,6 +181,10 @@ class Architecture(Checked):
                     f'sharing.layers_per_group {layers}, for each of {groups} sharing.groups'
                 )
 
+        if (self.encoder == 'recurrent') != (self.recurrence is not None):
+            yield f'encoder is {self.encoder!r}, but recurrence is {self.recurrence}; set both'
+        if self.recurrence and (self.hidden_size % 2 or self.embedding_size or self.pooler):
+            yield 'recurrence needs an even hidden_size, no embedding_size and no pooler'
         if self.head_layer is None and self.head_states not in STATES:
             yield (
                 f'head_states is {self.head_states!r}; it must be {", ".join(STATES)} or a layer '
@@ -220,8 +227,8 @@ class Architecture(Checked):
 
     @property
     def embedding_width(self) -> int:
-        """Size of a token embedding."""
-        return self.embedding_size or self.hidden_size
+        """Size of a token embedding; with recurrence, also of the states of each direction."""
+        return self.embedding_size or self.hidden_size // (2 if self.recurrence else 1)
 
     @property
     def prediction_act(self) -> Activation:

@@ -249,6 +249,17 @@ class Classifier(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
+class Recurrence(Checked):
+    """Layers of the recurrent encoder, instead of attention (models/encoders/recurrent.py).
+
+    Attributes:
+        clip: bound of the absolute values of cells and of projected states.
+    """
+
+    clip: float = 3.0
+
+
+@dataclasses.dataclass(frozen=True)
 class HeadLSTM(Checked):
     """A bidirectional LSTM between the encoder and a fine-tuning head (models/recurrence.py).
 

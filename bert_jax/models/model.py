@@ -164,7 +164,8 @@ def training_flops_per_token(
     onto the vocabulary per sequence, embedding width E and vocabulary size V (without padding
     rows); 2 D E counts if predictions have a dense layer. With disentangled attention, contents are
     multiplied by R relative positions in N terms. A convolution covers W positions. A mask decoder
-    adds two layers. Heads take H operations per sequence besides the projection onto the
+    adds two layers. A layer of the recurrent encoder takes 36 E F instead, in two directions with
+    cells of width F. Heads take H operations per sequence besides the projection onto the
     vocabulary.
 
     A multiplication and its addition count as two operations, and the backward pass as twice the
@@ -197,6 +198,8 @@ def training_flops_per_token(
     convolution = 2 * width_of_convolution * size**2
     share = vocabulary_products / sequence_length
     layers = architecture.num_layers * layer + 4 * visible * size
+    if architecture.recurrence is not None:
+        layers = architecture.num_layers * 36 * width * architecture.intermediate_size
     if architecture.positions.kind == 'mask_decoder':
         layers += 2 * (layer + 4 * sequence_length * size)
     heads = share * prediction + head_flops / sequence_length

@@ -102,6 +102,7 @@ OBJECTIVES: LazyTable[type[Objective]] = LazyTable(
         'sbo': 'bert_jax.objectives.sbo:SpanBoundaryObjective',
         'rtd': 'bert_jax.objectives.rtd:ReplacedTokenDetection',
         'clm': 'bert_jax.objectives.clm:CausalLanguageModel',
+        'bilm': 'bert_jax.objectives.bilm:BidirectionalLanguageModel',
         'diffusion': 'bert_jax.objectives.diffusion:MaskedDiffusion',
         'permutation': 'bert_jax.objectives.edit_detection:PermutationDetection',
         'deletion': 'bert_jax.objectives.edit_detection:DeletionDetection',
@@ -117,6 +118,7 @@ CORRUPTIONS: LazyTable[type[Corruption]] = LazyTable(
         'replaced': 'bert_jax.objectives.generator:ReplacedText',
         'diffused': 'bert_jax.objectives.diffusion:DiffusedText',
         'causal': 'bert_jax.objectives.clm:CausalText',
+        'clean': 'bert_jax.objectives.bilm:CleanText',
         'edited': 'bert_jax.objectives.edits:EditedText',
     }
 )

@@ -70,6 +70,15 @@ RUNS = {
         'model.num_layers': 2,
     },
     'causal': {'objectives.clm': 1.0, 'data.segments': 'doc_sentences'},
+    'both_directions': {
+        'objectives.bilm': 1.0,
+        'data.segments': 'single',
+        'data.pack': True,
+        'model.architecture': 'elmo',
+        'model.num_heads': None,
+        'model.attention_dropout': None,
+        'optimizer.decay_exclude': ('bias',),
+    },
     'diffused': {
         'objectives.diffusion': 1.0,
         'data.segments': 'single',

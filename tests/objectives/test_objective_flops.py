@@ -36,7 +36,8 @@ def product_flops(jaxpr) -> int:
     """Operations of all matrix products of a traced function."""
     total = 0
     for equation in jaxpr.eqns:
-        total += sum(map(product_flops, jaxprs_in_params(equation.params)))
+        steps = equation.params['length'] if equation.primitive.name == 'scan' else 1
+        total += steps * sum(map(product_flops, jaxprs_in_params(equation.params)))
         if equation.primitive.name == 'dot_general':
             (contracted, _), _ = equation.params['dimension_numbers']
             first = equation.invars[0].aval.shape
@@ -50,6 +51,11 @@ def product_flops(jaxpr) -> int:
 
 def counted_and_declared(names, **changes):
     architecture = architectures.build('bert', **SIZES, **changes)
+    if 'bilm' in names:
+        sizes = {
+            name: SIZES[name] for name in SIZES if name not in ('num_heads', 'type_vocab_size')
+        }
+        architecture = architectures.build('elmo', **sizes)
     scheme = 'spans' if 'sbo' in names else 'tokens'
     vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(VOCAB, int), np.ones(VOCAB, bool))
     ids = np.full((ROWS, LENGTH), 7, np.int32)

@@ -79,6 +79,7 @@ class Encoder(Module):
 ENCODERS: LazyTable[type[Encoder]] = LazyTable(
     {
         'transformer': 'bert_jax.models.encoders.transformer:Transformer',
+        'recurrent': 'bert_jax.models.encoders.recurrent:Recurrent',
     }
 )
 

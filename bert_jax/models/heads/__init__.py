@@ -68,6 +68,7 @@ HEADS: LazyTable[type[Head]] = LazyTable(
         'mlm': 'bert_jax.models.heads.prediction:MaskedLanguageModelHead',
         'nsp': 'bert_jax.models.heads.prediction:NextSentenceHead',
         'sop': 'bert_jax.models.heads.prediction:NextSentenceHead',
+        'bilm': 'bert_jax.models.heads.bidirectional:BidirectionalLanguageModelHead',
         'clm': 'bert_jax.models.heads.prediction:NextTokenHead',
         'rtd': 'bert_jax.models.heads.prediction:ReplacedTokenHead',
         'sbo': 'bert_jax.models.heads.span_boundary:SpanBoundaryHead',
