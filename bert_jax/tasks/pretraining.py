@@ -259,12 +259,13 @@ class Pretraining:
         progress.say(f'held-out: {shown}')
 
     def next_commands(self) -> list[str]:
-        return next_commands.after_pretraining(
+        *commands, export = next_commands.after_pretraining(
             self.config.workdir,
             self.corpus.tokenizer,
             'mlm' in self.model.heads,
             self.corpus.split('train').languages,
         )
+        return commands if self.start.family is None else [*commands, export]
 
     def references(self) -> dict[str, float]:
         """Return a horizontal line for the loss plot: the loss of guessing by token frequency."""
