@@ -35,6 +35,9 @@ tasks of pretrained models (input: one text a line):
                      spans: {"text": "...", "spans": [[start, end], ...]}, in characters
   search             the texts of --documents that are nearest to each query, as JSON or text
                      {"query", "results": [{"id", "score", "text"}, ...]}
+  mine               hard negatives for training: the texts of --documents that are near a query,
+                     QUERY<tab>ANSWER... or {"query", "positives"}, and none of its answers
+                     {"query", "positive", "negatives", "scores"}
   pseudo_likelihood  log probability of each token when it is masked, in nats; for a causal model,
                      log probability given the tokens to its left
                      {"text", "pseudo_log_likelihood", "tokens", "log_probabilities"}
@@ -83,7 +86,7 @@ To score a model on labeled data: python -m bert_jax.evaluate --help.
 
 
 # Task → the method of a predictor that it needs, if it is not of the same name.
-_METHODS = {'pairs': 'pseudo_likelihood', 'search': 'embed'}
+_METHODS = {'pairs': 'pseudo_likelihood', 'search': 'embed', 'mine': 'embed'}
 
 
 def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
@@ -165,6 +168,7 @@ def _check(request: Request) -> None:
     ):
         raise errors.UserError('--overlap of classify needs --long_texts=windows')
     request.check_search(request.task, request.tuned)
+    request.check_mining(request.task, request.seed)
     for name in ('long_texts', 'prompt_name', 'dimensions'):
         if request.unit != 'text' and getattr(request, name):
             raise errors.UserError(f'--{name} is not an option of --unit={request.unit}')

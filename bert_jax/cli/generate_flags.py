@@ -23,10 +23,10 @@ class GenerateFlags:
         'of sampling (default: 1); 0 takes the most probable tokens', None, '[0, inf)', only=_ONLY
     )
     seed: int | None = flag(
-        'another number draws other samples or masks (default: 0)',
+        'another number draws other samples, masks or negatives (default: 0)',
         None,
         '[0, 4294967295]',
-        only=('task', (*TASKS, 'likelihood_bound')),
+        only=('task', (*TASKS, 'likelihood_bound', 'mine')),
     )
     stop: tuple[str, ...] = flag(
         'strings that end what is written after a text', (), form='repeated', only=_ONLY

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from bert_jax.cli import generate_flags, search_flags
+from bert_jax.cli import generate_flags, mining_flags, search_flags
 from bert_jax.cli.generate_flags import GenerateFlags
+from bert_jax.cli.mining_flags import MiningFlags
 from bert_jax.cli.prompt_flags import PromptFlags
 from bert_jax.cli.search_flags import SearchFlags
 from bert_jax.errors import UserError, warn
@@ -21,13 +22,15 @@ from bert_jax.inference.vector_file import Vectors
 from bert_jax.interop import MODEL_HELP
 from bert_jax.labels import word_spans
 from bert_jax.metrics.scored_rows import VARIANTS
-from bert_jax.problems import PROBLEMS
+from bert_jax.problems import PROBLEMS, raw_input
 from bert_jax.storage import outputs
 from bert_jax.text import scripts
 from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
+    from bert_jax.inference.text_collection import CollectionOptions
+    from bert_jax.inference.vector_search import TextEncoder
 
 
 # Yields the results of a task for the lines of the input.
@@ -42,7 +45,9 @@ _COLUMNS = {  # task → names of the tab-separated columns of a line of text
     'prompt': ('text', 'text2'),
     'answer': ('question', 'context'),
 }
-_PRETRAINED = ('fill_mask', 'embed', 'search', 'pseudo_likelihood', 'pairs')
+# Task → name of the columns after a query.
+_LISTS = {'rerank': 'documents', 'mine': 'positives'}
+_PRETRAINED = ('fill_mask', 'embed', 'search', 'mine', 'pseudo_likelihood', 'pairs')
 _WITHOUT_WINDOWS = ('likelihood_bound', *generate_flags.TASKS)
 _EMBED = ('task', ('embed',))
 
@@ -68,7 +73,7 @@ class _Tasks(Collection[str]):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request(PromptFlags, SearchFlags, GenerateFlags):
+class Request(PromptFlags, SearchFlags, MiningFlags, GenerateFlags):
     """The flags of predict.py."""
 
     model: str = flag(MODEL_HELP, '')
@@ -98,7 +103,7 @@ class Request(PromptFlags, SearchFlags, GenerateFlags):
         'pooling, dense layers and normalization of a sentence-transformers folder; for words and '
         'spans: mean (default), sum or first of their subwords',
         None,
-        only=('task', ('embed', 'search')),
+        only=('task', ('embed', 'search', 'mine')),
     )
     layer: str = flag(
         'layer number, 0 for the embeddings, negative from the last; or sum_last_4, mean_last_4, '
@@ -116,7 +121,7 @@ class Request(PromptFlags, SearchFlags, GenerateFlags):
         'use only as many numbers of each vector, normalized again (Matryoshka embeddings)',
         None,
         '[1, inf)',
-        only=('task', ('embed', 'search')),
+        only=('task', ('embed', 'search', 'mine')),
     )
     max_length: int | None = flag(
         'pretrained models: tokens in a window of a long text (default and limit: the length of '
@@ -136,7 +141,7 @@ class Request(PromptFlags, SearchFlags, GenerateFlags):
         'probabilities are averaged',
         None,
         choices=('windows', 'truncate'),
-        only=('task', ('embed', 'search', 'pseudo_likelihood', 'classify')),
+        only=('task', ('embed', 'search', 'mine', 'pseudo_likelihood', 'classify')),
     )
     variant: str = flag(
         'tokens, or word_l2r, where the later subwords of the same word are masked too',
@@ -211,14 +216,9 @@ def _embed(predictor: 'Predictor', lines: Iterator[str], request: Request) -> It
 
 
 def _search(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:
-    from bert_jax.inference import reranking, text_collection, vector_search  # imports JAX
+    from bert_jax.inference import reranking, text_collection  # imports JAX
 
-    encoder = vector_search.TextEncoder(
-        predictor, request.similarity, request.pooling, request.long_texts, request.dimensions
-    )
-    options = text_collection.CollectionOptions(
-        request.documents, request.column, request.encoding, request.vectors
-    )
+    encoder, options = _of_search(predictor, request)
     reranker = reranking.load(request.reranker) if request.reranker else None
     chunks = list(_chunks(lines))  # a bad line ends the command before the texts are encoded
     collection = text_collection.open_collection(encoder, options)
@@ -227,6 +227,39 @@ def _search(predictor: 'Predictor', lines: Iterator[str], request: Request) -> I
     for queries in chunks:
         found = collection.search(queries, request.top)
         yield from map(search_flags.record, queries, found)
+
+
+def _mine(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:
+    from bert_jax.inference import mining, text_collection  # imports JAX
+
+    encoder, options = _of_search(predictor, request)
+    names = [
+        field.name for field in dataclasses.fields(mining.MiningOptions) if field.name != 'seed'
+    ]
+    values = {name: getattr(request, name) for name in names}
+    mining_options = mining.MiningOptions(**values, seed=request.seed or 0)
+    pairs = []
+    for number, line in enumerate(lines, 1):
+        given = parse_line(number, line, request)
+        positives = raw_input.require_list(given, str(given['id']), 'positives')
+        query = raw_input.require_text(given, str(given['id']), 'query')
+        pairs.append(mining.Answered(query, tuple(positives)))
+    collection = text_collection.open_collection(encoder, options)
+    found = mining.mine(collection, encoder, pairs, mining_options, predictor.counts)
+    yield from map(mining_flags.record, found)
+
+
+def _of_search(predictor: 'Predictor', request: Request) -> 'tuple[TextEncoder, CollectionOptions]':
+    """Return what encodes texts, and which texts are searched."""
+    from bert_jax.inference.text_collection import CollectionOptions
+    from bert_jax.inference.vector_search import TextEncoder
+
+    encoder = TextEncoder(
+        predictor, request.similarity, request.pooling, request.long_texts, request.dimensions
+    )
+    return encoder, CollectionOptions(
+        request.documents, request.column, request.encoding, request.vectors
+    )
 
 
 def _embed_words(
@@ -322,6 +355,7 @@ PRETRAINED: dict[str, Task] = {
     'fill_mask': _fill_mask,
     'embed': _embed,
     'search': _search,
+    'mine': _mine,
     'pseudo_likelihood': _score,
     'pairs': _score_pairs,
     'likelihood_bound': _bound,
@@ -345,9 +379,9 @@ def parse_line(number: int, line: str, request: Request) -> JsonObject:
         if scripts.has_surrogates(json.dumps(record, ensure_ascii=False)):
             raise UserError(f'{name} has half of a surrogate pair, which is not valid text')
         return record | {'id': default_id if record.get('id') is None else record['id']}
-    if request.task == 'rerank':
-        query, *documents = line.split('\t')
-        return {'id': default_id, 'query': query, 'documents': documents}
+    if documents := _LISTS.get(request.task):
+        query, *texts = line.split('\t')
+        return {'id': default_id, 'query': query, documents: texts}
     values = line.split('\t') if len(columns) > 1 else [line]
     if len(values) > len(columns):
         raise UserError(

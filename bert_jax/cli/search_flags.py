@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bert_jax.inference.text_collection import Hit
 
 _SEARCH = ('task', ('search',))
+_TEXTS = ('task', ('search', 'mine'))
 _WIDTH = 100  # characters of a text in the format text
 
 
@@ -22,20 +23,20 @@ class SearchFlags:
         'what is searched: a folder, whose files are the texts, or a file with a text a line or '
         'row (.csv, .tsv, .jsonl, .json, .parquet)',
         '',
-        only=_SEARCH,
+        only=_TEXTS,
     )
-    column: str = flag('column of the texts in a table', 'text', only=_SEARCH)
+    column: str = flag('column of the texts in a table', 'text', only=_TEXTS)
     vectors: str = flag(
         'folder for the vectors of the texts, which later searches use if model, texts and options '
         'are the same (default: vectors/ in the folder of the model)',
         '',
-        only=_SEARCH,
+        only=_TEXTS,
     )
     similarity: str = flag(
         'how vectors are compared: by their cosine, or by their product (dot)',
         'cosine',
         choices=('cosine', 'dot'),
-        only=_SEARCH,
+        only=_TEXTS,
     )
     reranker: str = flag(
         'folder of a reranker, which orders the nearest texts anew; scores are then its logits',
@@ -51,12 +52,12 @@ class SearchFlags:
 
     def check_search(self, task: str, tuned: str) -> None:
         """Raise UserError for flags of a search that do not fit each other."""
-        if task != 'search':
+        if task not in _TEXTS[1]:
             return
         if not self.documents:
-            raise UserError('--task=search needs --documents, a file or folder of texts')
+            raise UserError(f'--task={task} needs --documents, a file or folder of texts')
         if tuned:
-            raise UserError('--tuned has no effect with --task=search; set --model')
+            raise UserError(f'--tuned has no effect with --task={task}; set --model')
 
 
 def record(query: str, hits: 'list[Hit]') -> JsonObject:

@@ -25,6 +25,15 @@ def require_text(record: JsonView, name: str, key: str) -> str:
     return value
 
 
+def require_list(record: JsonView, name: str, key: str) -> list[str]:
+    """Return the texts record[key]. Raises UserError unless it is a list of strings, not empty."""
+    value = require(record, name, key)
+    is_list = isinstance(value, list | tuple) and len(value) > 0
+    if not is_list or not all(isinstance(text, str) for text in value):
+        raise UserError(f'{name}: {key!r} must be a list of at least one string')
+    return list(value)
+
+
 def require_texts(record: JsonView, name: str) -> tuple[str, ...]:
     """Return 'text' and, if present, 'text2'. Raises UserError without 'text'."""
     keys = ('text', 'text2') if 'text2' in record else ('text',)

@@ -73,11 +73,7 @@ class RerankingEncoding(base.Encoding[TextGroup]):
     def parse_input(self, name: str, record: JsonView) -> TextGroup:
         """Read 'query' and 'documents'."""
         query = raw_input.require_text(record, name, 'query')
-        documents = raw_input.require(record, name, 'documents')
-        is_list = isinstance(documents, list | tuple) and len(documents) > 0
-        if not is_list or not all(isinstance(text, str) for text in documents):
-            raise UserError(f"{name}: 'documents' must be a list of at least one string")
-        return TextGroup(name, (query, *documents))
+        return TextGroup(name, (query, *raw_input.require_list(record, name, 'documents')))
 
     def encode(self, example: TextGroup) -> list[Item]:
         query, *documents = example.texts
