@@ -223,6 +223,13 @@ def test_samples_have_the_probabilities_of_the_scores():
     np.testing.assert_allclose(shares, np.exp(scores[0]), atol=0.025)  # three standard errors
 
 
+def test_a_prompt_that_is_read_in_parts_gives_the_same_texts(monkeypatch):
+    constraints = Constraints(NEW, ENDS)
+    whole = write(PROMPTS, constraints)
+    monkeypatch.setattr(next_tokens, '_READ_AT_ONCE', 4)
+    assert write(PROMPTS, constraints) == whole
+
+
 def test_a_sampled_text_does_not_depend_on_the_other_texts():
     constraints, sampling = Constraints(NEW, ENDS), Sampling(top_k=8)
     together = write(PROMPTS[:3], constraints, sampling)

@@ -1,6 +1,6 @@
 """GPT-2, a causal model."""
 
-from bert_jax.models.architecture_parts import Norms, Prediction
+from bert_jax.models.architecture_parts import Classifier, Norms, Prediction
 from bert_jax.models.architectures.builder import Builder
 
 # GPT-2 (Radford et al. 2019; openai/gpt-2, src/model.py).
@@ -21,6 +21,7 @@ GPT2 = Builder(
         scaled_output_init=True,
         pooler=False,
         prediction=Prediction(transform=False, bias=False),
+        classifier=Classifier(pooling='mean'),
     ),
 )
 
