@@ -1,12 +1,14 @@
 """Command-line flags for generation."""
 
 import dataclasses
+import sys
 
 from bert_jax.flag_parser import flag
 from bert_jax.types import JsonObject
 
 TASKS = ('generate',)
 _ONLY = ('task', TASKS)  # of predict
+_EARLY_STOPPING = {'true': True, 'false': False, 'never': 'never'}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,13 @@ class GenerateFlags:
         None,
         only=_ONLY,
     )
+    early_stopping: str | None = flag(
+        'left to right: beams stop when as many texts have ended (true), when no text of the '
+        'current length can be better (false, default), or when no longer text can (never)',
+        None,
+        choices=tuple(_EARLY_STOPPING),
+        only=_ONLY,
+    )
     no_repeat_ngrams: int | None = flag(
         'left to right: length of the sequences of tokens that occur once (default: 0, any)',
         None,
@@ -90,8 +99,24 @@ class GenerateFlags:
         'left to right: tokens before a text may end (default: 0)', None, '[0, inf)', only=_ONLY
     )
 
+    stream: bool = flag(
+        'left to right: show the text on stderr while it is written; for one line of input',
+        False,
+        only=_ONLY,
+    )
+
     def generate_options(self) -> JsonObject:
         """Return the options that are given, by name."""
         names = [field.name for field in dataclasses.fields(GenerateFlags)]
         given = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in given.items() if value not in (None, ())}
+        options: JsonObject = {n: value for n, value in given.items() if value not in (None, ())}
+        if self.early_stopping:
+            options['early_stopping'] = _EARLY_STOPPING[self.early_stopping]
+        if not options.pop('stream'):
+            return options
+        return options | {'stream': _show}
+
+
+def _show(text: str) -> None:
+    """Show a piece of a text at once."""
+    print(text, end='', file=sys.stderr, flush=True)

@@ -1,11 +1,12 @@
 """What causal models write after texts: options, stop strings, streaming, and what is refused."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
-from bert_jax import tokenizers
+from bert_jax import predict, tokenizers
 from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface
@@ -133,3 +134,30 @@ def test_the_vocabulary_of_gpt2_has_one_special_token(folder, gpt2):
         found.mask_id  # noqa: B018
     without_class = tokenizers.load(str(folder.parent / 'vocab.json'))
     assert without_class.vocab_size == 262  # for masked language models
+
+
+def test_the_command_line_writes_and_shows_texts(folder, tmp_path, capfd):
+    (tmp_path / 'texts.txt').write_text('the ship\n')
+    output = tmp_path / 'out.jsonl'
+    arguments = [f'--model={folder}', f'--input={tmp_path}/texts.txt', f'--output={output}']
+    arguments += ['--task=generate', '--new_tokens=6', '--overwrite']
+    predict.main([*arguments, '--temperature=0', '--stream'])
+    (record,) = map(json.loads, output.read_text().splitlines())
+    assert record['text'] == 'the ship' + record['written'][0]
+    assert record['written'][0].rstrip('\ufffd') in capfd.readouterr().err
+    predict.main([*arguments, '--beams=2', '--early_stopping=never', '--length_penalty=2'])
+    (record,) = map(json.loads, output.read_text().splitlines())
+    assert 1 <= len(record['tokens']) <= 6
+
+
+def test_the_command_line_refuses_beams_that_are_sampled(folder, tmp_path, capfd):
+    (tmp_path / 'texts.txt').write_text('the ship\n')
+    with pytest.raises(SystemExit) as exit_:
+        predict.main(
+            [
+                *(f'--model={folder}', f'--input={tmp_path}/texts.txt', '--output=-'),
+                *('--task=generate', '--new_tokens=6', '--beams=2', '--top_k=3'),
+            ]
+        )
+    assert exit_.value.code == 2
+    assert 'error: top_k has no effect with beams' in capfd.readouterr().err
