@@ -1,6 +1,7 @@
 """Training: the same loss and gradient in micro-batches, packed or not, from text to update."""
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +9,12 @@ import numpy as np
 import pytest
 
 from bert_jax import averages
+from bert_jax.errors import UserError
+from bert_jax.problems.embedding import LOSSES
 from bert_jax.problems.embedding.in_batch import InBatch
-from tests.problems.embedding.small import task_of
-from tests.problems.embedding.test_losses import batch_of
+from bert_jax.tasks import make_task
+from tests.problems.embedding.small import config_of, rows, task_of
+from tests.problems.embedding.test_losses import VECTORS_BND, batch_of
 from tests.random_parameters import random_parameters
 
 
@@ -66,3 +70,87 @@ def test_packed_texts_have_the_vectors_and_the_loss_of_texts_alone(task, params)
     ]
     expected = InBatch()(batch_of(np.stack(vectors).reshape(6, 3, -1)))
     np.testing.assert_allclose(averages.mean(terms['embedding']), expected, rtol=1e-5)
+
+
+def small_rows(columns: tuple[str, ...], number: int = 12) -> list[list[str]]:
+    """Lines with texts, a score of 0 or 1, a second score, and one of three classes."""
+    texts = rows(number, len(columns))
+    return [
+        [*columns, 'score', 'other', 'category'],
+        *([*own, str(i % 2), str(i / number), f'c{i % 3}'] for i, own in enumerate(texts)),
+    ]
+
+
+KEYS = {
+    'scores': {'data__columns__scores': ('score',)},
+    'label': {'data__columns__label': 'category'},
+}
+
+
+@pytest.mark.parametrize('name', [name for name in LOSSES if 'vectors' not in LOSSES[name].reads])
+def test_every_loss_has_terms_of_a_batch_of_its_task(name, tmp_path):
+    loss, keys = LOSSES[name], {}
+    for field in loss.reads:
+        keys |= KEYS[field]
+    columns = tuple(f'text{number}' for number in range(max(loss.min_texts, 1)))
+    if name == 'distill_kl':
+        keys['data__columns__scores'] = ('score', 'other')
+    task = make_task(config_of(tmp_path, small_rows(columns), problem__loss=name, **keys))
+    batch = task.source.batch(0)
+    vectors = np.random.default_rng(0).normal(size=(*batch['class'].shape, 4)).astype(np.float32)
+    values = task.problem.loss.terms({'vectors': vectors}, batch)
+    assert float(averages.mean(values['embedding'])) > 0
+    assert float(values['embedding'].count) == 6
+    held_out = task.problem.loss.held_out_terms(task.splits.train, [np.eye(3)[: len(columns)]] * 12)
+    assert ('embedding' in held_out) == (loss.copies == 1)
+
+
+def test_a_teacher_has_a_vector_for_each_text(tmp_path):
+    path = tmp_path / 'a.jsonl'
+    path.write_text(
+        ''.join(
+            json.dumps({'q': 'the ship', 'd': f'a lamp {i}', 'u': [1, i], 'v': [i, 2.5]}) + '\n'
+            for i in range(6)
+        )
+    )
+    config = config_of(tmp_path, [['text1'], ['x']], problem__loss='teacher_vectors')
+    config.data.train = (str(path),)
+    config.data.columns.update(texts=('q', 'd'), vectors=('u', 'v'))
+    task = make_task(config)
+    batch = task.source.batch(0)
+    outputs = {'vectors': np.ones((*batch['class'].shape, 2), np.float32)}
+    collected = task.problem.loss.collect(outputs['vectors'], batch)
+    found = np.asarray(collected.teacher_BNV).tolist()
+    assert sorted(found) == [[[1.0, i], [i, 2.5]] for i in range(6)]
+    wide = {'vectors': np.ones((*batch['class'].shape, 3), np.float32)}
+    with pytest.raises(UserError, match='vectors of 2 numbers, but those of the model have 3'):
+        task.problem.loss.terms(wide, batch)
+    config.data.columns.vectors = ('u',)
+    with pytest.raises(UserError, match='give each of the 2 texts a vector of 2 numbers'):
+        make_task(config)
+
+
+def test_matryoshka_sizes_add_up_and_are_normalized(tmp_path):
+    """The value is that of sentence-transformers 6.2 on the same vectors."""
+    task = task_of(tmp_path, columns=2, problem__dimensions=(6, 3))
+    loss = task.problem.loss
+    assert float(loss.of_sizes(batch_of(VECTORS_BND[:, :2]))) == pytest.approx(29.55821, rel=2e-5)
+    task = task_of(
+        tmp_path, columns=2, problem__dimensions=(6, 3), problem__dimension_weights=(1.0, 0.0)
+    )
+    first = float(task.problem.loss.of_sizes(batch_of(VECTORS_BND[:, :2])))
+    assert first == pytest.approx(float(InBatch()(batch_of(VECTORS_BND[:, :2]))))
+
+
+def test_simcse_compares_two_passes_that_differ_in_dropout(tmp_path):
+    task = task_of(tmp_path, columns=1, dropout=0.3, problem__loss='simcse')
+    batch = task.source.batch(0)
+    params = random_parameters(task.model.model, task.model.rows(batch), deviation=0.2)
+    for seeds_R, is_same in (
+        (np.arange(len(batch['input_ids']), dtype=np.uint32), False),
+        (None, True),
+    ):
+        vectors_RSD = jax.jit(task.model.outputs)(params, batch, seeds_R)['vectors']
+        vectors_BND = np.asarray(task.problem.loss.collect(vectors_RSD, batch).vectors_BND)
+        assert vectors_BND.shape == (6, 2, 32)
+        assert np.allclose(vectors_BND[:, 0], vectors_BND[:, 1], atol=1e-4) == is_same
