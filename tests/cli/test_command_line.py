@@ -215,7 +215,7 @@ def test_every_key_of_every_recipe_has_a_meaning():
         ('bert-jax train --dry', ['--dry_run']),
         ('/bin/bert-jax predict --mod', ['--model=']),
         ('python -m bert_jax.analyze pro', ['probe']),
-        ('bert-jax evaluate --data.columns.te', ['--data.columns.text=', '--data.columns.text2=']),
+        ('bert-jax evaluate --data.columns.text2', ['--data.columns.text2=']),
         ('python -m bert_jax.evaluate --problem.no', ['--problem.no_answer=']),
         ('python -m bert_jax.evaluate --problem.crf', []),
         ('python other.py --mod', []),

@@ -63,6 +63,7 @@ VARIANTS = {
     'multi_regression': [*TEXTS, {'labels': ('start', 'end'), 'label': ''}],
     'prompt': [*TEXTS, {'fields': ('text', 'text2')}],
     'prompt_regression': [*TEXTS, {'fields': ('text', 'text2')}],
+    'embedding': [{'label': 'label'}, {'scores': ('start',)}],
     'multiple_choice': [{'choices': ('red', 'blue')}],
     'question_answering': QUESTIONS,
     'reranking': [{'scores': ('start',)}],
