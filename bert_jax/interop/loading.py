@@ -25,7 +25,7 @@ from bert_jax.models import tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
 from bert_jax.objectives.generator import DELTAS, SHARING, GeneratorOptions, generator_architecture
-from bert_jax.storage import hub, paths, trust, wrong_paths
+from bert_jax.storage import paths, trust, wrong_paths
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.training import checkpoint_files, checkpoints, workdir
@@ -52,7 +52,7 @@ def load_any(
     Raises:
         UserError: the path does not hold a model, or the model is damaged or not supported.
     """
-    path = hub.model_name(path)
+    path = wrong_paths.model_name(path)
     folder = paths.path(path)
     if tf1_folder.is_checkpoint(folder):
         parent = paths.fetch(folder.parent)
@@ -99,7 +99,7 @@ def _check_exists(folder: Path) -> None:
         raise UserError(f'no folder {str(folder)!r}{similar}')
     raise UserError(
         f'no folder {str(folder)!r}: models are read from folders, or from the Hugging Face Hub '
-        'as ORG/NAME'
+        'as ORG/NAME; for a machine without a network: `hf download ORG/NAME --local-dir FOLDER`'
     )
 
 

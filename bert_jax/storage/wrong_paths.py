@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 from bert_jax.errors import nearest
-from bert_jax.storage import paths
+from bert_jax.storage import hub, paths
 
 _MOST_NAMES = 10_000  # in folders below, compared with a mistyped name
 # Files that a folder of a kind has → the kind. The first match counts.
@@ -38,6 +38,12 @@ def suggest(name: str | os.PathLike[str], is_folder: bool = False) -> str:
         return ''
     found = _find_similar(pathlib.Path(name).expanduser(), is_folder)
     return f'; did you mean {str(found)!r}?' if found else ''
+
+
+def model_name(name: str | os.PathLike[str]) -> str:
+    """Return hf://ORG/NAME for a name ORG/NAME that is no folder and like none, else the name."""
+    own = hub.model_name(name)
+    return os.fspath(name) if own != os.fspath(name) and suggest(name, is_folder=True) else own
 
 
 def explain_glob(pattern: str, matching: Callable[[str], Sequence[str]]) -> str:
