@@ -34,6 +34,5 @@ def get_config() -> ConfigDict:
     config.training.sequence_length = (64,)
     config.training.batch_size = (16,)
     config.training.max_predictions = (10,)
-    config.optimizer.decay_exclude = ('bias',)  # there are no norms
     config.evaluation.cloze_examples = 0
     return config

@@ -74,8 +74,13 @@ def decay_mask(params: Tree, exclude: Sequence[str]) -> Tree:
     return jax.tree_util.tree_map_with_path(is_decayed, params)
 
 
+_USUAL = ('bias', 'norm')
+
+
 def check_decay_exclude(exclude: Sequence[str], params: Tree) -> None:
     """Check that every pattern matches a parameter; a typo would silently decay LayerNorms.
+
+    The patterns of the recipes need not match: the recurrent encoder has no norms.
 
     Args:
         exclude: regular expressions.
@@ -86,7 +91,7 @@ def check_decay_exclude(exclude: Sequence[str], params: Tree) -> None:
     """
     paths = list(tree_paths.flatten(params))
     for pattern in exclude:
-        if not any(re.search(pattern, path) for path in paths):
+        if pattern not in _USUAL and not any(re.search(pattern, path) for path in paths):
             raise errors.UserError(
                 f'the pattern {pattern!r} in optimizer.decay_exclude matches no parameter; their '
                 f'paths look like {", ".join(paths[:4])}'

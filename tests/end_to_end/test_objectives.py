@@ -77,7 +77,6 @@ RUNS = {
         'model.architecture': 'elmo',
         'model.num_heads': None,
         'model.attention_dropout': None,
-        'optimizer.decay_exclude': ('bias',),
     },
     'diffused': {
         'objectives.diffusion': 1.0,

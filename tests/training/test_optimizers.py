@@ -79,6 +79,7 @@ def test_a_pattern_that_matches_no_parameter_is_an_error():
         errors.UserError, match=r"'layer_nrom' in .* matches no parameter.*embeddings/"
     ):
         optimizers.check_decay_exclude(('bias$', 'layer_nrom'), parameters())
+    optimizers.check_decay_exclude(('bias', 'norm'), {'kernel': np.zeros(2)})  # of the recipes
 
 
 def test_a_pattern_that_is_not_a_regular_expression_is_an_error():
