@@ -112,7 +112,7 @@ def test_a_causal_model_gives_each_token_after_those_to_its_left(tmp_path):
     theirs = transformers.BertLMHeadModel.from_pretrained(folder).eval()
     tokenizer = transformers.BertTokenizerFast(str(folder / 'vocab.txt'))
     predictor = Predictor(huggingface.load(folder))
-    assert predictor.tasks == ('embed', 'pseudo_likelihood')
+    assert predictor.tasks == ('embed', 'pseudo_likelihood', 'generate')
     for text, found in zip(TEXTS, scoring.log_probabilities(predictor, TEXTS), strict=True):
         ids = torch.tensor(tokenizer(text)['input_ids'])
         with torch.no_grad():
