@@ -38,6 +38,9 @@ tasks of pretrained models (input: one text a line):
   mine               hard negatives for training: the texts of --documents that are near a query,
                      QUERY<tab>ANSWER... or {"query", "positives"}, and none of its answers
                      {"query", "positive", "negatives", "scores"}
+  terms              the terms of the vocabulary with the largest weights in a text, as SPLADE
+                     models give them, and how many have a weight
+                     {"text", "active", "terms": [{"token", "weight"}, ...]}
   pseudo_likelihood  log probability of each token when it is masked, in nats; for a causal model,
                      log probability given the tokens to its left
                      {"text", "pseudo_log_likelihood", "tokens", "log_probabilities"}
@@ -86,7 +89,7 @@ To score a model on labeled data: python -m bert_jax.evaluate --help.
 
 
 # Task → the method of a predictor that it needs, if it is not of the same name.
-_METHODS = {'pairs': 'pseudo_likelihood', 'search': 'embed', 'mine': 'embed'}
+_METHODS = {'pairs': 'pseudo_likelihood', 'search': 'embed', 'mine': 'embed', 'terms': 'fill_mask'}
 
 
 def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:

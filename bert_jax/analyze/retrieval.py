@@ -12,6 +12,7 @@ from bert_jax.inference import reranking, vector_search
 from bert_jax.inference.lexical import BM25
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.reranking import Reranked, Searcher
+from bert_jax.inference.sparse_vectors import SparseSearch, mean_active
 from bert_jax.labels import retrieval_sets
 from bert_jax.labels.retrieval_sets import RetrievalSet
 from bert_jax.metrics import intervals, retrieval
@@ -54,6 +55,11 @@ class Retrieval(Analysis):
     similarity: str = flag(
         'cosine or dot (product)', 'cosine', choices=tuple(vector_search.SIMILARITIES)
     )
+    sparse: bool = flag(
+        'compare weights of terms by their product, as SPLADE does; needs a head that predicts '
+        'masked tokens',
+        False,
+    )
     pooling: str | None = flag(
         'mean, max or cls; default: mean, or that of a sentence-transformers folder', None
     )
@@ -67,6 +73,12 @@ class Retrieval(Analysis):
         '',
         choices=('', 'drop', 'keep'),
     )
+
+    def check(self) -> None:
+        """Raise UserError for flags that have no effect with --sparse."""
+        if self.sparse and (self.pooling or self.similarity != 'cosine'):
+            name = 'pooling' if self.pooling else 'similarity'
+            raise UserError(f'--{name} has no effect with --sparse; leave it out')
 
     def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
@@ -88,6 +100,7 @@ class Retrieval(Analysis):
             tables={'Retrieval': _table(found)},
             notes=[
                 *_NOTES,
+                *_terms(found),
                 *(f'{one.name}: {line}' for one in sets for line in one.report.lines()),
             ],
         )
@@ -108,7 +121,15 @@ class Retrieval(Analysis):
         names = sorted(one.documents, reverse=True)  # the order of equal scores in trec_eval
         texts = [one.documents[name] for name in names]
         model.stage(one.name)
-        searcher = vector_search.of_texts(model.predictor, texts, self.similarity, self.pooling)
+        searcher: Searcher
+        active = {}
+        if self.sparse:
+            searcher = SparseSearch.of(model.predictor, texts)
+            weights = searcher.weights_NV, searcher.queries(list(one.queries.values()))
+            active = dict(zip(('document', 'query'), map(mean_active, weights), strict=True))
+        else:
+            options = self.similarity, self.pooling
+            searcher = vector_search.of_texts(model.predictor, texts, *options)
         metrics = self._score(searcher, one, names)
         baseline = self._score(BM25.of(texts), one, names)
         difference = dataclasses.replace(metrics, values_QM=metrics.values_QM - baseline.values_QM)
@@ -125,6 +146,7 @@ class Retrieval(Analysis):
             'bm25': _describe(baseline),
             'difference': _describe(difference),
             **second,
+            **({'terms': active} if active else {}),
         }
 
     def _score(self, searcher: Searcher, one: RetrievalSet, names: Sequence[str]) -> QueryMetrics:
@@ -137,6 +159,16 @@ class Retrieval(Analysis):
             kept = [name for name in ranking if not (drops and name == query)]
             rankings[query] = {name: ranking[name] for name in kept[: self.depth]}
         return retrieval.evaluate(rankings, one.relevance)
+
+
+def _terms(found: Mapping[str, JsonObject]) -> list[str]:
+    """How many terms texts have in each set."""
+    return [
+        f'{name}: on average {sides["terms"]["query"]:.1f} terms of a query and '
+        f'{sides["terms"]["document"]:.1f} of a document have a weight.'
+        for name, sides in found.items()
+        if 'terms' in sides
+    ]
 
 
 def _describe(metrics: QueryMetrics) -> JsonObject:

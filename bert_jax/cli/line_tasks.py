@@ -47,7 +47,7 @@ _COLUMNS = {  # task → names of the tab-separated columns of a line of text
 }
 # Task → name of the columns after a query.
 _LISTS = {'rerank': 'documents', 'mine': 'positives'}
-_PRETRAINED = ('fill_mask', 'embed', 'search', 'mine', 'pseudo_likelihood', 'pairs')
+_PRETRAINED = ('fill_mask', 'embed', 'search', 'mine', 'terms', 'pseudo_likelihood', 'pairs')
 _WITHOUT_WINDOWS = ('likelihood_bound', *generate_flags.TASKS)
 _EMBED = ('task', ('embed',))
 
@@ -87,10 +87,10 @@ class Request(PromptFlags, SearchFlags, MiningFlags, GenerateFlags):
     output: str = flag('file to write; - for stdout; .npz for embed')
     overwrite: bool = flag(outputs.HELP, False)
     top: int = flag(
-        'number of tokens for each [MASK], or of texts for each query',
+        'number of tokens for each [MASK], of texts for each query, or of terms of each text',
         5,
         '[1, inf)',
-        only=('task', ('fill_mask', 'search')),
+        only=('task', ('fill_mask', 'search', 'terms')),
     )
     unit: str = flag(
         'a vector for each text, word or span of characters',
@@ -229,6 +229,15 @@ def _search(predictor: 'Predictor', lines: Iterator[str], request: Request) -> I
         yield from map(search_flags.record, queries, found)
 
 
+def _terms(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:
+    from bert_jax.inference import sparse_vectors  # imports JAX
+
+    for texts in _chunks(lines):
+        for text, terms in zip(texts, sparse_vectors.terms(predictor, texts), strict=True):
+            best = [term._asdict() for term in terms[: request.top]]
+            yield {'text': text, 'active': len(terms), 'terms': best}
+
+
 def _mine(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:
     from bert_jax.inference import mining, text_collection  # imports JAX
 
@@ -356,6 +365,7 @@ PRETRAINED: dict[str, Task] = {
     'embed': _embed,
     'search': _search,
     'mine': _mine,
+    'terms': _terms,
     'pseudo_likelihood': _score,
     'pairs': _score_pairs,
     'likelihood_bound': _bound,

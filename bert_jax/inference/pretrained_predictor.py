@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import sparse
 
 from bert_jax.errors import UserError, unknown, warn
 from bert_jax.inference import computation, likelihood_bound, word_states
@@ -19,6 +20,7 @@ from bert_jax.inference.likelihood_bound import LikelihoodBound
 from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop import tuned
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop.sparse_modules import SparsePooling
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.models.architecture import Compute
@@ -26,6 +28,7 @@ from bert_jax.models.head_states import COMBINATIONS
 from bert_jax.models.model import Model
 from bert_jax.types import Tree
 
+_SPARSE_TEXTS = 256  # texts whose weights of all terms are in memory at a time
 POOLINGS = ('mean', 'cls', 'max', 'tokens')
 
 
@@ -233,6 +236,39 @@ class PretrainedPredictor:
         parts = zip(*(self._pool(encoded, mode, layer) for mode in modules.pooling), strict=True)
         vectors = [modules.apply(np.concatenate(own, axis=-1)) for own in parts]
         return [modules.shorten(own, dimensions) for own in vectors] if dimensions else vectors
+
+    def embed_sparse(
+        self, texts: Sequence[str], long_texts: str | None = None, prompt: str | None = None
+    ) -> sparse.csr_array:
+        """The weights of the terms of the vocabulary in each text, float32 [N, V].
+
+        They are as the SparseEncoder folder of the model says, or those of SPLADE v2 for another
+        model with a masked-language-model head.
+
+        Args:
+            long_texts: 'truncate' (the default), or 'windows', whose weights are pooled.
+            prompt: name of a prompt of the model; None: its default prompt.
+
+        Raises:
+            UserError: the model predicts no masked tokens, or has no such prompt.
+        """
+        self.require('fill_mask')
+        modules = self._sentence_modules
+        pooling = modules.sparse if modules and modules.sparse else SparsePooling()
+        if prompt is not None and prompt not in self.prompts:
+            raise unknown(f'prompt of {self.name}', prompt, self.prompts)
+        before = self.prompts[prompt] if prompt else (modules.prompt if modules else '')
+        prompted = [before + text for text in check_texts(texts)]
+        encoded = self._rows.encode(prompted, long_texts or 'truncate')
+        blocks = [sparse.csr_array((0, self.architecture.vocab_size), dtype=np.float32)]
+        for first in range(0, len(encoded), _SPARSE_TEXTS):
+            part = encoded[first : first + _SPARSE_TEXTS]
+            rows = [[TokenizedText(row, {}) for _, row in self._rows.windows(ids)] for ids in part]
+            reduce = np.max if pooling.strategy == 'max' else np.sum
+            found = self.run(computation.sparse, pooling, rows=rows)
+            weights_NV = np.stack([reduce([w_V for _, w_V in own], axis=0) for own in found])
+            blocks.append(sparse.csr_array(_largest(weights_NV, pooling.max_active)))
+        return sparse.csr_array(sparse.vstack(blocks))
 
     def embed_words(
         self,
@@ -459,3 +495,13 @@ class PretrainedPredictor:
                 raise UserError(f'{layer} needs 4 layers, but {self.name} has {num_layers}')
         elif not -num_layers - 1 <= layer <= num_layers:
             raise UserError(f'layer is {layer}; it must be from 0 (embeddings) to {num_layers}')
+
+
+def _largest(weights_NV: np.ndarray, number: int | None) -> np.ndarray:
+    """Set all but the largest weights of each text to 0."""
+    if number is None or number >= weights_NV.shape[1]:
+        return weights_NV
+    smaller_NX = np.argsort(-weights_NV, axis=1, kind='stable')[:, number:]
+    kept_NV = weights_NV.copy()
+    np.put_along_axis(kept_NV, smaller_NX, 0, axis=1)
+    return kept_NV

@@ -22,6 +22,7 @@ _TEXT_TASKS = {
     'generate': ('text',),
     'embed': ('text',),
     'search': ('text',),
+    'terms': ('text',),
     'pairs': ('text', 'text2'),
 }
 _NEEDS_TEXT = ('classify', 'tag', 'parse', 'spans')  # or words

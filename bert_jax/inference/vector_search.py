@@ -13,7 +13,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.types import JsonObject
 
 # Names of the prompts, as sentence-transformers looks for them.
-_QUERY, _DOCUMENT = ('query',), ('document', 'passage', 'corpus')
+QUERY, DOCUMENT = ('query',), ('document', 'passage', 'corpus')
 _CHUNK = 4096  # texts that are batched together, sorted by length
 
 # Name → function of vectors [X, D], whose products are then compared.
@@ -56,16 +56,15 @@ class TextEncoder:
 
     def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors of queries, with the prompt for queries if the model has one."""
-        return self.encode(texts, self._prompt(_QUERY))
+        return self.encode(texts, self._prompt(QUERY))
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors of documents, with the prompt for documents if the model has one."""
-        return self.encode(texts, self._prompt(_DOCUMENT))
+        return self.encode(texts, self._prompt(DOCUMENT))
 
     def _prompt(self, names: Sequence[str]) -> str | None:
         """The name of a prompt of the model; another pooling than the model's has no prompts."""
-        known = self.predictor.prompts if self.pooling is None else {}
-        return next((name for name in names if name in known), None)
+        return known_prompt(self.predictor, names) if self.pooling is None else None
 
     def encode(self, texts: Sequence[str], prompt: str | None = None) -> np.ndarray:
         """The vectors of texts, float32 [N, D]; the prompt is that of `Predictor.embed`."""
@@ -100,6 +99,11 @@ class VectorSearch:
     def search(self, queries: Sequence[str], number: int) -> Nearest:
         """Find the nearest documents of each query; see `nearest.search`."""
         return nearest.search(self.encoder.encode_queries(queries), self.vectors_ND, number)
+
+
+def known_prompt(predictor: Predictor, names: Sequence[str]) -> str | None:
+    """Return the first name of a prompt that the model has; None if it has none."""
+    return next((name for name in names if name in predictor.prompts), None)
 
 
 def of_texts(

@@ -16,6 +16,7 @@ from bert_jax.interop import (
     families,
     pretrained,
     sentence_modules,
+    sparse_modules,
     state_dict_map,
     usage,
     weights,
@@ -206,8 +207,9 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
     if has_pooler and not architecture.pooler:
         lines.append(f'encoder/pooler is newly initialized: {published} has a pooler')
     architecture = dataclasses.replace(architecture, pooler=has_pooler)
-    if model.sentence_modules and model.sentence_modules.unsupported:
-        lines.append(f'modules.json is dropped: it has {model.sentence_modules.unsupported}')
+    modules = model.sentence_modules
+    if modules and modules.unsupported and not (modules.sparse and 'mlm' in heads):
+        lines.append(f'modules.json is dropped: it has {modules.unsupported}')
     if architecture.positions.kind == 'mask_decoder' and 'mlm' in heads:
         lines.append('transformers has no enhanced mask decoder: its predictions of [MASK] differ')
     known, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
@@ -393,6 +395,9 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     usage.write(model, folder)
     if model.activation_fn and 'sequence_classification' in model.heads:
         sentence_modules.write_cross_encoder(model.activation_fn, folder)
+    if (modules := model.sentence_modules) and modules.sparse and 'mlm' in model.heads:
+        named = modules.prompts, modules.default_prompt
+        sparse_modules.write(modules.sparse, *named, folder)
     if model.sentence_modules and not model.sentence_modules.unsupported:
         sentence_modules.write(model.sentence_modules, folder, architecture.hidden_size)
     card = model_card.exported(

@@ -13,7 +13,8 @@ import numpy as np
 
 from bert_jax import files
 from bert_jax.errors import UserError
-from bert_jax.interop import weights
+from bert_jax.interop import sparse_modules, weights
+from bert_jax.interop.sparse_modules import SparsePooling
 from bert_jax.storage import names
 from bert_jax.types import JsonObject, JsonView
 
@@ -34,6 +35,7 @@ _ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {  # of the array module (N
 }
 _TYPES = 'sentence_transformers.models.'
 _TRANSFORMER = 'sentence_transformers.base.modules.transformer.Transformer'
+_ENCODERS = ('Transformer', 'MLMTransformer')  # MLMTransformer: SparseEncoder of version 5
 _DENSE_INPUT = 'sentence_embedding'
 
 
@@ -60,6 +62,7 @@ class SentenceModules:
         prompts: Texts to put before texts, by name.
         default_prompt: Name of the prompt of texts for which none is named; None: no prompt.
         unsupported: A module or setting of the folder that is not supported; None if all are.
+        sparse: How a SparseEncoder makes weights of terms; None for other models.
     """
 
     pooling: tuple[str, ...] = ('mean',)
@@ -68,6 +71,7 @@ class SentenceModules:
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None
     unsupported: str | None = None
+    sparse: SparsePooling | None = None
 
     @property
     def prompt(self) -> str:
@@ -126,7 +130,7 @@ class SentenceModules:
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
     """The folder of the encoder; early versions of sentence-transformers wrote a subfolder."""
     modules = _modules(folder)
-    if modules and _kind(modules[0]) != 'Transformer':
+    if modules and _kind(modules[0]) not in _ENCODERS:
         raise UserError(
             f'{folder / "modules.json"}: the first module is {modules[0]["type"]}; only '
             'Transformer of sentence_transformers is supported'
@@ -177,6 +181,10 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
         fields |= _read_layers(folder, modules, has_prompts=any(prompts.values()))
     except _Unsupported as error:
         fields['unsupported'] = str(error)
+    for module in modules[1:]:
+        if _kind(module) == 'SpladePooling':
+            active = config.get('max_active_dims')
+            fields['sparse'] = sparse_modules.read(folder / module['path'], active)
     return SentenceModules(**fields), settings.get('do_lower_case') is True
 
 
