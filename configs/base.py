@@ -436,7 +436,11 @@ def get_config() -> ConfigDict:
             (), 'further steps at which to evaluate, such as (0, 100, 1000); 0: before any', of=int
         ),
         examples=key(10_240, 'examples per evaluation', '[1, inf)'),
-        cloze_examples=key(8, 'examples with predictions in the model card', unused=_NO_CLOZE),
+        cloze_examples=key(
+            8,
+            'examples with predictions, or samples of masked diffusion, in the model card',
+            unused=_NO_CLOZE,
+        ),
         best=key(
             '',
             'Metric that selects the checkpoint to keep and return, such as '

@@ -161,6 +161,11 @@ def shows_cloze(names: Collection[str]) -> bool:
     return 'mlm' in names and 'rtd' not in names
 
 
+def shows_samples(names: Collection[str]) -> bool:
+    """Whether the model card shows text that the model wrote by unmasking."""
+    return 'diffusion' in names
+
+
 def build_model(
     architecture: Architecture, compute: Compute, chosen: Collection[Objective]
 ) -> Model:

@@ -38,7 +38,7 @@ def pretrained(
         results: what the training loop returns.
         held_out: the metrics of the table of held-out metrics.
         sections: further sections, in Markdown.
-        examples: cloze examples, in Markdown; may be empty.
+        examples: section of cloze examples or samples, in Markdown; may be empty.
     """
     facts = {
         'parameters': f'{results["parameters"]:,}',
@@ -75,8 +75,6 @@ token frequencies; `…_majority` is the accuracy of always giving the most freq
 ## Limits
 
 {_BIASES} It was not evaluated for any use beyond the metrics above.
-
-## Cloze examples (held-out; bold where the first guess is right)
 
 {examples}
 {_lower_headings(datasheet)}

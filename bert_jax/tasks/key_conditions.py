@@ -23,9 +23,10 @@ def unused_masking(config: Config, key: str) -> str:
 
 
 def unused_cloze(config: Config, key: str) -> str:
-    """Return why a run shows no cloze examples; '' if it does."""
+    """Return why a run shows no cloze examples or samples; '' if it does."""
     names = objectives.enabled(config.objectives)
-    return '' if objectives.shows_cloze(names) else f'{", ".join(names)} shows no cloze examples'
+    is_used = objectives.shows_cloze(names) or objectives.shows_samples(names)
+    return '' if is_used else f'{", ".join(names)} shows no cloze examples'
 
 
 def unused_head_states(config: Config, key: str) -> str:

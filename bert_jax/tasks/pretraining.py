@@ -30,6 +30,7 @@ from bert_jax.tasks import (
     next_commands,
     pretraining_data,
 )
+from bert_jax.tasks.diffusion_samples import TEMPERATURE, samples
 from bert_jax.tasks.evaluators import TEXT_ROWS, BuildEvaluator, Evaluator, EvaluatorInputs
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
 from bert_jax.training import batches, multihost
@@ -219,19 +220,36 @@ class Pretraining:
         filled: tuple[Rows, np.ndarray] = jax.device_get(jax.jit(predict)(params, clean))
         return filled
 
+    def _write_examples(self, params: Params, workdir: Workdir) -> str:
+        """Write cloze.md or samples.md; return the section of the card, '' if there is none."""
+        tokenizer, number = self.corpus.tokenizer, self.config.evaluation.cloze_examples
+        if objectives.shows_cloze(self.objectives):
+            filled = self.cloze(params, number)
+            name, text = 'cloze.md', evaluation.cloze_markdown(tokenizer, *filled)
+            title = 'Cloze examples (held-out; bold where the first guess is right)'
+            lines = evaluation.cloze_lines(tokenizer, *filled)
+        elif objectives.shows_samples(self.objectives):
+            source = self.held_out[_shape(self.stages[-1])][None]
+            clean = Rows.of(source.examples(np.arange(min(number, source.num_examples))))
+            name, text = 'samples.md', samples(self.model, params, clean, tokenizer)
+            title = f'Samples (held-out; in bold what the model wrote, at {TEMPERATURE:g})'
+            lines = text.replace('\n', ' ').split('> ')[1:3]
+        else:
+            return ''
+        with workdir.writing():
+            (workdir.local / name).write_text(text, encoding='utf-8')
+        for line in lines:
+            progress.say(line)
+        return f'## {title}\n\n{text}'
+
     def report(self, params: Params, results: JsonObject, workdir: Workdir) -> None:
-        """Write cloze.md and the model card into the workdir; print examples and metrics."""
+        """Write examples and the model card into the workdir; print examples and metrics."""
         params = multihost.fetch(params)
         if jax.process_index():
             return
         examples = ''
-        if objectives.shows_cloze(self.objectives) and self.config.evaluation.cloze_examples:
-            filled = self.cloze(params, self.config.evaluation.cloze_examples)
-            examples = evaluation.cloze_markdown(self.corpus.tokenizer, *filled)
-            with workdir.writing():
-                (workdir.local / 'cloze.md').write_text(examples, encoding='utf-8')
-            for line in evaluation.cloze_lines(self.corpus.tokenizer, *filled):
-                progress.say(line)
+        if self.config.evaluation.cloze_examples:
+            examples = self._write_examples(params, workdir)
         held_out = results['held_out']
         if warnings := evaluation.warnings(held_out):
             results['warnings'] = warnings

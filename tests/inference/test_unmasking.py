@@ -9,10 +9,11 @@ import pytest
 from bert_jax.errors import UserError
 from bert_jax.inference.gaps import GappedText
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.unmasking import Schedule, UnmaskingOptions, never_written
+from bert_jax.inference.unmasking import UnmaskingOptions, never_written
 from bert_jax.interop.pretrained import Pretrained, build_model
 from bert_jax.models import architectures
 from bert_jax.models.rows import Rows
+from bert_jax.objectives.unmasking import Schedule
 from tests.inference.small_runs import tokenizer
 from tests.random_parameters import random_parameters
 
@@ -60,7 +61,8 @@ def unmask_in_numpy(log_probabilities, text, options):
     """Most probable tokens, one row and one step after the other."""
     ids_T, positions = text.ids_T.copy(), text.positions_P.tolist()
     hidden, confidence, mask = set(positions), {}, tokenizer().mask_id
-    for block, reveal, hide in zip(*Schedule.of(len(positions), options), strict=True):
+    schedule = Schedule.of(len(positions), options.steps, options.block, options.remask)
+    for block, reveal, hide in zip(*schedule, strict=True):
         size = options.block or len(positions)
         inside = positions[block * size : (block + 1) * size]
         log_p_TV = log_probabilities(ids_T)
@@ -177,8 +179,7 @@ def test_a_model_without_a_head_for_tokens_is_refused(pretrained):
 def test_a_schedule_reveals_every_token_once_more_than_it_hides(block, remask):
     for number in range(1, 12):
         for steps in (None, number, -(-number // (block or number)) + 1):
-            options = UnmaskingOptions(steps=steps, block=block, remask=remask)
-            blocks, reveal, hide = Schedule.of(number, options)
+            blocks, reveal, hide = Schedule.of(number, steps, block, remask)
             assert len(reveal) <= min(steps or number, number)
             assert (reveal > 0).all()
             for b in range(blocks[-1] + 1):

@@ -11,7 +11,7 @@ const element = (id) => html.match(new RegExp(`<script[^>]*id="${id}"[^>]*>([^]*
 vm.runInThisContext(element('code'));
 const exported = vm.runInThisContext(
   '({ Model, decodeBase64, logSoftmax, topK, rowWords, wordAttention, principalComponents,' +
-    ' classify, regress, chooseLabels, regressTargets, choose, tag, labelSpans, answer })',
+    ' withGaps, unmask, classify, regress, chooseLabels, regressTargets, choose, tag, labelSpans, answer })',
 );
 const model = new exported.Model(
   JSON.parse(element('description')),
@@ -63,6 +63,20 @@ const functions = {
       times.push([performance.now() - start, row.ids.length]);
     }
     return times;
+  },
+  unmask: async (text, newTokens, temperature, order) => {
+    const { ids, isCut } = exported.withGaps(model, text, newTokens);
+    const steps = [];
+    for await (const { index, id, share } of exported.unmask(
+      model,
+      ids,
+      temperature,
+      order,
+      () => true,
+    )) {
+      steps.push({ index, id, share });
+    }
+    return { ids, steps, isCut };
   },
   principalComponents: (vectors) =>
     exported.principalComponents(vectors.map((own) => Float32Array.from(own))),

@@ -18,6 +18,7 @@ pytestmark = [
 # View → its title and what its panel must contain.
 VIEWS = {
     'fill-mask': ('Fill mask', r'Most probable: “.+?”.*aria-label="Guesses for mask 1".*\d\.\d%'),
+    'unmasking': ('Write', r'Wrote 13 tokens in 13 steps.*title="step \d+, probability'),
     'log-odds': ('Log-odds', r'Log-odds [+−][\d.]+ nats: “\w+” is \S+ times as probable'),
     'attention': ('Attention', r'Layer 2, head 1: “mats” attends most to “.+?”.*<rect'),
     'neighbors': ('Neighbors', r'Nearest to “mats”: “.+?”.*class="number">0\.\d{3}'),

@@ -168,3 +168,33 @@ def test_a_model_of_the_size_of_tiny_takes_at_most_50_ms_for_32_tokens(tmp_path)
     (times,) = pages.run(pages.write(tmp_path, model), ('milliseconds', 'the ' * 30, 20))
     assert times[0][1] == 32
     assert min(milliseconds for milliseconds, _ in times) < 50
+
+
+@needs_node
+@pytest.mark.parametrize('kind', ['wordpiece', 'bytebpe'])
+def test_text_is_written_as_by_the_predictor(kind, tmp_path):
+    family, sizes = {
+        'wordpiece': ('bert', {}),
+        'bytebpe': ('roberta', {'max_position_embeddings': 66}),
+    }[kind]
+    model = pages.random_model(family, pages.tokenizer(kind), **sizes)
+    path = pages.write(tmp_path, model, dtype='float32')
+    texts = ['the [MASK:3] sat on [MASK] dogs', 'the cats']
+    orders = {'confidence': 'confidence', 'left to right': 'left_to_right'}
+    calls = [('unmask', text, 4, 0, order) for order in orders for text in texts]
+    calls += [('unmask', texts[0], 4, 1.5, 'random'), ('unmask', 'the ' * 99, 4, 0, 'random')]
+    *found, sampled, long = pages.run(path, *calls)
+    predictor, vocab = Predictor(model), model.tokenizer.vocab
+    for number, order in enumerate(orders.values()):
+        expected = predictor.generate(texts, new_tokens=4, temperature=0, order=order)
+        for own, wanted in zip(found[2 * number : 2 * number + 2], expected, strict=True):
+            by_place = sorted(enumerate(own['steps']), key=lambda step: step[1]['index'])
+            assert [vocab[step['id']] for _, step in by_place] == wanted.tokens
+            assert [number for number, _ in by_place] == wanted.steps.tolist()
+            shares = np.log([step['share'] for _, step in by_place])
+            np.testing.assert_allclose(shares, wanted.log_probabilities, atol=1e-3)
+    written = {step['id'] for step in sampled['steps']}
+    assert len(sampled['steps']) == 8
+    assert not written & {*model.tokenizer.special_ids}
+    assert long['isCut']
+    assert not long['steps']

@@ -27,7 +27,9 @@ class App {
   makeViews() {
     const views = [];
     if (this.model.description.problem) views.push(predictionView(this));
-    if (this.model.has('mlm')) views.push(new FillMaskView(this), new LogOddsView(this));
+    if (this.model.has('mlm')) {
+      views.push(new FillMaskView(this), new UnmaskingView(this), new LogOddsView(this));
+    }
     if (this.model.has('rtd')) views.push(new ReplacedView(this));
     return [...views, new AttentionView(this), new NeighborsView(this), new SensesView(this)];
   }
