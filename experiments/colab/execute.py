@@ -2,7 +2,8 @@
 
     python experiments/colab/execute.py
 
-The copy has the files that git tracks, as after a clone. `explore` reads the run of `tiny`.
+The copy has the files that git tracks, as after a clone. `explore` and `generation` read the run of
+`tiny`. The stored outputs of `generation` are those of a shorter run (docs/generation.md).
 """
 
 import hashlib
@@ -16,7 +17,7 @@ import nbformat
 
 FOLDER = pathlib.Path(__file__).parent
 ROOT = FOLDER.parents[1]
-NAMES = ('tiny', 'explore', 'finetune', 'python')  # in this order
+NAMES = ('tiny', 'explore', 'generation', 'finetune', 'python')  # in this order
 
 
 def digest(notebook: nbformat.NotebookNode) -> str:

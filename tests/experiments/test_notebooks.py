@@ -89,6 +89,14 @@ def test_the_notebook_that_explores(run, tmp_path):
     assert 'class=&quot;' in shown  # the page, escaped
 
 
+def test_the_notebook_that_writes(run, tmp_path):
+    folder, _ = run
+    shown = execute(read('generation'), tmp_path, path=str(folder), new_tokens=4)
+    assert shown.count('image/png') == 1
+    assert '| The old man | The old man' in shown
+    assert '| The old man went home. | -' in shown
+
+
 def test_without_the_run_of_another_notebook_one_line_says_so(tmp_path):
     notebook = read('explore')
     with pytest.raises(nbclient.exceptions.CellExecutionError):
