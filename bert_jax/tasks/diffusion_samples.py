@@ -15,8 +15,8 @@ TEMPERATURE = 0.7
 _PROMPT = 1 / 3  # share of each example that is given
 
 
-def samples(model: Model, params: Params, clean: Rows, tokenizer: Tokenizer) -> str:
-    """Return a line of Markdown for each example: its first third, and in bold what is written.
+def samples(model: Model, params: Params, clean: Rows, tokenizer: Tokenizer) -> tuple[str, str]:
+    """Return a title, and a line for each example: its first third, and in bold what is written.
 
     The tokens are written one a step, in the order of their probability, at TEMPERATURE.
 
@@ -53,7 +53,8 @@ def samples(model: Model, params: Params, clean: Rows, tokenizer: Tokenizer) -> 
         prompt = markdown.escape(tokenizer.decode(ids_BT[row, 1 : positions[0]].tolist()))
         new = tokenizer.decode(written['ids'][number, : len(positions)].tolist())
         lines.append(f'> {prompt} **{markdown.escape(new)}**\n')
-    return '\n'.join(lines)
+    title = f'Samples (held-out; in bold what the model wrote at temperature {TEMPERATURE:g})'
+    return title, '\n'.join(lines)
 
 
 def _schedules(numbers: list[int]) -> dict[str, list[np.ndarray]]:

@@ -30,7 +30,6 @@ from bert_jax.tasks import (
     next_commands,
     pretraining_data,
 )
-from bert_jax.tasks.diffusion_samples import TEMPERATURE, samples
 from bert_jax.tasks.evaluators import TEXT_ROWS, BuildEvaluator, Evaluator, EvaluatorInputs
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
 from bert_jax.training import batches, multihost
@@ -39,6 +38,7 @@ from bert_jax.training.task import Stage
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, Config, JsonObject, JsonView, Key, Params, Tree
 
+_SAMPLES = 'bert_jax.tasks.diffusion_samples:samples'
 _DESCRIBE_ROW = 'bert_jax.tasks.show_batch:corrupted_row'
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
@@ -231,8 +231,8 @@ class Pretraining:
         elif objectives.shows_samples(self.objectives):
             source = self.held_out[_shape(self.stages[-1])][None]
             clean = Rows.of(source.examples(np.arange(min(number, source.num_examples))))
-            name, text = 'samples.md', samples(self.model, params, clean, tokenizer)
-            title = f'Samples (held-out; in bold what the model wrote, at {TEMPERATURE:g})'
+            make: Callable[..., tuple[str, str]] = lazy_table.load(_SAMPLES)
+            name, (title, text) = 'samples.md', make(self.model, params, clean, tokenizer)
             lines = text.replace('\n', ' ').split('> ')[1:3]
         else:
             return ''
