@@ -94,8 +94,8 @@ def make_side(config):
 
 def make_at_once(configs):
     """Return the same as `make_side`, for several runs in one program."""
-    tasks = [finetuning_builder.build(config) for config in configs]
-    vmapped_sweep.use_common_shape(tasks)
+    built = [finetuning_builder.build(config) for config in configs]
+    tasks = vmapped_sweep.with_common_parts(built)
     with contextlib.ExitStack() as stack:
         group = vmapped_sweep.Group.of(stack, tasks)
         frozen, state = group.initial_params(), group.initial_state()
