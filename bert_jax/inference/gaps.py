@@ -29,7 +29,12 @@ class GappedText:
 
     @classmethod
     def of(
-        cls, tokenizer: Tokenizer, text: str, new_tokens: int = 0, name: str = 'the text'
+        cls,
+        tokenizer: Tokenizer,
+        text: str,
+        new_tokens: int = 0,
+        name: str = 'the text',
+        max_length: int = 512,
     ) -> 'GappedText':
         """Find the gaps of a text.
 
@@ -39,9 +44,10 @@ class GappedText:
                 vocabulary, such as <mask:5>.
             new_tokens: length of a last gap after the text.
             name: the name of the text in error messages.
+            max_length: the longest row of the model, in tokens, with special tokens.
 
         Raises:
-            UserError: there is nothing to fill.
+            UserError: there is nothing to fill, or the row is longer than `max_length`.
         """
         mask = tokenizer.vocab[tokenizer.mask_id]
         pieces, lengths = _split(text, mask)
@@ -54,10 +60,18 @@ class GappedText:
                 f'{name} has no [MASK] and new_tokens is 0; mark gaps, such as [MASK:5], or set '
                 'new_tokens'
             )
+        if sum(lengths) > max_length:  # before a string of all masks is made
+            raise UserError(
+                f'{name} has gaps of {sum(lengths):,} tokens; the model supports up to {max_length}'
+            )
         masks = [mask * length for length in lengths]
         joined = ''.join(a + b for a, b in zip(pieces, [*masks, ''], strict=True))
         (ids,) = tokenizer.encode_batch([joined], special=True).ids
         row = add_special(tokenizer, ids)
+        if len(row) > max_length:
+            raise UserError(
+                f'{name} has {len(row)} tokens with its gaps; the model supports up to {max_length}'
+            )
         positions = np.flatnonzero(row == tokenizer.mask_id).astype(np.int32)
         return cls(tuple(pieces), tuple(lengths), row, positions)
 

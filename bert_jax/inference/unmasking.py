@@ -62,15 +62,10 @@ def generate(model: Writer, texts: Sequence[str], options: UnmaskingOptions) -> 
     Raises:
         UserError: a text has nothing to fill, or is longer than the model's input.
     """
-    tokenizer, longest = model.tokenizer, model.max_length
-    gapped = []
-    for number, text in enumerate(texts, 1):
-        name = f'text {number}'
-        gapped.append(GappedText.of(tokenizer, text, options.new_tokens, name))
-        if (length := len(gapped[-1].ids_T)) > longest:
-            raise UserError(
-                f'{name} has {length} tokens with its gaps; {model.name} supports up to {longest}'
-            )
+    gapped = [
+        GappedText.of(model.tokenizer, text, options.new_tokens, f'text {number}', model.max_length)
+        for number, text in enumerate(texts, 1)
+    ]
     rows = [[row] for row in _rows(gapped, options)]
     banned_V = np.zeros(model.architecture.padded_vocab_size, bool)
     banned_V[model.architecture.vocab_size :] = True
