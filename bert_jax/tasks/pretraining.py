@@ -319,8 +319,9 @@ def build(
         )
     built = {name: OBJECTIVES[name].build(name, config) for name in names}
     corpus = corpus or pretraining_data.open_corpus(config.data)
+    heads = [head for objective in built.values() for head in objective.heads()]
     start = initialization.initialize(
-        config, initialization.load_weights(config), corpus.tokenizer, names
+        config, initialization.load_weights(config), corpus.tokenizer, heads
     )
     compute = Compute(**config.compute.to_dict())
     model = objectives.build_model(start.architecture, compute, built.values())

@@ -10,7 +10,7 @@ from bert_jax import main, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.models.tuning_method import ADDED
-from bert_jax.tasks import initialization
+from bert_jax.tasks import initialization, pretraining
 from tests.end_to_end import small
 
 pytestmark = pytest.mark.usefixtures('no_figures')
@@ -72,6 +72,26 @@ def test_stacked_layers_another_vocabulary_more_positions_and_fewer_heads(folder
     old_positions = before['encoder/embeddings/position']
     np.testing.assert_allclose(positions[32:], old_positions[:8], rtol=0, atol=1e-20)
     assert json.loads((folder / 'other/config.json').read_text())['init_from'] == f'{folder}/run'
+
+
+def test_masked_diffusion_starts_from_the_head_of_masked_language_modeling(folder):
+    changes = {
+        'init_from': f'{folder}/run',
+        'data__segments': 'single',
+        'objectives__mlm': 0.0,
+        'objectives__nsp': 0.0,
+        'objectives__diffusion': 1.0,
+        'training__max_predictions': (16,),
+    }
+    start = pretraining.build(small.config(folder, **small.ONE_STAGE | changes)).start
+    before = parameters(folder / 'run')
+    head = [name for name in before if name.startswith('mlm/')]
+    assert len(head) == 5
+    for name in head:
+        np.testing.assert_array_equal(start.params[name], before[name], err_msg=name)
+    dropped = [line for line in start.lines if 'is dropped' in line]
+    assert dropped
+    assert all(line.startswith('nsp/') for line in dropped)
 
 
 def test_reinit_layers_drops_the_last_layer_and_the_pooler(folder):
