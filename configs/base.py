@@ -304,6 +304,14 @@ def get_config() -> ConfigDict:
             'Of each stage. One value counts for each stage: 1000 is 2000 steps in two stages.',
             on_resume='last stage',
         ),
+        minutes=key(
+            0.0,
+            'End after this time of training steps, without preparing, compiling, evaluating and '
+            'saving; `steps` then are only the shares of the stages and the unit of the schedule. '
+            '0: end after `steps`.',
+            '[0, inf)',
+            on_resume='logged',
+        ),
         sequence_length=key((128, 512), 'tokens per sequence, special tokens included'),
         batch_size=key((256, 256), 'sequences per step, over all devices and micro-batches'),
         accumulation=key(

@@ -107,7 +107,10 @@ class Pretraining:
         for number, stage in enumerate(self.stages, start=1):
             source = cast(ExampleSource, stage.source)
             first, *others = pretraining_data.describe(source, stage.steps * source.batch_size)
-            lines += [f'stage {number}: {stage.steps:,} steps, {first}', *others]
+            if stage.seconds:
+                lines += [f'stage {number}: {stage.seconds / 60:.3g} minutes']
+            else:
+                lines += [f'stage {number}: {stage.steps:,} steps, {first}', *others]
         return [*lines, *(line for evaluator in self.evaluators for line in evaluator.lines)]
 
     def check(self, metadata: JsonView) -> None:
@@ -260,7 +263,7 @@ class Pretraining:
             elsewhere = {name for section in sections for name in section.metrics}
             card = model_card.pretrained(
                 self.config,
-                stage_settings(self.config.training),
+                _trained_stages(self.config.training, results),
                 self.start.architecture,
                 self.corpus,
                 results,
@@ -330,7 +333,13 @@ def build(
         check_masking_rate(settings, config.masking.rate)
     vocabulary = _vocabulary(config.masking, corpus, corruption.hides_tokens)
     mark_sentences = any('sentence_start' in one.batch_keys for one in built.values())
-    stages = tuple(_build_stage(config, corpus, model, stage, mark_sentences) for stage in settings)
+    if config.training.minutes:
+        _check_timed(config)
+    total_steps = sum(stage['steps'] for stage in settings)
+    stages = tuple(
+        _build_stage(config, corpus, model, stage, stage['steps'] / total_steps, mark_sentences)
+        for stage in settings
+    )
     for stage in stages:
         _check_batch_keys(built, stage.source, config.data.segments)
     task = Pretraining(
@@ -353,13 +362,34 @@ def build(
     return task
 
 
+def _check_timed(config: Config) -> None:
+    """Raise UserError for keys that need the number of steps before the run."""
+    if config.transfer.unfreeze_every_steps or config.transfer.unfreeze_every_fraction:
+        raise UserError(
+            'gradual unfreezing counts steps, but training.minutes ends the run at a time; leave '
+            'transfer.unfreeze_every_steps and transfer.unfreeze_every_fraction out'
+        )
+    if evaluators.enabled(config.evaluation):
+        raise UserError(
+            'evaluation.linguistic has a share of the operations of the run, which '
+            'training.minutes does not tell; measure the finished run with bert_jax.analyze'
+        )
+    if config.debug.batch:
+        raise UserError(
+            'debug.batch counts steps, but training.minutes ends stages at a time; set '
+            'training.minutes to 0'
+        )
+
+
 def _build_stage(
     config: Config,
     corpus: Corpus,
     model: Model,
     settings: Mapping[str, int],
+    share: float,
     mark_sentences: bool,
 ) -> Stage:
+    """Build a stage that has this share of the steps of the run."""
     batch_size, length = settings['batch_size'], settings['sequence_length']
     if length > model.architecture.max_length:
         raise UserError(
@@ -377,6 +407,7 @@ def _build_stage(
         tokens_per_step=tokens,
         flops_per_step=tokens * model.flops_per_token(length, settings['max_predictions']),
         evaluate_at=frozenset(config.evaluation.get('steps', ())),
+        seconds=60 * config.training.minutes * share,
     )
 
 
@@ -454,3 +485,12 @@ def _example_keys(key: Key, rows: Rows) -> tuple[Key, Key]:
     example_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows.labels['example_index'])
     keys = jax.vmap(jax.random.split)(example_keys)
     return keys[:, 0], keys[:, 1]
+
+
+def _trained_stages(training: Config, results: JsonObject) -> list[dict[str, int]]:
+    """Return `stage_settings` with the steps that stages of a finished run had."""
+    settings = stage_settings(training)
+    if not training.minutes:
+        return settings
+    steps = results['stage_steps']
+    return [one | {'steps': number} for one, number in zip(settings, steps, strict=False)]

@@ -33,7 +33,7 @@ class Log:
         workdir: Workdir,
         config: Config,
         step: int,
-        total_steps: int,
+        total_steps: int | None,
         is_evaluated: bool,
     ):
         """Open the log of a run that resumes after `step`; later records are dropped.
@@ -42,7 +42,7 @@ class Log:
             workdir: the folder of the run, which is claimed.
             config: the config's `logging`.
             step: number of completed steps.
-            total_steps: number of steps of the whole run.
+            total_steps: number of steps of the whole run; None if it ends at a time.
             is_evaluated: whether the record of the evaluation at `step`, if any, is kept.
         """
         self.workdir, self._config = workdir, config

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 
 import jax
+import numpy as np
 
 from bert_jax import tree_paths
 from bert_jax.errors import warn
@@ -53,15 +54,16 @@ def train(
         threads = config.data.reading_threads
         if run.step == 0:
             _evaluate_initial_weights(run)
-        stages = run.plan.stages()
-        for number, (stage, first_step) in enumerate(stages, start=1):
-            if not run.is_evaluated and run.step <= first_step + stage.steps:
+        course = run.course
+        for number, stage in enumerate(task.stages):
+            if not run.is_evaluated and course.is_in(number, run.step):
                 _evaluate_checkpoint(run, stage)
             if run.early_stopping.is_over:
                 break
-            if run.step >= first_step + stage.steps:
+            if course.is_over(number, run.step):
                 continue  # finished before this process was started
-            run.log.info(f'compiling stage {number} of {len(task.stages)}')
+            first_step = course.begin(number, run.step)
+            run.log.info(f'compiling stage {number + 1} of {len(task.stages)}')
             with run.log.paused():
                 if run.step == first_step:
                     predictions.check(run.plan.task, run.state.params, stage, run.key, threads)
@@ -73,12 +75,18 @@ def train(
             )
             evaluate_every = stage.evaluate_every or config.evaluation.every_steps
             save_every = config.checkpoint.every_steps
-            for batch in batches.read(stage.source, run.step - first_step, stage.steps, threads):
+            number_of_batches = course.num_batches(number)
+            for batch in batches.read(
+                stage.source, run.step - first_step, number_of_batches, threads
+            ):
                 # 1. Dispatch the step. The devices compute it while the host continues.
                 run.profile.before(run.step + 1)
-                run.state, metrics = train_step(run.state, batch, run.key)
+                position = [] if course.position is None else [np.float32(course.position)]
+                run.state, metrics = train_step(run.state, batch, run.key, *position)
                 if jax.process_count() > 1:  # all hosts learn of a signal after the same step
                     metrics['signal'] = multihost.largest(run.stop.number)
+                if position:
+                    metrics['milliseconds'] = _time_of_host0(run.seconds + window.seconds)
                 run.step += 1
 
                 # 2. Wait for the metrics of the step before: the host is at most one step ahead.
@@ -88,14 +96,15 @@ def train(
                 # 3. Decide what is due, the same on all hosts. The signal is read once, because it
                 #    may arrive at any time.
                 stop_number = run.stop.number if jax.process_count() == 1 else window.stop_signal
-                is_last = run.step == first_step + stage.steps
+                course.pass_time(window.milliseconds / 1000)
+                is_last = course.is_over(number, run.step)
                 evaluate = is_last or _is_due(run.step, evaluate_every)
                 evaluate = evaluate or run.step in stage.evaluate_at
                 save = is_last or stop_number > 0 or _is_due(run.step, save_every)
 
                 # 4. Record the training metrics since the last record.
                 if evaluate or save or _is_due(run.step, config.logging.every_steps):
-                    run.seconds += window.record(run.step, float(run.plan.schedule(run.step - 1)))
+                    run.seconds += window.record(run.step, run.learning_rate)
 
                 # 5. Save, before the evaluation so that its failure costs nothing. The files are
                 #    written in the background.
@@ -123,6 +132,8 @@ def train(
                         f'no better {run.early_stopping.metric} in '
                         f'{run.early_stopping.patience} evaluations: stopping early'
                     )
+                    break
+                if is_last:
                     break
         return _finish(run)
 
@@ -178,8 +189,12 @@ def _evaluate_initial_weights(run: Run) -> None:
         run.early_stopping.check(run.held_out)
 
 
-def _stage_starts(run: Run) -> list[int]:
-    return [first_step for _, first_step in run.plan.stages()]
+def _time_of_host0(seconds: float) -> jax.typing.ArrayLike:
+    """Return this host's time in milliseconds on host 0's clock, which decides for all hosts."""
+    milliseconds = round(1000 * seconds)
+    if jax.process_count() == 1:
+        return milliseconds
+    return multihost.largest(0 if jax.process_index() else milliseconds)
 
 
 def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
@@ -189,7 +204,7 @@ def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
         plan.task, plan.optimizer, stage.accumulation, plan.transfer, *extras
     )
     batch = batches.abstract(stage.source)
-    compiled = compile_train_step(train_step, plan.abstract, batch)
+    compiled = compile_train_step(train_step, plan.abstract, batch, plan.is_timed)
     evaluation = plan.task.compile_evaluation(plan.abstract.params, stage)
     multihost.barrier()  # compile times differ between hosts, and collectives time out
     estimate = devices.MemoryEstimate.of(compiled, plan.abstract, batch, evaluation)
@@ -226,7 +241,7 @@ def _evaluate(run: Run, stage: Stage) -> None:
     run.log.record('held_out', run.step, run.held_out)
     shown = ', '.join(f'{name} {value:.4g}' for name, value in run.held_out.items())
     run.log.info(f'step {run.step} held-out: {shown}')
-    run.log.plot(run.plan.task.references(), _stage_starts(run))
+    run.log.plot(run.plan.task.references(), run.course.starts)
     if run.step:
         run.early_stopping.update(run.step, run.held_out)
     if run.hooks.after_evaluation is not None:
@@ -238,6 +253,8 @@ def _evaluate(run: Run, stage: Stage) -> None:
 def _metadata(run: Run) -> JsonObject:
     """Return the metadata that a checkpoint stores beside the arrays."""
     metadata = run.plan.metadata(run.seconds, run.is_evaluated)
+    if run.plan.is_timed:
+        metadata['stage_starts'] = list(run.course.starts)
     if run.early_stopping.metric:
         metadata['best'] = run.early_stopping.best._asdict()
     return metadata
@@ -276,8 +293,11 @@ def _finish(run: Run) -> tuple[Params, JsonObject]:
         params = run.state.evaluated_params
         run.held_out = run.plan.task.evaluate(params, run.plan.task.stages[-1])
     for file_format in ('png', 'pdf'):
-        run.log.plot(run.plan.task.references(), _stage_starts(run), file_format)
+        run.log.plot(run.plan.task.references(), run.course.starts, file_format)
     # A signal may have arrived since the last step: exit now, or a sweep would start the next run.
     _exit_if_signaled(run, int(multihost.largest(run.stop.number)))
-    results = run.plan.results(run.state, run.held_out, run.step, run.seconds, skipped, best.step)
+    starts = run.course.starts
+    results = run.plan.results(
+        run.state, run.held_out, run.step, run.seconds, skipped, best.step, starts
+    )
     return run.state.evaluated_params, results

@@ -25,6 +25,8 @@ class MetricsWindow:
     Attributes:
         stop_signal: metrics['signal'] of the last step that was read: the largest number of a
             signal that any host had received; 0 if there is none.
+        milliseconds: metrics['milliseconds'] of the last step that was read: the time of the steps
+            before it, the same on all hosts; 0 for a run by steps.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class MetricsWindow:
             max_skipped_in_row: number of skipped steps in a row that ends the run; more skipped
                 steps than this also end it if they are over a tenth of the steps so far.
         """
-        self.stop_signal = 0
+        self.stop_signal = self.milliseconds = 0
         self._log, self._stage, self._weights = log, stage, weights
         self._peak_flops, self._max_skipped_in_row = peak_flops, max_skipped_in_row
         self._pending: tuple[int, dict[str, Tree]] | None = None
@@ -69,6 +71,7 @@ class MetricsWindow:
         step, metrics = self._pending[0], jax.device_get(self._pending[1])
         self._pending = None
         self.stop_signal = int(metrics.get('signal', 0))
+        self.milliseconds = int(metrics.get('milliseconds', 0))
         if metrics['skipped_in_row']:
             self._report_skipped(step, metrics)
         else:
@@ -77,7 +80,8 @@ class MetricsWindow:
             self._last = metrics
         terms, rates = metrics['terms'], self._rates()
         has_prediction = any(terms[name].count > 0 for name in self._weights)
-        shown = {
+        minutes = f'{self.milliseconds / 60_000:.1f}' if self.milliseconds else ''
+        shown = ({'minutes': minutes} if minutes else {}) | {
             'loss': f'{metrics["loss"]:.3f}' if has_prediction else 'none',
             'tokens/s': f'{rates["tokens_per_second"]:,.0f}',
         }
@@ -88,7 +92,7 @@ class MetricsWindow:
         self._wait()
         if not self._steps:
             return 0.0
-        seconds = self._seconds()
+        seconds = self.seconds
         means = averages.means_and_loss(self._terms, self._weights)
         if missing := [name for name in self._weights if name not in means]:
             self._log.warn(
@@ -104,11 +108,13 @@ class MetricsWindow:
         self.restart()
         return seconds
 
-    def _seconds(self) -> float:
+    @property
+    def seconds(self) -> float:
+        """The time since the window was started."""
         return time.perf_counter() - self._start
 
     def _rates(self) -> dict[str, float]:
-        steps_per_second = self._steps / self._seconds()
+        steps_per_second = self._steps / self.seconds
         rates = {'tokens_per_second': self._stage.tokens_per_step * steps_per_second}
         if self._peak_flops is not None:
             rates['mfu'] = self._stage.flops_per_step * steps_per_second / self._peak_flops

@@ -1,8 +1,9 @@
 """Optimizers by name, as optax transformations.
 
-Their `update` takes two optional arguments in addition to optax's: `accept`, a bool scalar, False
-to leave the moments unchanged (a skipped step), and `norm`, the global norm of the gradients if it
-is known already. Skipped steps count in the schedule, so that the schedule still reaches its end.
+Their `update` takes three optional arguments in addition to optax's: `accept`, a bool scalar, False
+to leave the moments unchanged (a skipped step), `norm`, the global norm of the gradients if it is
+known already, and `position`, the argument of the schedule if it is not the step. Skipped steps
+count in the schedule, so that the schedule still reaches its end.
 """
 
 import functools
@@ -43,7 +44,7 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
     Args:
         config: `config.optimizer`. Parameters whose path matches (`re.search`) a pattern of
             `decay_exclude` are not decayed; a `clip_norm` of 0 does not clip.
-        schedule: learning rate by number of previous steps.
+        schedule: learning rate by number of previous steps, or by `position`.
 
     Raises:
         UserError: a pattern is not a regular expression.
@@ -61,8 +62,30 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
     return optax.chain(
         clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
         *DIRECTIONS[config.name](decay, is_decayed, config),
-        optax.scale_by_learning_rate(schedule),
+        scale_by_learning_rate(schedule),
     )
+
+
+def scale_by_learning_rate(schedule: Schedule) -> optax.GradientTransformationExtraArgs:
+    """Multiply updates by −schedule(step) or, if it is given, −schedule(position)."""
+    by_step = optax.scale_by_learning_rate(schedule)
+
+    def update(
+        updates: Tree,
+        state: Tree,
+        params: Tree = None,
+        *,
+        position: Array | None = None,
+        **_: object,
+    ) -> tuple[Tree, Tree]:
+        if position is None:
+            stepped: tuple[Tree, Tree] = by_step.update(updates, state, params)
+            return stepped
+        rate = schedule(position)
+        updates = jax.tree.map(lambda update: -rate * update, updates)
+        return updates, state._replace(count=state.count + 1)
+
+    return optax.GradientTransformationExtraArgs(by_step.init, update)
 
 
 def decay_mask(params: Tree, exclude: Sequence[str]) -> Tree:

@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -15,6 +15,7 @@ import optax
 
 from bert_jax.errors import UserError
 from bert_jax.training import (
+    course,
     devices,
     multihost,
     optimizers,
@@ -24,13 +25,14 @@ from bert_jax.training import (
     transfer,
 )
 from bert_jax.training.checkpoints import Checkpoints, Restored
+from bert_jax.training.course import Course
 from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
 from bert_jax.training.interruption import StopSignal
 from bert_jax.training.logging import Log
 from bert_jax.training.profiling import Profile
 from bert_jax.training.schedules import Schedule
 from bert_jax.training.state import TrainState, abstract_state, initial_state
-from bert_jax.training.task import Stage, Task
+from bert_jax.training.task import Task
 from bert_jax.training.transfer import Transfer, num_parameters
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config, JsonObject, JsonView, Key, Params
@@ -76,6 +78,8 @@ class Plan:
     Attributes:
         total_steps: number of steps of all stages.
         abstract: shapes, dtypes and shardings of the state.
+        is_timed: whether stages end after a time. Then `schedule` is a function of the share of
+            the time that has passed, and `total_steps` is only a unit of the schedule's keys.
     """
 
     task: Task
@@ -85,6 +89,7 @@ class Plan:
     transfer: Transfer
     optimizer: optax.GradientTransformationExtraArgs
     abstract: TrainState
+    is_timed: bool = False
 
     @classmethod
     @contextlib.contextmanager
@@ -100,19 +105,16 @@ class Plan:
             sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
         total_steps = sum(stage.steps for stage in task.stages)
         schedule = schedules.build(config.schedule, total_steps, task.learning_rate)
+        is_timed = any(stage.seconds for stage in task.stages)
+        if is_timed:
+            schedule = schedules.build_timed(config.schedule, total_steps, task.learning_rate)
         trained = transfer.build(config.transfer, total_steps, task.start.frozen)
         optimizer = trained.scale_updates(optimizers.build(config.optimizer, schedule))
         with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
             extras = (config.spike_factor, config.optimizer.ema)
             abstract = abstract_state(task, optimizer, mesh, rules, trained, *extras)
             optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
-            yield cls(task, config, total_steps, schedule, trained, optimizer, abstract)
-
-    def stages(self) -> Iterator[tuple[Stage, int]]:
-        """Return every stage with the number of steps before it."""
-        stages = self.task.stages
-        first_steps = itertools.accumulate((stage.steps for stage in stages), initial=0)
-        return zip(stages, first_steps, strict=False)
+            yield cls(task, config, total_steps, schedule, trained, optimizer, abstract, is_timed)
 
     def metadata(self, seconds: float, is_evaluated: bool) -> JsonObject:
         """Return what a checkpoint stores beside the arrays, after so many seconds of training."""
@@ -131,6 +133,7 @@ class Plan:
         seconds: float,
         skipped: int,
         best_step: int | None = None,
+        starts: Sequence[int] = (0,),
     ) -> JsonObject:
         """Return the results of a finished run, the content of results.json.
 
@@ -141,13 +144,17 @@ class Plan:
             seconds: time spent in them.
             skipped: number of steps that changed nothing.
             best_step: the step whose parameters were kept, if not the last.
+            starts: number of steps before each stage.
         """
+        ends = [*(min(start, step) for start in starts), step]
+        stage_steps = [end - start for start, end in itertools.pairwise(ends)]
         tokens = sum(
-            stage.tokens_per_step * min(max(step - first_step, 0), stage.steps)
-            for stage, first_step in self.stages()
+            number * stage.tokens_per_step
+            for number, stage in zip(stage_steps, self.task.stages, strict=False)
         )
         return {
             'steps': step,
+            'stage_steps': stage_steps,
             'best_step': best_step,
             'tokens': tokens,
             'parameters': num_parameters(state.params),
@@ -194,6 +201,7 @@ class Run:
         is_evaluated: whether the evaluation that is due at `step`, if any, is done.
         held_out: metrics of the last evaluation.
         hooks: functions of the caller.
+        course: its stages.
     """
 
     plan: Plan
@@ -208,8 +216,15 @@ class Run:
     step: int
     seconds: float
     is_evaluated: bool
+    course: Course
     held_out: dict[str, float] = dataclasses.field(default_factory=dict)
     hooks: Hooks = NO_HOOKS
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the last step."""
+        position = self.course.position
+        return float(self.plan.schedule(self.step - 1 if position is None else position))
 
     def save(self, metadata: JsonObject) -> None:
         """Save the log now and the state in the background (`Checkpoints.save`)."""
@@ -261,10 +276,12 @@ def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS)
             if restored is None:
                 state = plan.initial_state()
                 step, seconds, is_evaluated = 0, 0.0, True
+                starts: list[int] = []
             else:
                 state, step, metadata = restored.state, restored.step, restored.metadata
                 seconds = metadata['train_seconds']
-                if step > plan.total_steps:
+                starts = metadata.get('stage_starts', [])
+                if step > plan.total_steps and not plan.is_timed:
                     raise UserError(
                         f'the run in {folder} has done {step:,} steps, but the config asks for '
                         f'{plan.total_steps:,}; set training.steps or training.epochs to more'
@@ -276,7 +293,8 @@ def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS)
             multihost.run_on_host0(lambda: workdir.write_config(config))
             # At step 0 the initial weights are evaluated, again if a run died before it was saved.
             is_recorded = is_evaluated and step > 0
-            log = Log(workdir, config.logging, step, plan.total_steps, is_recorded)
+            total = None if plan.is_timed else plan.total_steps
+            log = Log(workdir, config.logging, step, total, is_recorded)
             for change in changes:
                 log.info(f'changed since the run was started: {change}')
             with contextlib.closing(log), contextlib.closing(profile), StopSignal() as stop:
@@ -294,6 +312,7 @@ def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS)
                     seconds=seconds,
                     is_evaluated=is_evaluated,
                     hooks=hooks,
+                    course=course.plan(task.stages, starts, seconds),
                 )
                 del state, restored  # the only reference is run.state, so that it can be freed
                 yield run

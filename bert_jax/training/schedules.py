@@ -5,11 +5,13 @@ from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
 from bert_jax import errors
 from bert_jax.types import Config
 
 Schedule: TypeAlias = Callable[[jax.typing.ArrayLike], jax.Array]
+_POSITIONS = 1_000_000  # least number of steps of a schedule over time
 
 # Name → function from the elapsed fraction t of the decay to the remaining fraction of the
 # difference between `learning_rate` and `end_learning_rate`.
@@ -65,6 +67,26 @@ def build(config: Config, total_steps: int, peak: float | None = None) -> Schedu
         return jnp.where(step < warmup, peak * step / max(warmup, 1), decayed)
 
     return schedule
+
+
+def build_timed(config: Config, total_steps: int, peak: float | None = None) -> Schedule:
+    """Build a schedule that is a function of the elapsed share of the run's time, in [0, 1].
+
+    Args:
+        config: see `build`. Numbers of steps are shares of `total_steps`.
+        total_steps: the unit of the config's numbers of steps.
+        peak: see `build`.
+
+    Raises:
+        UserError: see `build`.
+    """
+    finer = -(-_POSITIONS // total_steps)
+    scaled = ConfigDict(config.to_dict())
+    scaled.decay_steps *= finer
+    if config.warmup_steps is not None:
+        scaled.warmup_steps *= finer
+    schedule = build(scaled, finer * total_steps, peak)
+    return lambda position: schedule(position * jnp.float32(finer * total_steps))
 
 
 def warmup_length(config: Config, total_steps: int) -> int:

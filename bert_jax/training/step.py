@@ -24,7 +24,7 @@ _NORM_RATE = 0.02  # of the running mean of the gradient norm: about the last 50
 
 Sums = TypeVar('Sums')  # a pytree of sums over examples
 Metrics = dict[str, Tree]
-TrainStep = Callable[[TrainState, Batch, Key], tuple[TrainState, Metrics]]
+TrainStep = Callable[..., tuple[TrainState, Metrics]]  # (state, batch, key of the run[, position])
 Gradients = tuple[jax.Array, Terms, Params]  # loss, terms, gradients of the trained parameters
 
 
@@ -60,18 +60,22 @@ def make_train_step(
         ema: decay of the moving average of the trained parameters, if the state has one.
 
     Returns:
-        The step. Its metrics are scalars: 'loss', 'gradient_norm' (before clipping), 'skipped' and
-        'skipped_in_row' (numbers of steps), and 'terms', the sum and count of every term by name.
+        The step. Its optional fourth argument is the position in the schedule, a float32 scalar, if
+        that is not the number of the step. Its metrics are scalars: 'loss', 'gradient_norm' (before
+        clipping), 'skipped' and 'skipped_in_row' (numbers of steps), and 'terms', the sum and count
+        of every term by name.
     """
 
-    def train_step(state: TrainState, batch: Batch, run_key: Key) -> tuple[TrainState, Metrics]:
+    def train_step(
+        state: TrainState, batch: Batch, run_key: Key, position: jax.Array | None = None
+    ) -> tuple[TrainState, Metrics]:
         key = step_key(run_key, state.step)
         loss, terms, gradients = _over_data_axis(compute)(state.params, batch, key)
         norm = optimizers.global_norm(gradients)
         accept, usual_norm = _decide(loss, norm, state.usual_norm, spike_factor)
         trained = transfer.select(state.params)
         updates, opt_state = optimizer.update(
-            gradients, state.opt_state, trained, accept=accept, norm=norm
+            gradients, state.opt_state, trained, accept=accept, norm=norm, position=position
         )
         trained = jax.tree.map(
             lambda new, old, unfrozen: jnp.where(accept & unfrozen, new, old),
@@ -130,7 +134,10 @@ def make_train_step(
 
 
 def compile_train_step(
-    train_step: TrainStep, state: TrainState, batch: Batch | AbstractBatch
+    train_step: TrainStep,
+    state: TrainState,
+    batch: Batch | AbstractBatch,
+    is_timed: bool = False,
 ) -> jax.stages.Compiled:
     """Compile a step ahead of time, donating the state: the new state reuses its memory.
 
@@ -141,6 +148,7 @@ def compile_train_step(
         train_step: as `make_train_step` returns it; traced in the current mesh.
         state, batch: arrays, or their shapes, dtypes and shardings. The new state is sharded like
             `state`.
+        is_timed: whether the step has an argument `position`.
     """
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
     jitted = jax.jit(
@@ -150,7 +158,8 @@ def compile_train_step(
         compiler_options=runtime.compiler_options(),
     )
     run_key = jax.eval_shape(lambda: jax.random.key(0))
-    return jitted.lower(state, batch, run_key).compile()
+    position = [jax.ShapeDtypeStruct((), jnp.float32)] * is_timed
+    return jitted.lower(state, batch, run_key, *position).compile()
 
 
 def _decide(

@@ -27,6 +27,7 @@ class Stage:
         flops_per_step: floating-point operations of the model, forward and backward pass.
         evaluate_every: steps between evaluations; 0: `evaluation.every_steps` of the config.
         evaluate_at: further steps of the run after which to evaluate; 0 is before the first.
+        seconds: time of the stage's steps, after which it ends instead of after `steps`; 0: none.
     """
 
     source: BatchSource
@@ -36,6 +37,7 @@ class Stage:
     flops_per_step: float
     evaluate_every: int = 0
     evaluate_at: frozenset[int] = frozenset()
+    seconds: float = 0.0
 
 
 class InitialWeights(Protocol):

@@ -278,3 +278,20 @@ def test_a_run_stopped_by_signals_resumes_on_other_devices_hosts_and_meshes(tmp_
     statuses, stderrs = finish(start(tmp_path, devices=1, by='slurm'))
     assert statuses == [0, 0], stderrs
     np.testing.assert_allclose(losses(tmp_path), losses(alone), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_processes_end_a_run_by_time_together_also_after_an_interruption(tmp_path):
+    timed = ('--config.training.minutes=0.2', '--config.evaluation.every_steps=50')
+    processes = start(tmp_path, *timed)
+    reach(tmp_path, 5, processes)
+    processes[1].send_signal(signal.SIGTERM)
+    statuses, stderrs = finish(processes)
+    assert statuses == [75, 75], stderrs
+    statuses, stderrs = finish(start(tmp_path, *timed))
+    assert statuses == [0, 0], stderrs
+    results = json.loads((tmp_path / 'run/results.json').read_text())
+    assert results['train_seconds'] == pytest.approx(12, rel=0.03)
+    records = map(json.loads, (tmp_path / 'run/metrics.jsonl').read_text().splitlines())
+    rates = [record['learning_rate'] for record in records if record['kind'] == 'train']
+    assert rates[-1] < 0.05 * max(rates)
