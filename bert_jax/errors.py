@@ -22,6 +22,10 @@ class UserError(Exception):
         return [f'error: {self}']
 
 
+class Diverged(UserError):
+    """Training with these settings cannot go on; with others it might."""
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     """Return the error for a name that does not exist; it lists the names that do."""
     names = sorted(known)

@@ -22,7 +22,7 @@ from bert_jax.storage import hub, paths, wrong_paths
 from bert_jax.tasks import is_sweep, make_task
 from bert_jax.tasks.evaluators import BuildEvaluator
 from bert_jax.training import loop, multihost, runtime
-from bert_jax.training.run import NO_HOOKS, Hooks
+from bert_jax.training.run import NO_HOOKS, Hooks, Paused
 from bert_jax.training.run import check as check_run
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config, JsonObject
@@ -75,9 +75,8 @@ def run(
             return None
         if dry_run:
             if is_sweep(config):
-                from bert_jax.tasks import sweep
-
-                sweep.check(config)
+                sweep = _sweep_of(config)
+                sweep.check(config, user_keys=user_keys)
                 configs = list(sweep.runs(config).values())
                 progress.say(f'a sweep of {len(configs)} runs; the first of them:')
                 config = configs[0]
@@ -88,12 +87,12 @@ def run(
         if overwrite:
             _delete_run(config, user_keys)
         if is_sweep(config):
-            from bert_jax.tasks import sweep
-
             train_run = functools.partial(
-                train, user_keys=user_keys, hooks=hooks, evaluators=evaluators
+                _train_to, user_keys=user_keys, hooks=hooks, evaluators=evaluators
             )
-            return sweep.run(config, train_run, jax.process_index() == 0, user_keys)
+            is_host0 = jax.process_index() == 0
+            results: JsonObject = _sweep_of(config).run(config, train_run, is_host0, user_keys)
+            return results
         return train(config, user_keys, hooks, evaluators)
 
 
@@ -126,13 +125,34 @@ def _delete_run(config: Config, user_keys: Collection[str]) -> None:
             )
     first = config
     if is_sweep(config):
-        from bert_jax.tasks import sweep
-
-        sweep.check(config, overwrite=True)
+        sweep = _sweep_of(config)
+        sweep.check(config, overwrite=True, user_keys=user_keys)
         first = next(iter(sweep.runs(config).values()))
     check_run(first, overwrite=True)
     make_task(first, user_keys)
     multihost.run_on_host0(lambda: Workdir.of(config.workdir).delete_run())
+
+
+def _sweep_of(config: Config) -> Any:
+    """Return the module that runs a sweep: both have the functions check, runs and run."""
+    from bert_jax.tasks import search, sweep
+
+    return search if config.sweep['keys'] else sweep
+
+
+def _train_to(
+    config: Config,
+    pause_at: int = 0,
+    *,
+    user_keys: Collection[str],
+    hooks: Hooks,
+    evaluators: Sequence[BuildEvaluator],
+) -> JsonObject | None:
+    """Train a run of a sweep to its end or to a step; return its results, None if it paused."""
+    try:
+        return train(config, user_keys, hooks._replace(pause_at=pause_at), evaluators)
+    except Paused:
+        return None
 
 
 def train(

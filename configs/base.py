@@ -510,6 +510,28 @@ def get_config() -> ConfigDict:
     )
     config.sweep = section(
         'Several runs in one command, compared by evaluation.best or the first metric.',
+        keys=key(
+            (),
+            "Any keys to search, each as 'KEY=A|B|C', 'KEY=LOW..HIGH' or 'KEY=log:LOW..HIGH'; with "
+            'sweep.seeds, every setting is trained with every seed.',
+        ),
+        trials=key(
+            0,
+            'number of random settings of sweep.keys; 0: all combinations',
+            unused=needs('sweep.keys'),
+        ),
+        trial_seed=key(0, 'seed of random settings', _SEED, unused=needs('sweep.trials')),
+        rungs=key(
+            (),
+            'Steps at which settings of sweep.keys are compared and bad ones are discarded, such '
+            'as (500, 1000); (): train all to the end.',
+            '[1, inf)',
+            of=int,
+            unused=needs('sweep.keys'),
+        ),
+        keep=key(
+            0.5, 'share of the settings that a rung keeps', '(0, 1)', unused=needs('sweep.rungs')
+        ),
         seeds=key((), 'one run per seed; () = the seed of this config', _SEED, of=int),
         learning_rates=key(
             (), 'one run per rate; () = the rate of this config', '(0, inf)', of=float

@@ -84,3 +84,37 @@ def plot_runs(
         axis.set_yticks(range(len(names)), names)
         axis.set_ylim(len(names) - 0.5, -0.5)
     figures.save(figure, path)
+
+
+def value_cell(value: object) -> str:
+    """Format the value of a config key for a table or an axis."""
+    return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
+def plot_search(path: pathlib.Path, results: JsonObject) -> None:
+    """Plot the compared metric against each searched key: finished filled, discarded hollow.
+
+    Args:
+        path: the path of the figure, without a suffix.
+        results: the contents of results.json of a search.
+    """
+    metric, keys = results['metric'], list(results['best'])
+    rows = [row for row in results['settings'] if metric in row['metrics']]
+    figure = figures.new(1 + 3.2 * len(keys), 3.2)
+    axes = figure.subplots(1, len(keys), sharey=True, squeeze=False)
+    axes[0, 0].set_ylabel(metric)
+    for axis, key in zip(axes[0], keys, strict=True):
+        values = [row['values'][key] for row in rows]
+        are_numbers = all(isinstance(value, int | float) for value in values)
+        names = list(dict.fromkeys(map(value_cell, values)))
+        for row, value in zip(rows, values, strict=True):
+            place = value if are_numbers else names.index(value_cell(value))
+            face = 'C0' if row['state'] == 'finished' else 'none'
+            axis.plot(place, row['metrics'][metric]['mean'], 'o', color='C0', markerfacecolor=face)
+        if not are_numbers:
+            axis.set_xticks(range(len(names)), names)
+        elif min(values) > 0 and max(values) > 20 * min(values):
+            axis.set_xscale('log')
+        axis.set_xlabel(key)
+        axis.grid(alpha=0.3)
+    figures.save(figure, path)

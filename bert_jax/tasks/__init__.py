@@ -50,7 +50,8 @@ def make_task(
 
 def is_sweep(config: ConfigDict) -> bool:
     """Whether `config.sweep` asks for several runs."""
-    values = config.sweep.seeds or config.sweep.learning_rates or config.sweep.ranks
+    sweep = config.sweep
+    values = sweep['keys'] or sweep.seeds or sweep.learning_rates or sweep.ranks
     return bool(values) and not config.debug.batch  # a batch is shown for the config itself
 
 

@@ -52,14 +52,22 @@ class RunKey(NamedTuple):
     seed: int
 
 
-def check(config: Config, overwrite: bool = False) -> None:
+def check(config: Config, overwrite: bool = False, user_keys: Collection[str] = ()) -> None:
     """Raise UserError for a sweep that cannot be run.
 
     Args:
         config: The config of the sweep.
         overwrite: Whether what the working directory holds will be deleted.
+        user_keys: Keys that the user set; all may be.
     """
     runs(config)
+    check_folder(config, overwrite)
+    if config.sweep.vmap:
+        _check_at_once(config)
+
+
+def check_folder(config: Config, overwrite: bool) -> None:
+    """Raise UserError if a sweep cannot use its folder or its data."""
     if not overwrite:
         workdir = Workdir.of(config.workdir)
         workdir.check_files()
@@ -70,8 +78,6 @@ def check(config: Config, overwrite: bool = False) -> None:
             )
     if not _has_dev_split(config.data):
         raise UserError('a sweep compares runs on a dev split; set data.dev_fraction or data.dev')
-    if config.sweep.vmap:
-        _check_at_once(config)
 
 
 def _check_at_once(config: Config) -> None:

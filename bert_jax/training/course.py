@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import statistics
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -34,7 +35,10 @@ class Course(Protocol):
         """Whether a stage has ended after `step` steps."""
 
     def pass_time(self, seconds: float) -> None:
-        """Note how long the steps so far took, the same on all hosts."""
+        """Note that all steps before the last two took these seconds; 0 if that is not known yet.
+
+        It is the same number on all hosts.
+        """
 
 
 def plan(stages: Sequence[Stage], starts: Sequence[int] = (), seconds: float = 0.0) -> Course:
@@ -46,7 +50,8 @@ def plan(stages: Sequence[Stage], starts: Sequence[int] = (), seconds: float = 0
         seconds: the time of its steps so far.
     """
     if any(stage.seconds for stage in stages):
-        return TimedCourse([stage.seconds for stage in stages], list(starts), seconds)
+        budget = [stage.seconds for stage in stages]
+        return TimedCourse(budget, list(starts), seconds, seconds)
     return StepCourse([stage.steps for stage in stages])
 
 
@@ -85,12 +90,16 @@ class TimedCourse:
     Attributes:
         budget: seconds of each stage.
         starts: number of steps before each stage that has begun.
-        seconds: time of the steps so far.
+        seconds: time of the steps so far, that of the last two estimated.
+        measured: time of the steps but the last two.
+        recent: times of single steps before them.
     """
 
     budget: Sequence[float]
     starts: list[int]
     seconds: float
+    measured: float
+    recent: Sequence[float] = ()
 
     @property
     def position(self) -> float:
@@ -112,4 +121,9 @@ class TimedCourse:
         return has_begun and self.seconds >= sum(self.budget[: stage + 1])
 
     def pass_time(self, seconds: float) -> None:
-        self.seconds = max(seconds, self.seconds)  # steps may report late
+        if seconds > self.measured:
+            self.recent = [*self.recent[-4:], seconds - self.measured]
+            self.measured = seconds
+        self.seconds = self.measured
+        if len(self.recent) > 2:  # the first step of a process may be slow
+            self.seconds += 2 * statistics.median(self.recent)

@@ -17,7 +17,7 @@ from bert_jax.training import (
 )
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
-from bert_jax.training.run import NO_HOOKS, Evaluation, Hooks, Plan, Run, start
+from bert_jax.training.run import NO_HOOKS, Evaluation, Hooks, Paused, Plan, Run, start
 from bert_jax.training.step import compile_train_step, make_train_step
 from bert_jax.training.task import Stage, Task
 from bert_jax.training.transfer import num_parameters
@@ -99,8 +99,9 @@ def train(
                 course.pass_time(window.milliseconds / 1000)
                 is_last = course.is_over(number, run.step)
                 evaluate = is_last or _is_due(run.step, evaluate_every)
-                evaluate = evaluate or run.step in stage.evaluate_at
-                save = is_last or stop_number > 0 or _is_due(run.step, save_every)
+                pause = run.step == hooks.pause_at
+                evaluate = evaluate or pause or run.step in stage.evaluate_at
+                save = is_last or pause or stop_number > 0 or _is_due(run.step, save_every)
 
                 # 4. Record the training metrics since the last record.
                 if evaluate or save or _is_due(run.step, config.logging.every_steps):
@@ -125,8 +126,11 @@ def train(
                 if hooks.after_step is not None:
                     hooks.after_step(run.step)
 
-                # 7. Stop, if a signal or the patience says so.
+                # 7. Stop, if a signal, the caller or the patience says so.
                 _exit_if_signaled(run, stop_number)
+                if pause:
+                    run.checkpoints.wait()
+                    raise Paused
                 if run.early_stopping.is_over:
                     run.log.info(
                         f'no better {run.early_stopping.metric} in '

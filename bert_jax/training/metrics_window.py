@@ -8,7 +8,7 @@ import jax
 
 from bert_jax import averages
 from bert_jax.averages import Terms
-from bert_jax.errors import UserError
+from bert_jax.errors import Diverged
 from bert_jax.training.logging import Log
 from bert_jax.training.task import Stage
 from bert_jax.types import Tree
@@ -65,7 +65,7 @@ class MetricsWindow:
         self._pending = step, metrics
 
     def _wait(self) -> None:
-        """Wait for the added steps. Raises UserError after too many skipped steps."""
+        """Wait for the added steps. Raises Diverged after too many skipped steps."""
         if self._pending is None:
             return
         step, metrics = self._pending[0], jax.device_get(self._pending[1])
@@ -134,7 +134,7 @@ class MetricsWindow:
         elif total > max(self._max_skipped_in_row, _MAX_SKIPPED_SHARE * step):
             what = f'{total} of the first {step} steps'
         if what:
-            raise UserError(
+            raise Diverged(
                 f'{what} had a loss or gradient norm that {fault}; --config.debug.batch={step} '
                 'shows the last batch; lower schedule.learning_rate; the last good state is in '
                 f'{self._log.workdir.path}'

@@ -55,6 +55,10 @@ class Evaluation(NamedTuple):
     params: Params
 
 
+class Paused(Exception):
+    """The run has reached `Hooks.pause_at`; everything is saved."""
+
+
 class Hooks(NamedTuple):
     """Functions of a caller in Python. They observe a run; an exception ends it, resumable.
 
@@ -62,10 +66,12 @@ class Hooks(NamedTuple):
         after_step: called with the number of completed steps after every step and its evaluation; a
             checkpoint may still be written in the background.
         after_evaluation: called with every evaluation, once its metrics are recorded.
+        pause_at: step after which to evaluate, save and raise `Paused`; 0: none.
     """
 
     after_step: Callable[[int], object] | None = None
     after_evaluation: Callable[[Evaluation], object] | None = None
+    pause_at: int = 0
 
 
 NO_HOOKS = Hooks()

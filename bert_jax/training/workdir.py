@@ -30,7 +30,8 @@ _WRITTEN = (
     'results.json',
     'tensorboard',
 )
-_SWEEP = 'table.md'
+SEARCH = 'search.json'  # what a search tries
+_SWEEP = ('table.md', SEARCH)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Workdir:
 
     def check_files(self) -> None:
         """Raise UserError if a run or sweep would replace files that are not its own."""
-        if is_run(self.path) or (self.path / _SWEEP).exists():
+        if is_run(self.path) or self._is_sweep():
             return
         # An interruption right after the start leaves an empty folder.
         if taken := sorted(name for name in _WRITTEN if _has_content(self.path / name)):
@@ -165,7 +166,7 @@ class Workdir:
                 'the bucket, or choose another --config.workdir'
             )
         self.check_files()
-        if not is_run(self.path) and not (self.path / _SWEEP).exists():
+        if not is_run(self.path) and not self._is_sweep():
             raise UserError(
                 f'--overwrite: {self.path} holds no run; choose another --config.workdir or remove '
                 'it'
@@ -178,6 +179,9 @@ class Workdir:
                     continue
                 shutil.rmtree(child) if child.is_dir() else child.unlink()
             self.lock.release()
+
+    def _is_sweep(self) -> bool:
+        return any((self.path / name).exists() for name in _SWEEP)
 
     def _write(self, name: str, value: JsonObject) -> None:
         with self.writing():

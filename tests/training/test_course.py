@@ -119,7 +119,7 @@ def test_stages_by_steps_are_where_their_numbers_say():
 
 
 def test_a_stage_by_time_has_at_least_a_step_and_remembers_where_it_began():
-    timed = course.TimedCourse([1.0, 3.0], [], 0.0)
+    timed = course.TimedCourse([1.0, 3.0], [], 0.0, 0.0)
     assert timed.begin(0, 0) == 0
     timed.pass_time(9.0)
     timed.pass_time(1.0)  # late
@@ -128,7 +128,14 @@ def test_a_stage_by_time_has_at_least_a_step_and_remembers_where_it_began():
     assert timed.begin(1, 5) == 5
     assert not timed.is_over(1, 5)
     assert timed.position == 1.0
-    resumed = course.TimedCourse([1.0, 3.0], [0, 5], 2.0)
+    resumed = course.TimedCourse([1.0, 3.0], [0, 5], 2.0, 2.0)
     assert resumed.is_over(0, 8)
     assert resumed.begin(1, 8) == 5
     assert resumed.position == 0.5
+
+
+def test_the_time_of_the_last_two_steps_is_that_of_usual_steps():
+    timed = course.TimedCourse([10.0], [0], 0.0, 0.0)
+    for seconds, expected in ((3.0, 3.0), (3.5, 3.5), (4.0, 5.0), (4.5, 5.5), (6.0, 7.0)):
+        timed.pass_time(seconds)
+        assert timed.seconds == expected
