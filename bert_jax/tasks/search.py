@@ -142,9 +142,8 @@ def run(
         if not alive:
             raise UserError('all settings of the search diverged; search lower learning rates')
         metric = _compared_metric(config, alive)
-        survivors = _best(
-            alive, metric, math.ceil(config.sweep.keep * len(alive)) if rung else None
-        )
+        kept = math.ceil(config.sweep.keep * len(alive)) if rung else len(alive)
+        survivors = _best(alive, metric, kept)
         for number, metrics in alive.items():
             state = 'finished' if not rung else 'discarded'
             outcomes[number] = Outcome(state, rung, metrics)
@@ -197,10 +196,10 @@ def _train_setting(
 
 def _metrics_at(config: Config, rung: int) -> JsonObject | None:
     """Return the held-out metrics of a run that is finished or has reached a rung, else None."""
-    if results := sweep.finished(config):
-        if not rung or results['steps'] < rung:
-            held_out: JsonObject = results['held_out']
-            return held_out
+    results = sweep.finished(config)
+    if results and (not rung or results['steps'] < rung):
+        held_out: JsonObject = results['held_out']
+        return held_out
     path = paths.path(config.workdir) / 'metrics.jsonl'
     if not rung or not path.exists():
         return None
@@ -225,9 +224,9 @@ def _compared_metric(config: Config, found: Mapping[int, Mapping[int, JsonObject
 
 
 def _best(
-    found: Mapping[int, Mapping[int, JsonObject]], metric: str, number: int | None
+    found: Mapping[int, Mapping[int, Mapping[str, float]]], metric: str, number: int
 ) -> list[int]:
-    """Return the settings with the best means over seeds, best first; all for None."""
+    """Return the settings with the best means over seeds, best first."""
     sign = 1 if lower_is_better(metric) else -1
 
     def rank(setting: int) -> float:

@@ -291,7 +291,10 @@ def test_processes_end_a_run_by_time_together_also_after_an_interruption(tmp_pat
     statuses, stderrs = finish(start(tmp_path, *timed))
     assert statuses == [0, 0], stderrs
     results = json.loads((tmp_path / 'run/results.json').read_text())
-    assert results['train_seconds'] == pytest.approx(12, rel=0.03)
     records = map(json.loads, (tmp_path / 'run/metrics.jsonl').read_text().splitlines())
-    rates = [record['learning_rate'] for record in records if record['kind'] == 'train']
+    records = [record for record in records if record['kind'] == 'train']
+    seconds = [16 * 16 / record['tokens_per_second'] for record in records]
+    # The last steps, which a busy machine may make long, are estimated before they are taken.
+    assert 0.97 * 12 < results['train_seconds'] < 1.03 * 12 + sum(seconds[-3:])
+    rates = [record['learning_rate'] for record in records]
     assert rates[-1] < 0.05 * max(rates)

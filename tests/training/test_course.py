@@ -16,7 +16,7 @@ from bert_jax.training.run import Hooks
 from bert_jax.training.workdir import Workdir
 from tests.training import toy
 
-BUDGET = 3.0  # seconds
+BUDGET = 2.0  # seconds
 
 
 class TimedToy(toy.Toy):
