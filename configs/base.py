@@ -123,7 +123,11 @@ def get_config() -> ConfigDict:
         embedding_size=key(None, 'width of the embeddings if not hidden_size', kind=int),
         max_position_embeddings=key(None, 'longest sequence in tokens', kind=int),
         type_vocab_size=key(None, 'number of segment types', '[0, inf)', kind=int),
-        hidden_act=key(None, "'gelu' (exact) or 'gelu_tanh' (original code)", kind=str),
+        hidden_act=key(
+            None,
+            "'gelu' (exact), 'gelu_tanh' (original code), 'relu', 'relu_squared', 'silu'",
+            kind=str,
+        ),
         layer_norm_eps=key(
             None, 'added to the variance in layer normalization', '(0, inf)', kind=float
         ),
@@ -151,6 +155,56 @@ def get_config() -> ConfigDict:
             theta=key(
                 None, 'base of rotary attention, in ModernBERT of its global layers', kind=float
             ),
+            qk_norm=key(None, 'whether queries and keys are normalized', kind=bool),
+        ),
+        feedforward=key(
+            None,
+            "'dense', or 'gated': GEGLU, with hidden_act='silu' SwiGLU",
+            kind=str,
+            choices=('dense', 'gated'),
+        ),
+        norms=section(
+            'Normalization of states.',
+            placement=key(
+                None,
+                "'post' (after the residual sum), 'pre', 'pre_except_first' or 'both' (before and "
+                'after each sublayer)',
+                kind=str,
+                choices=('post', 'pre', 'pre_except_first', 'both'),
+            ),
+            function=key(
+                None,
+                "'layer_norm', 'unbiased_layer_norm' or 'rms_norm'",
+                kind=str,
+                choices=('layer_norm', 'unbiased_layer_norm', 'rms_norm'),
+            ),
+        ),
+        biases=section(
+            'Which projections have biases.',
+            attention=key(
+                None,
+                "'all', 'without_key' or 'none'",
+                kind=str,
+                choices=('all', 'without_key', 'none'),
+            ),
+            feed_forward=key(
+                None, "'all', 'output' or 'none'", kind=str, choices=('all', 'output', 'none')
+            ),
+        ),
+        prediction=section(
+            'Heads that predict tokens.',
+            transform=key(None, 'whether a dense layer precedes the vocabulary', kind=bool),
+            bias=key(None, 'whether predicted tokens have a bias', kind=bool),
+            soft_cap=key(None, 'logits become cap · tanh(logits / cap)', '(0, inf)', kind=float),
+        ),
+        scaled_output_init=key(
+            None,
+            'whether kernels that write to the residual stream are initialized smaller, by '
+            '1 / √(2 num_layers)',
+            kind=bool,
+        ),
+        zero_output_init=key(
+            None, 'whether these kernels are initialized with 0; for norms before', kind=bool
         ),
     )
     config.init_from = key(

@@ -82,6 +82,8 @@ class Architecture(Checked):
     biases: Biases = Biases()
     # Kernels that write to the residual stream are initialized smaller, by 1/√(2 num_layers).
     scaled_output_init: bool = False
+    # These kernels are initialized with 0: at the start, layers change nothing.
+    zero_output_init: bool = False
     # How layers share parameters; None: they do not.
     sharing: SharedLayers | None = None
     convolution: ConvolutionOptions | None = None
@@ -171,6 +173,8 @@ class Architecture(Checked):
             )
         if self.convolution is not None and not self.embedding_mask:
             yield 'convolution needs embedding_mask, which keeps padding out of the convolution'
+        if self.scaled_output_init and self.zero_output_init:
+            yield 'scaled_output_init and zero_output_init exclude each other'
         if self.sharing is not None:
             if self.norms.placement == 'pre_except_first':
                 yield 'sharing needs all norms: a shared layer is not only the first'

@@ -11,7 +11,9 @@ from typing import Any, Literal, TypeAlias
 from bert_jax import limits
 from bert_jax.errors import UserError
 
-Activation: TypeAlias = Literal['gelu', 'gelu_rational', 'gelu_tanh', 'relu', 'silu', 'tanh']
+Activation: TypeAlias = Literal[
+    'gelu', 'gelu_rational', 'gelu_tanh', 'relu', 'relu_squared', 'silu', 'tanh'
+]
 PositionTerm: TypeAlias = Literal['content_to_position', 'position_to_content']
 _MOST = {'vocab_size': limits.VOCABULARY, 'num_layers': limits.LAYERS}
 _MAY_BE_ZERO = ('type_vocab_size', 'first', 'layers')
@@ -94,8 +96,14 @@ class NoPositions(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class Standard(Checked):
-    """Attention scores are products of queries and keys (attention.py)."""
+    """Attention scores are products of queries and keys (attention.py).
 
+    Attributes:
+        qk_norm: queries and keys of each head are normalized (Henry et al. 2020, arXiv 2010.04245;
+            Dehghani et al. 2023, arXiv 2302.05442, section 2).
+    """
+
+    qk_norm: bool = False
     kind: Literal['standard'] = dataclasses.field(default='standard', init=False)
 
 
@@ -106,10 +114,12 @@ class Rotary(Checked):
     Attributes:
         theta: base of the wavelengths.
         local_theta: base in layers with a window; None: theta.
+        qk_norm: see `Standard`; before the rotation.
     """
 
     theta: float = 10_000.0
     local_theta: float | None = None
+    qk_norm: bool = False
     kind: Literal['rotary'] = dataclasses.field(default='rotary', init=False)
 
 
@@ -161,12 +171,14 @@ class Norms(Checked):
     Attributes:
         function: a key of module.NORMS.
         placement: 'post' normalizes the residual sum; 'pre' the input of attention and
-            feed-forward, and the final states; 'pre_except_first' not the first attention's input.
+            feed-forward, and the final states; 'pre_except_first' not the first attention's input;
+            'both' as 'pre', and also the outputs of attention and feed-forward before they are
+            added (CogView's sandwich, Ding et al. 2021, arXiv 2105.13290, section 2.3).
         embeddings: whether the embeddings are normalized.
     """
 
     function: Literal['layer_norm', 'unbiased_layer_norm', 'rms_norm'] = 'layer_norm'
-    placement: Literal['post', 'pre', 'pre_except_first'] = 'post'
+    placement: Literal['post', 'pre', 'pre_except_first', 'both'] = 'post'
     embeddings: bool = True
 
 
@@ -218,12 +230,15 @@ class Prediction(Checked):
         bias: whether predicted tokens have a bias.
         transform: whether a dense layer, an activation and a norm precede the product with the
             token embeddings.
+        soft_cap: logits become cap · tanh(logits / cap), which bounds them (Gemma Team 2024, arXiv
+            2408.00118, section 2); None: they do not.
     """
 
     activation: Activation | None = None
     tied: bool = True
     bias: bool = True
     transform: bool = True
+    soft_cap: float | None = None
 
     @property
     def has_parameters(self) -> bool:

@@ -97,7 +97,14 @@ class Attention(Module):
             use_bias=architecture.biases.attention != 'none',
             init_range=output_init_range(architecture),
         )
+        if self._has_qk_norm:
+            self.query_norm, self.key_norm = self.make_norm(), self.make_norm()
         self.tuning = self.make_tuning('attention')
+
+    @property
+    def _has_qk_norm(self) -> bool:
+        attention = self.architecture.attention
+        return attention.kind in ('standard', 'rotary') and attention.qk_norm
 
     def key_projection(self) -> Dense:
         """A learned projection from states to keys."""
@@ -137,6 +144,8 @@ class Attention(Module):
         projected = (self.query(x_BTD), self.key(source_BTD), self.value(source_BTD))
         axes = ('batch', 'length', 'heads', 'head_dim')
         query_BTHK, key_BUHK, value_BUHK = (constrain(x_BTHK, axes) for x_BTHK in projected)
+        if self._has_qk_norm:
+            query_BTHK, key_BUHK = self.query_norm(query_BTHK), self.key_norm(key_BUHK)
         prefix = self._prefix(query_BTHK)
         positions_BT = context.visibility.query_positions_BT
         query_BTHK, key_BUHK = self.encode_positions(query_BTHK, key_BUHK, constants, positions_BT)

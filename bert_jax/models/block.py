@@ -51,6 +51,9 @@ class Block(Module):
         if not self.skip_norm:
             self.attention_norm = self.make_norm()
         self.feedforward_norm = self.make_norm()
+        if self._is_both:
+            self.attention_output_norm = self.make_norm()
+            self.feedforward_output_norm = self.make_norm()
         self.tuning = self.make_tuning('block')
 
     def __call__(
@@ -77,18 +80,27 @@ class Block(Module):
         input_BTD = self._input(x_BTD, norm)
         weight_seeds_B = fold_in(seeds_B, _ATTENTION_WEIGHTS)
         output_BTD, past = self.attention(input_BTD, constants, context, weight_seeds_B, past)
+        if self._is_both:
+            output_BTD = self.attention_output_norm(output_BTD)
         attention = Sublayer('attention', x_BTD, input_BTD, output_BTD, norm)
         x_BTD = self._add(attention, fold_in(seeds_B, _ATTENTION_OUTPUT))
 
         norm = self.feedforward_norm
         input_BTD = self._input(x_BTD, norm)
-        feedforward = Sublayer('feedforward', x_BTD, input_BTD, self.feedforward(input_BTD), norm)
+        output_BTD = self.feedforward(input_BTD)
+        if self._is_both:
+            output_BTD = self.feedforward_output_norm(output_BTD)
+        feedforward = Sublayer('feedforward', x_BTD, input_BTD, output_BTD, norm)
         x_BTD = self._add(feedforward, fold_in(seeds_B, _FEEDFORWARD_OUTPUT))
         return constrain(x_BTD, ('batch', 'length', 'embed')), past
 
     @property
     def _is_pre(self) -> bool:
         return self.architecture.norms.placement != 'post'
+
+    @property
+    def _is_both(self) -> bool:
+        return self.architecture.norms.placement == 'both'
 
     def _input(self, x_BTD: jax.Array, norm: Callable[..., jax.Array]) -> jax.Array:
         """The input of attention or feed-forward."""

@@ -85,6 +85,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     'gelu_rational': gelu_rational,
     'gelu_tanh': gelu_tanh,
     'relu': jax.nn.relu,
+    'relu_squared': lambda x: jnp.square(jax.nn.relu(x)),  # So et al. 2021, arXiv 2109.08668
     'silu': silu,
     'tanh': jnp.tanh,
 }

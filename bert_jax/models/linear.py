@@ -160,11 +160,15 @@ def weight_init(
     Truncated at two standard deviations and not rescaled afterwards, as in the original code
     (tf.truncated_normal_initializer in modeling.py).
     """
-    return nn.initializers.truncated_normal(stddev or architecture.initializer_range)
+    return nn.initializers.truncated_normal(
+        architecture.initializer_range if stddev is None else stddev
+    )
 
 
 def output_init_range(architecture: Architecture) -> float:
     """Return the init_range of kernels that write to the residual stream."""
+    if architecture.zero_output_init:
+        return 0.0
     if not architecture.scaled_output_init:
         return architecture.initializer_range
     return float(architecture.initializer_range / (2 * architecture.num_layers) ** 0.5)

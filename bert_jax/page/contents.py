@@ -121,6 +121,10 @@ def _unsupported(model: Pretrained) -> Iterator[str]:
         yield f'its encoder is {architecture.encoder}; known: transformer'
     if architecture.attention.kind not in _ATTENTIONS:
         yield f'its attention is {architecture.attention.kind}; known: {", ".join(_ATTENTIONS)}'
+    if getattr(architecture.attention, 'qk_norm', False) or architecture.norms.placement == 'both':
+        yield 'it normalizes queries and keys, or the outputs of its layers'
+    if architecture.prediction.soft_cap:
+        yield 'it caps the logits of tokens'
     if architecture.convolution is not None or architecture.positions.kind == 'mask_decoder':
         yield 'it has a convolution or a mask decoder'
     if architecture.tuning is not None and not architecture.tuning.can_merge:

@@ -24,6 +24,7 @@ ACTIVATIONS: dict[str, Activation] = {
     'gelu_fast': 'gelu_tanh',
     'gelu_pytorch_tanh': 'gelu_tanh',
     'relu': 'relu',
+    'relu2': 'relu_squared',
     'silu': 'silu',
     'swish': 'silu',
     'tanh': 'tanh',
@@ -288,7 +289,14 @@ class Family:
 
 
 def _normalize(architecture: Architecture) -> Architecture:
-    return dataclasses.replace(architecture, windows=architecture.layer_windows, pooler=False)
+    # Without what other files say, and without the initialization of weights that are trained.
+    return dataclasses.replace(
+        architecture,
+        windows=architecture.layer_windows,
+        pooler=False,
+        scaled_output_init=False,
+        zero_output_init=False,
+    )
 
 
 def renamed(

@@ -57,6 +57,9 @@ class MaskedLanguageModelHead(Head):
         if architecture.prediction.bias:
             bias_V = param(self, 'bias', nn.initializers.zeros, (num_logits,), ('vocab',))
         is_token_V = jnp.arange(num_logits) < architecture.vocab_size
+        if cap := architecture.prediction.soft_cap:
+            logits_BPV = cap * jnp.tanh((logits_BPV + bias_V) / cap)
+            bias_V = 0
         logits_BPV = add_bias(logits_BPV, jnp.where(is_token_V, bias_V, PADDED_LOGIT))
         return constrain(logits_BPV, ('batch', None, 'vocab'))
 

@@ -115,6 +115,7 @@ const ACTIVATIONS = {
   gelu: (x) => 0.5 * x * (1 + erf(x * Math.SQRT1_2)),
   gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
   relu: (x) => Math.max(x, 0),
+  relu_squared: (x) => Math.max(x, 0) ** 2,
   silu: (x) => x / (1 + Math.exp(-x)),
   tanh: Math.tanh,
 };
