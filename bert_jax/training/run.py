@@ -15,7 +15,6 @@ import optax
 
 from bert_jax.errors import UserError
 from bert_jax.training import (
-    course,
     devices,
     multihost,
     optimizers,
@@ -25,14 +24,13 @@ from bert_jax.training import (
     transfer,
 )
 from bert_jax.training.checkpoints import Checkpoints, Restored
-from bert_jax.training.course import Course
 from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
 from bert_jax.training.interruption import StopSignal
 from bert_jax.training.logging import Log
 from bert_jax.training.profiling import Profile
 from bert_jax.training.schedules import Schedule
 from bert_jax.training.state import TrainState, abstract_state, initial_state
-from bert_jax.training.task import Task
+from bert_jax.training.task import Course, Stage, StepCourse, Task
 from bert_jax.training.transfer import Transfer, num_parameters
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config, JsonObject, JsonView, Key, Params
@@ -318,10 +316,28 @@ def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS)
                     seconds=seconds,
                     is_evaluated=is_evaluated,
                     hooks=hooks,
-                    course=course.plan(task.stages, starts, seconds),
+                    course=plan_course(task.stages, starts, seconds),
                 )
                 del state, restored  # the only reference is run.state, so that it can be freed
                 yield run
+
+
+def plan_course(
+    stages: Sequence[Stage], starts: Sequence[int] = (), seconds: float = 0.0
+) -> Course:
+    """Return the course of a run.
+
+    Args:
+        stages: its stages.
+        starts: `Course.starts` of the checkpoint that it resumes from.
+        seconds: the time of its steps so far.
+    """
+    if any(stage.seconds for stage in stages):
+        budget = [stage.seconds for stage in stages]
+        from bert_jax.training.course import TimedCourse  # an option that few runs set
+
+        return TimedCourse(budget, list(starts), seconds, seconds)
+    return StepCourse([stage.steps for stage in stages])
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

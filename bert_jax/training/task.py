@@ -1,6 +1,7 @@
 """The interface between the training loop and a task: stages, loss terms, evaluation, …"""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,6 +39,64 @@ class Stage:
     evaluate_every: int = 0
     evaluate_at: frozenset[int] = frozenset()
     seconds: float = 0.0
+
+
+class Course(Protocol):
+    """Where the stages of a run begin and end."""
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """The number of steps before each stage that has begun; by steps, before every stage."""
+
+    @property
+    def position(self) -> float | None:
+        """The share of the time that has passed, in [0, 1]; None for a run by steps."""
+
+    def begin(self, stage: int, step: int) -> int:
+        """Begin or resume a stage after `step` steps; return the number of steps before it."""
+
+    def num_batches(self, stage: int) -> int:
+        """The number of batches of a stage, or more than it will need."""
+
+    def is_in(self, stage: int, step: int) -> bool:
+        """Whether a state after `step` steps is one of this stage, its end included."""
+
+    def is_over(self, stage: int, step: int) -> bool:
+        """Whether a stage has ended after `step` steps."""
+
+    def pass_time(self, seconds: float) -> None:
+        """Note that all steps before the last two took these seconds; 0 if that is not known yet.
+
+        It is the same number on all hosts.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class StepCourse:
+    """Stages of given numbers of steps."""
+
+    steps: Sequence[int]
+
+    position = None
+
+    @property
+    def starts(self) -> Sequence[int]:
+        return [0, *itertools.accumulate(self.steps[:-1])]
+
+    def begin(self, stage: int, step: int) -> int:
+        return self.starts[stage]
+
+    def num_batches(self, stage: int) -> int:
+        return self.steps[stage]
+
+    def is_in(self, stage: int, step: int) -> bool:
+        return step <= self.starts[stage] + self.steps[stage]
+
+    def is_over(self, stage: int, step: int) -> bool:
+        return step >= self.starts[stage] + self.steps[stage]
+
+    def pass_time(self, seconds: float) -> None:
+        """Nothing depends on the time."""
 
 
 class InitialWeights(Protocol):

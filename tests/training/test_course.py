@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from bert_jax.training import course, loop, schedules
 from bert_jax.training.logging import Log
 from bert_jax.training.run import Hooks
+from bert_jax.training.task import StepCourse
 from bert_jax.training.workdir import Workdir
 from tests.training import toy
 
@@ -110,7 +111,7 @@ def test_a_schedule_over_time_is_the_schedule_over_steps(total_steps):
 
 
 def test_stages_by_steps_are_where_their_numbers_say():
-    by_steps = course.StepCourse([3, 4])
+    by_steps = StepCourse([3, 4])
     assert by_steps.starts == [0, 3]
     assert [by_steps.is_over(0, step) for step in (2, 3)] == [False, True]
     assert [by_steps.is_over(1, step) for step in (3, 6, 7)] == [False, False, True]
