@@ -12,6 +12,7 @@ from sentence_transformers import CrossEncoder
 import bert_jax
 from bert_jax import averages, export, main, predict
 from bert_jax.errors import UserError
+from bert_jax.export_formats import samples
 from bert_jax.problems.reranking import LOSSES
 from bert_jax.problems.reranking.base import ScoreBatch
 from bert_jax.tasks import make_task
@@ -138,3 +139,8 @@ def test_an_input_without_documents_is_one_line(run, tmp_path, capsys):
     with pytest.raises(SystemExit):
         predict.main([f'--model={run}', '--task=rerank', f'--input={tmp_path}/in', '--output=-'])
     assert "input 1: 'documents' must be a list of at least one string" in capsys.readouterr().err
+
+
+def test_other_formats_have_samples_of_pairs(run):
+    found = samples.rows_of_problem(bert_jax.load(run).problem, None)
+    assert np.max(found.batch['token_type_ids']) == 1  # a query and a document
