@@ -92,6 +92,12 @@ def _tagged(column: str, scheme: str) -> BuildExample:
     return build
 
 
+def _superglue_rte(fields: Fields, example_id: str, language: str) -> examples.Example:
+    """Premise and hypothesis, which the diagnostic set AX-b calls sentence1 and sentence2."""
+    columns = _PAIR if 'sentence1' in fields else _NLI
+    return _with_class(*columns)(fields, example_id, language)
+
+
 def _xnli(fields: Fields, example_id: str, language: str) -> examples.Example:
     """Two texts in one of XNLI's languages; the train split is MNLI, which is English only."""
     premise, hypothesis = fields['premise'], fields['hypothesis']
@@ -191,6 +197,11 @@ _MNLI_SPLITS = _splits('glue/mnli', 'validation_matched', 'test_matched') | {
     'test_mismatched': ('glue/mnli', 'test_mismatched'),
     'ax': ('glue/ax', 'test'),
 }
+# Diagnostic sets with the classes of RTE: broad coverage (AX-b) and Winogender (AX-g).
+_RTE_SPLITS = _splits('super_glue/rte') | {
+    'axb': ('super_glue/axb', 'test'),
+    'axg': ('super_glue/axg', 'test'),
+}
 _XNLI_SPLITS = _splits('xnli') | {'train': ('glue/mnli', 'train')}
 _UD_SPLITS = _splits('universal_dependencies/{language}', 'dev')
 
@@ -211,7 +222,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     'copa': Benchmark('multiple_choice', _splits('super_glue/copa'), _copa),
     'multirc': Benchmark('classification', _splits('super_glue/multirc'), _multirc),
     'record': Benchmark('multiple_choice', _splits('super_glue/record'), _record),
-    'superglue_rte': _classification('super_glue/rte', *_NLI),
+    'superglue_rte': Benchmark('classification', _RTE_SPLITS, _superglue_rte),
     'wic': Benchmark('word_in_context', _splits('super_glue/wic'), _wic),
     'wsc': Benchmark('coreference', _splits('super_glue/wsc.fixed'), _wsc),
     # SQuAD (Rajpurkar et al. 2016, 2018), whose test sets are not public

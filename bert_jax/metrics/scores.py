@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bert_jax.errors import UserError, join_first, unknown
-from bert_jax.metrics import entities, metrics
+from bert_jax.metrics import entities, gender_parity, metrics
 from bert_jax.metrics.entities import Span
 from bert_jax.metrics.intervals import RowScore
 
@@ -68,6 +68,7 @@ def classification(
     negative: str | None = None,
     groups: Sequence[str] | None = None,
     ordinal: bool = False,
+    pairs_P2: np.ndarray | None = None,
 ) -> Scores:
     """Score one predicted class for each example.
 
@@ -76,7 +77,8 @@ def classification(
     Returns:
         The metrics of `classification_rows`, and tables of the classes and of their confusion.
     """
-    score = classification_rows(gold, guesses, labels, main, positive, negative, groups, ordinal)
+    options = (main, positive, negative, groups, ordinal, pairs_P2)
+    score = classification_rows(gold, guesses, labels, *options)
     gold_N, guesses_N = (metrics.class_numbers(classes, labels) for classes in (gold, guesses))
     counts = metrics.count_classes(gold_N, guesses_N, len(labels))
     per_class = (array.tolist() for array in metrics.per_class(counts))
@@ -97,6 +99,7 @@ def classification_rows(
     negative: str | None = None,
     groups: Sequence[str] | None = None,
     ordinal: bool = False,
+    pairs_P2: np.ndarray | None = None,
 ) -> RowScore:
     """Return a function that scores some of the examples.
 
@@ -110,6 +113,7 @@ def classification_rows(
         groups: the group of each example; adds 'exact_match', the share of groups without an error.
             In MultiRC the answers to a question are a group (Khashabi et al. 2018, section 4).
         ordinal: adds 'mae', the mean distance in classes, and 'kappa', quadratic weighted.
+        pairs_P2: pairs of examples of `gender_parity.find_pairs`; adds 'gender_parity'.
 
     Returns:
         Numbers of examples → 'accuracy', 'f1_macro', 'matthews' and the metrics above.
@@ -139,6 +143,8 @@ def classification_rows(
             values['exact_match'] = 1 - len(np.unique(group_N[wrong_M])) / num_groups
         if ordinal:
             values |= metrics.ordinal(gold_N[rows_M], guesses_N[rows_M])
+        if pairs_P2 is not None:
+            values |= gender_parity.score(guesses_N, pairs_P2, rows_M)
         return main_first(values, main)
 
     return score

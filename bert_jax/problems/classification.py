@@ -13,8 +13,8 @@ from bert_jax import averages
 from bert_jax.averages import Term, Terms, weighted_sum
 from bert_jax.errors import UserError, join_first
 from bert_jax.examples.finetune_batches import Item, TokenSequence
-from bert_jax.labels.examples import DistilledExample, MarkedExample, TextExample
-from bert_jax.metrics import scores
+from bert_jax.labels.examples import DistilledExample, MarkedExample, TextExample, texts_of
+from bert_jax.metrics import gender_parity, scores
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.model import HeadOptions
@@ -92,7 +92,8 @@ class OneLabelLoss(base.Loss):
 class ClassDecoder(base.Decoder[base.ExampleT, base.PredictionT]):
     """Scores the predicted class of each example.
 
-    The metric 'exact_match' groups examples whose ids agree up to the last '-' (MultiRC).
+    The metric 'exact_match' groups examples whose ids agree up to the last '-' (MultiRC). If most
+    examples form pairs that differ in the gender of a pronoun, 'gender_parity' is added.
     """
 
     @abc.abstractmethod
@@ -118,7 +119,8 @@ class ClassDecoder(base.Decoder[base.ExampleT, base.PredictionT]):
         classes = (settings.positive or None, settings.negative or None)
         guesses = list(map(self.guess, predictions))
         ordinal = settings.get('ordinal', False)
-        return gold, guesses, self.labels, settings.metrics, *classes, groups, ordinal
+        pairs_P2 = gender_parity.find_pairs([texts_of(example) for example in examples])
+        return gold, guesses, self.labels, settings.metrics, *classes, groups, ordinal, pairs_P2
 
 
 class OneLabelDecoder(ClassDecoder[LabeledT, Probabilities]):

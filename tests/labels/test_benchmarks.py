@@ -20,6 +20,7 @@ from bert_jax.labels.examples import (
 from bert_jax.labels.records import InvalidRecord
 from tests.labels.reading import example_types, read
 
+SPLITS = ('train', 'validation', 'test')
 NLI = {'premise': 'P', 'hypothesis': 'H', 'idx': 3}
 PAIR = {'sentence1': 'A', 'sentence2': 'B', 'idx': 3}
 CLAIM = 'Mark told Pete many lies about himself, which he believed.'
@@ -188,6 +189,12 @@ def folder(tmp_path_factory):
         parts |= {f'validation_{genre}': entailed, f'test_{genre}': unlabeled}
     store('glue/mnli', inference, parts)
     store('glue/ax', inference, {'test': unlabeled})
+    binary = features.ClassLabel(names=['entailment', 'not_entailment'])
+    store('super_glue/rte', inference | {'label': binary}, dict.fromkeys(SPLITS, entailed))
+    store('super_glue/axg', inference | {'label': binary}, {'test': entailed | {'label': [1]}})
+    broad = {k: [v] for k, v in (PAIR | {'label': 0}).items()}
+    kinds = {'sentence1': text, 'sentence2': text, 'label': binary, 'idx': np.int32}
+    store('super_glue/axb', kinds, {'test': broad})
     translated = {'language': [['de', 'en']], 'translation': [['Nein', 'No']]}
     record = {'premise': {'de': ['Ja'], 'en': ['Yes']}, 'hypothesis': translated, 'label': [2]}
     store(
@@ -243,6 +250,15 @@ def test_mnli_has_both_dev_and_test_sets_and_the_diagnostic_set(folder, tmp_path
     splits = read('classification', dataset='mnli', data_dir=str(tmp_path))
     assert splits.more.keys() == {'dev_mismatched', 'test_mismatched'}
     assert splits.report.lines() == ['splits that are not on disk: 1 (ax: glue/ax)']
+
+
+def test_rte_of_superglue_has_two_labeled_diagnostic_sets(folder):
+    splits = read('classification', dataset='superglue_rte', data_dir=folder)
+    assert splits.train == splits.dev == [TextExample('3', ('P', 'H'), 'entailment')]
+    assert splits.more == {
+        'axb': [TextExample('3', ('A', 'B'), 'entailment')],
+        'axg': [TextExample('3', ('P', 'H'), 'not_entailment')],
+    }
 
 
 def test_xnli_is_trained_in_english_and_evaluated_in_the_set_language(folder):
