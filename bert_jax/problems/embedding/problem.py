@@ -296,10 +296,18 @@ class EmbeddingTraining(base.Loss):
 
         A size is the first numbers of each vector, normalized again (Kusupati et al. 2022, section
         3); the vectors of a teacher are shortened alike.
+
+        Raises:
+            UserError: a size is larger than the vectors.
         """
         loss, sizes = self.encoding.embedding_loss, self.settings.dimensions
         if not sizes:
             return loss(batch)
+        if max(sizes) > (largest := batch.vectors_BND.shape[-1]):
+            raise UserError(
+                f'problem.dimensions has {max(sizes)}, but the vectors of the model have '
+                f'{largest} numbers'
+            )
         weights = self.settings.dimension_weights or (1.0,) * len(sizes)
         losses = [
             weight

@@ -8,7 +8,7 @@ import pytest
 from bert_jax.errors import UserError
 from bert_jax.problems import read
 from bert_jax.tasks import make_task
-from tests.problems.embedding.small import config_of, rows
+from tests.problems.embedding.small import config_of, rows, task_of
 
 
 def test_lists_of_negatives_and_vectors_are_read(tmp_path):
@@ -123,6 +123,14 @@ def test_names_of_columns_that_look_wrong_are_warned_about(tmp_path, names, mess
     read(config.data, 'embedding')
     warnings = capsys.readouterr().err
     assert message in warnings if message else not warnings
+
+
+def test_sizes_above_that_of_the_vectors_are_refused(tmp_path):
+    task = task_of(tmp_path, columns=2, problem__dimensions=(64, 8))
+    loss, batch = task.problem.loss, {**task.source.batch(0)}
+    vectors = loss.collect(np.zeros((*batch['class'].shape, 32)), batch)
+    with pytest.raises(UserError, match='has 64, but the vectors of the model have 32 numbers'):
+        loss.of_sizes(vectors)
 
 
 def test_a_key_of_another_loss_has_no_effect(tmp_path):
