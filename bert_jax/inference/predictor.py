@@ -264,9 +264,17 @@ class Predictor(PretrainedPredictor):
             A dictionary for each query with 'query' and 'results', a list of dictionaries:
             'document', the number of the document; 'logit'; 'score', the logit or, for models that
             answer so, its sigmoid; and 'text'.
+
+        Raises:
+            UserError: there is not a list of documents for each query.
         """
-        pairs = zip(check_texts(queries), documents, strict=True)
-        inputs = [{'query': query, 'documents': list(own)} for query, own in pairs]
+        if len(check_texts(queries)) != len(check_list(documents)):
+            raise UserError(
+                f'queries has {len(queries)} entries, but documents has {len(documents)}; give a '
+                'list of documents for each query'
+            )
+        pairs = zip(queries, documents, strict=True)
+        inputs = [{'query': query, 'documents': check_texts(own)} for query, own in pairs]
         return self.predict('rerank', inputs)
 
     def predict(

@@ -18,6 +18,7 @@ from bert_jax.problems.reranking.base import (
 
 _ABSENT = -1e9  # logit of a document that a query lacks; finite, so that its gradient is not NaN
 _LONGEST_EXPONENT = 126  # of a weight 2^n in float32
+_HIGHEST_GRADE = 64  # gains 2^grade are added up in float32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +142,15 @@ class Lambda(_Pairwise):
 
     weighting: str = 'ndcg_2pp'
     depth_of_ndcg: int = 0
+
+    def why_unusable(self, labels: tuple[float, ...]) -> str:
+        outside = [label for label in labels if not 0 <= label <= _HIGHEST_GRADE]
+        return (
+            f'the label {outside[0]:g}, must be a relevance from 0 to {_HIGHEST_GRADE}, because '
+            'its gain is 2^label − 1'
+            if outside
+            else ''
+        )
 
     def pair_weights(self, gain_BN: jax.Array, rank_BN: jax.Array) -> jax.Array:
         difference_BNN = jnp.abs(gain_BN[:, :, None] - gain_BN[:, None])

@@ -65,8 +65,6 @@ class RerankingEncoding(base.Encoding[TextGroup]):
             )
         if number == 1 and not example.scores:
             return 'a single document without a score; set data.columns.scores'
-        if len(example.scores) not in (0, number):
-            return f'{len(example.scores)} scores, but {number} documents'
         reason = loss.why_unusable(labels_of(example))
         return reason and f'{reason} ({name})'
 
@@ -92,8 +90,18 @@ class RerankingEncoding(base.Encoding[TextGroup]):
 
 
 def labels_of(example: TextGroup) -> tuple[float, ...]:
-    """Return the label of each document; without scores, 1 for the first and 0 for the others."""
+    """Return the label of each document; without scores, 1 for the first and 0 for the others.
+
+    Raises:
+        UserError: there are no documents, or not a score for each.
+    """
     number = len(example.texts) - 1
+    if not number:
+        raise UserError(f'example {example.id}: a query without documents')
+    if len(example.scores) not in (0, number):
+        raise UserError(
+            f'example {example.id}: {len(example.scores)} scores, but {number} documents'
+        )
     return example.scores or (1.0, *(0.0,) * (number - 1))
 
 

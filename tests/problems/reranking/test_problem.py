@@ -118,6 +118,8 @@ def test_the_command_reads_lines_and_objects(run, tmp_path, capsys):
         ({'scores': [1]}, {}, '1 scores, but 2 documents'),
         ({'scores': [1, 2]}, {}, 'the label 2, must be from 0 to 1 (problem.loss=binary)'),
         ({'documents': ['x'], 'scores': [1]}, {'problem__loss': 'lambda'}, 'needs at least 2'),
+        ({'scores': [1, -2]}, {'problem__loss': 'lambda'}, 'the label -2, must be a relevance'),
+        ({'scores': [500, 0]}, {'problem__loss': 'lambda'}, 'the label 500, must be a relevance'),
         (
             {'documents': ['x']},
             {'data__columns__scores': ()},
@@ -134,6 +136,24 @@ def test_queries_that_cannot_be_learned_from_are_refused(row, keys, message, tmp
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ('row', 'message'),
+    [
+        ({'scores': [1]}, '1 scores, but 2 documents'),
+        ({'documents': [], 'scores': []}, 'a query without documents'),
+    ],
+)
+def test_dev_queries_that_cannot_be_scored_are_refused(row, message, tmp_path):
+    given = {'query': 'q', 'documents': ['a', 'b'], 'scores': [1, 0]} | row
+    dev = tmp_path / 'dev.jsonl'
+    dev.write_text(json.dumps(given) + '\n')
+    with pytest.raises(UserError) as error:
+        make_task(
+            small.config_of(tmp_path, small.rows(3), data__dev=(str(dev),), data__dev_fraction=0.0)
+        )
+    assert message in str(error.value)
+
+
 def test_an_input_without_documents_is_one_line(run, tmp_path, capsys):
     (tmp_path / 'in').write_text('only a query\n')
     with pytest.raises(SystemExit):
@@ -144,3 +164,18 @@ def test_an_input_without_documents_is_one_line(run, tmp_path, capsys):
 def test_other_formats_have_samples_of_pairs(run):
     found = samples.rows_of_problem(bert_jax.load(run).problem, None)
     assert np.max(found.batch['token_type_ids']) == 1  # a query and a document
+
+
+@pytest.mark.parametrize(
+    ('documents', 'message'),
+    [
+        ([DOCUMENTS, DOCUMENTS], 'queries has 1 entries, but documents has 2'),
+        (['the first document'], "expected a list of texts, not 'the first document'"),
+        ('the first document', 'expected a list of texts'),
+        ([[3]], 'text 1 is 3, not a string'),
+    ],
+)
+def test_documents_that_are_not_a_list_for_each_query_are_refused(run, documents, message):
+    with pytest.raises(UserError) as error:
+        bert_jax.load(run).rerank([QUERY], documents)
+    assert message in str(error.value)
