@@ -67,12 +67,22 @@ class TextEncoder:
         return known_prompt(self.predictor, names) if self.pooling is None else None
 
     def encode(self, texts: Sequence[str], prompt: str | None = None) -> np.ndarray:
-        """The vectors of texts, float32 [N, D]; the prompt is that of `Predictor.embed`."""
+        """The vectors of texts, float32 [N, D]; the prompt is that of `Predictor.embed`.
+
+        Raises:
+            UserError: a vector has numbers that are not finite, which have no order.
+        """
         if self.pooling == 'tokens':
             raise UserError('pooling is tokens, but a search compares one vector for each text')
         vectors = [np.stack(self._embed(chunk, prompt)) for chunk in _chunks(texts)]
         empty = np.zeros((0, self.predictor.architecture.hidden_size), np.float32)
-        return SIMILARITIES[self.similarity](np.concatenate(vectors) if vectors else empty)
+        vectors_ND = np.concatenate(vectors) if vectors else empty
+        if not np.isfinite(vectors_ND).all():
+            raise UserError(
+                f'{self.predictor.name} computes vectors that are not finite; has its training '
+                'diverged?'
+            )
+        return SIMILARITIES[self.similarity](vectors_ND)
 
     def _embed(self, texts: Sequence[str], prompt: str | None) -> list[np.ndarray]:
         return self.predictor.embed(

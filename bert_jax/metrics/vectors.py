@@ -94,7 +94,7 @@ def ranks_of_own(vectors: Sequence[np.ndarray], texts: Sequence[Sequence[str]]) 
         cosine_QM = np.stack([vectors[i][0] for i in part]) @ documents_MD.T
         for i, cosine_M in zip(part, cosine_QM, strict=True):
             query, own, *_ = texts[i]
-            is_nearer_M = cosine_M >= cosine_M[number_of[own]]
+            is_nearer_M = ~(cosine_M < cosine_M[number_of[own]])  # NaN counts as nearer
             is_nearer_M[answers[query]] = False
             rank_N[i] = 1 + is_nearer_M.sum()
     return rank_N

@@ -1,10 +1,14 @@
 """Exact search over vectors and over words, compared with NumPy and bm25s."""
 
+import types
+
 import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.inference import lexical, nearest
+from bert_jax.inference.vector_search import TextEncoder
+from bert_jax.metrics import vectors
 
 RNG = np.random.default_rng(0)
 DOCUMENTS = RNG.normal(size=(5000, 24)).astype(np.float32)  # two blocks
@@ -80,3 +84,21 @@ def test_terms_are_words_or_characters_without_case():
         '東',
         '京',
     ]
+
+
+def test_vectors_that_are_not_finite_are_refused():
+    diverged = np.array([np.nan, 1.0], np.float32)
+    model = types.SimpleNamespace(
+        name='runs/diverged',
+        prompts={},
+        architecture=types.SimpleNamespace(hidden_size=2),
+        embed=lambda texts, *_, **__: [diverged for _ in texts],
+    )
+    with pytest.raises(UserError, match='runs/diverged computes vectors that are not finite'):
+        TextEncoder(model).encode_documents(['a', 'b'])
+
+
+def test_the_own_document_of_vectors_that_are_not_finite_is_the_last():
+    texts = [('a', 'b'), ('c', 'd'), ('e', 'f')]
+    diverged = [np.full((2, 4), np.nan, np.float32)] * 3
+    assert vectors.ranks_of_own(diverged, texts).tolist() == [3, 3, 3]
