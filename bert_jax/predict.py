@@ -170,7 +170,7 @@ def _check(request: Request) -> None:
         and request.long_texts != 'windows'
     ):
         raise errors.UserError('--overlap of classify needs --long_texts=windows')
-    request.check_search(request.task, request.tuned)
+    request.check_search(request.task, request.tuned, request.top)
     request.check_mining(request.task, request.seed)
     for name in ('long_texts', 'prompt_name', 'dimensions'):
         if request.unit != 'text' and getattr(request, name):

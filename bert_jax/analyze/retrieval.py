@@ -87,8 +87,11 @@ class Retrieval(Analysis):
             self._check_ids(one)
         if len({one.name for one in sets}) < len(sets):
             raise UserError('two folders of --input have the same name; rename one')
-        reranker = reranking.load(self.reranker) if self.reranker else None
+        settings = {'dtype': self.dtype, 'batch_tokens': self.batch_tokens}
+        reranker = reranking.load(self.reranker, **settings) if self.reranker else None
         found = {one.name: self._evaluate(model, reranker, one) for one in sets}
+        if reranker:
+            model.predictor.counts.update(reranking.counts_of(reranker))
         means = {
             system: float(
                 np.mean([sides[system]['metrics'][retrieval.MAIN] for sides in found.values()])

@@ -219,7 +219,8 @@ def _search(predictor: 'Predictor', lines: Iterator[str], request: Request) -> I
     from bert_jax.inference import reranking, text_collection  # imports JAX
 
     encoder, options = _of_search(predictor, request)
-    reranker = reranking.load(request.reranker) if request.reranker else None
+    settings = {'dtype': request.dtype, 'batch_tokens': request.batch_tokens}
+    reranker = reranking.load(request.reranker, **settings) if request.reranker else None
     chunks = list(_chunks(lines))  # a bad line ends the command before the texts are encoded
     collection = text_collection.open_collection(encoder, options)
     if reranker:
@@ -227,6 +228,8 @@ def _search(predictor: 'Predictor', lines: Iterator[str], request: Request) -> I
     for queries in chunks:
         found = collection.search(queries, request.top)
         yield from map(search_flags.record, queries, found)
+    if reranker:
+        predictor.counts.update(reranking.counts_of(reranker))
 
 
 def _terms(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:

@@ -50,7 +50,7 @@ class SearchFlags:
         'jsonl, or text to read', 'jsonl', choices=('jsonl', 'text'), only=_SEARCH
     )
 
-    def check_search(self, task: str, tuned: str) -> None:
+    def check_search(self, task: str, tuned: str, top: int) -> None:
         """Raise UserError for flags of a search that do not fit each other."""
         if task not in _TEXTS[1]:
             return
@@ -58,6 +58,11 @@ class SearchFlags:
             raise UserError(f'--task={task} needs --documents, a file or folder of texts')
         if tuned:
             raise UserError(f'--tuned has no effect with --task={task}; set --model')
+        if self.reranker and top > self.candidates:
+            raise UserError(
+                f'--top={top} is more than --candidates={self.candidates}, which the reranker '
+                'orders; set --candidates to the same number or more'
+            )
 
 
 def record(query: str, hits: 'list[Hit]') -> JsonObject:

@@ -1,6 +1,7 @@
 """Search in two stages: a reranker reads the first results together with the query."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -48,6 +49,11 @@ class Reranked:
             np.take_along_axis(logits_QC, order_QK, axis=1),
             np.take_along_axis(found, order_QK, axis=1),
         )
+
+
+def counts_of(reranker: Predictor) -> Counter[str]:
+    """Return what a reranker truncated, beside the counts of the model that searches."""
+    return Counter({f'{what} by the reranker': n for what, n in reranker.counts.items()})
 
 
 def load(name: str, **options: Any) -> Predictor:

@@ -16,6 +16,7 @@ from bert_jax.text import scripts, text_files
 
 _TABLES = ('csv', 'tsv', 'jsonl', 'json', 'parquet')
 _ID_COLUMNS = ('id', '_id')
+TEXT_COLUMN = 'text'
 
 
 class Document(NamedTuple):
@@ -37,16 +38,19 @@ def read(name: str, column: str, data: ConfigDict, report: ReadingReport) -> lis
         report: what is left out is counted here.
 
     Raises:
-        UserError: nothing to read, a row without the column, an unreadable row or line, or an id
-            that occurs twice.
+        UserError: nothing to read, a row without the column, a column of what is not a table, an
+            unreadable row or line, or an id that occurs twice.
     """
     path = paths.path(name)
+    file_format = '' if path.is_dir() else _format_of(name)
+    if column != TEXT_COLUMN and not file_format:
+        raise UserError(f'--column={column} has no effect: {name} is not a table; leave it out')
     if path.is_dir() and retrieval_sets.is_retrieval_set(path):
         texts = retrieval_sets.read_documents(path, report)
         found = [Document(*item) for item in texts.items()]
     elif path.is_dir():
         found = list(_read_folder(path, data.encoding, report))
-    elif file_format := _format_of(name):
+    elif file_format:
         found = list(_read_table(name, file_format, column, data, report))
     else:
         found = list(_read_lines(name, data.encoding, report))

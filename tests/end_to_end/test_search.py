@@ -221,6 +221,24 @@ def test_a_reranker_orders_the_nearest_anew(model, inputs, tmp_path_factory, cap
         scores = [hit['score'] for hit in record['results']]
         np.testing.assert_allclose(scores, [hit['score'] for hit in expected], atol=1e-4)
     assert 'has no head for rerank' in refuse(capsys, model, inputs, reranker=model)
+    assert '--top=3 is more than --candidates=2' in refuse(
+        capsys, model, inputs, reranker=folder, candidates=2
+    )
     assert '--candidates has no effect without --reranker' in refuse(
         capsys, model, inputs, candidates=4
     )
+
+
+def test_what_a_reranker_truncates_is_counted(model, inputs, tmp_path_factory, capsys):
+    folder = tmp_path_factory.mktemp('reranker')
+    published.folder(folder, 'BertForSequenceClassification', num_labels=1)
+    (inputs / 'long.txt').write_text('the ship near the wave ' * 30 + '\na cow\n')
+    search(model, inputs, documents='long.txt', reranker=folder, top=2, long_texts='windows')
+    warnings = capsys.readouterr().err.splitlines()
+    assert [line for line in warnings if 'truncated' in line and 'by the reranker' in line]
+
+
+def test_a_column_of_what_is_not_a_table_is_refused(model, inputs, capsys):
+    line = refuse(capsys, model, inputs, column='body')
+    assert '--column=body has no effect' in line
+    assert 'is not a table' in line
