@@ -31,7 +31,8 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     names = sorted(known)
     close = nearest(name, names)
     advice = f'did you mean {close}? ' if close else ''
-    return UserError(f'unknown {kind} {name!r}; {advice}known: {", ".join(names)}')
+    listed = f'known: {", ".join(names)}' if names else 'there is none'
+    return UserError(f'unknown {kind} {name!r}; {advice}{listed}')
 
 
 def look_up(kind: str, name: str, table: Mapping[str, Entry]) -> Entry:

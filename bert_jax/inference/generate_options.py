@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import numbers
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -33,6 +34,8 @@ class GenerateOptions:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check_number(field.name, getattr(self, field.name), field.type)
         if self.new_tokens < 0:
             raise UserError(f'new_tokens is {self.new_tokens}; it must be at least 0')
         if not 0 <= self.temperature < float('inf'):
@@ -44,6 +47,21 @@ class GenerateOptions:
         if self.stop and not self.new_tokens:
             raise UserError('stop has an effect only on text after a prompt; set new_tokens')
         object.__setattr__(self, 'stop', tuple(self.stop))
+
+
+# Type of an option → the values that it may have, and their name; others are not checked.
+_NUMBERS: dict[object, tuple[tuple[type, ...], str]] = {
+    int: ((numbers.Integral,), 'an integer'),
+    int | None: ((numbers.Integral, type(None)), 'an integer'),
+    float: ((numbers.Real,), 'a number'),
+}
+
+
+def _check_number(name: str, value: object, kind: object) -> None:
+    """Raise UserError for a value that is not a number of its kind."""
+    types, wanted = _NUMBERS.get(kind, ((object,), ''))
+    if not isinstance(value, types) or (wanted and isinstance(value, bool)):
+        raise UserError(f'{name} is {value!r:.40}; it must be {wanted}')
 
 
 class Generated(NamedTuple):

@@ -52,6 +52,8 @@ class UnmaskingOptions(GenerateOptions):
             raise unknown('order of unmasking', self.order, ORDERS)
         if not 0 <= self.remask < 1:
             raise UserError(f'remask is {self.remask}; it must be at least 0 and below 1')
+        if self.remask and self.steps == 1:
+            raise UserError('remask has no effect in a single step; leave it out')
 
 
 def generate(model: Writer, texts: Sequence[str], options: UnmaskingOptions) -> list[Generated]:
