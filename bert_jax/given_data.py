@@ -4,6 +4,7 @@ A file is named by a digest of its contents: a run that is called again with the
 and other data are another file.
 """
 
+import contextlib
 import datetime
 import decimal
 import hashlib
@@ -14,6 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from bert_jax import errors
 from bert_jax.errors import UserError
 from bert_jax.storage import paths, temporary
 from bert_jax.storage.path import Path
@@ -251,7 +253,9 @@ def _plain(value: Any, place: str) -> Any:
 def _keep(rows: Iterable[JsonObject], folder: Path, name: str) -> Path:
     """Write rows into FOLDER/NAME-DIGEST.jsonl, unless it exists, and return its path."""
     digest, number = hashlib.sha256(), 0
-    with temporary.beside(paths.local(folder / name)) as scratch:
+    with contextlib.ExitStack() as stack:
+        with errors.writing(folder):  # not what follows: errors of `rows` are the caller's
+            scratch = stack.enter_context(temporary.beside(paths.local(folder / name)))
         partial = scratch / name
         with open(partial, 'wb') as file:
             for number, row in enumerate(rows, start=1):  # noqa: B007  (the number of rows)

@@ -215,6 +215,7 @@ def test_overwriting_keeps_the_data_that_were_given(pretrained, tmp_path):
         (lambda folder: bert_jax.pretrain([], workdir=folder), 'the data of text are empty'),
         (lambda folder: bert_jax.pretrain([__file__], workdir=folder), 'the name of a file'),
         (lambda folder: bert_jax.pretrain('The cat sat.', workdir=folder), 'neither a file nor'),
+        (lambda folder: bert_jax.pretrain(['a'], workdir=f'{__file__}/x'), 'cannot be written'),
         (lambda folder: bert_jax.pretrain({'a': ['b']}, workdir=folder), "no column 'text'"),
         (lambda folder: bert_jax.pretrain(['a'], 'tinny'), 'did you mean configs/tiny.py'),
         (lambda folder: bert_jax.pretrain(['a'], training={'step': 3}), 'unknown config key'),
