@@ -28,7 +28,7 @@ class Diverged(UserError):
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     """Return the error for a name that does not exist; it lists the names that do."""
-    names = sorted(known)
+    names = sorted({*known})  # a name may be that of a kind and of a task
     close = nearest(name, names)
     advice = f'did you mean {close}? ' if close else ''
     listed = f'known: {", ".join(names)}' if names else 'there is none'
