@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze import layers, occurrences
+from bert_jax.analyze import layers, occurrences, static_neighbors
 from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, inputs, read_lines, read_texts
 from bert_jax.analyze.layers import Layer
 from bert_jax.analyze.measures.word_senses import unit
 from bert_jax.analyze.occurrences import Occurrence
+from bert_jax.analyze.static_neighbors import Neighbors
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.inference.streams import stream_words
@@ -40,6 +41,7 @@ class Similarity(Analysis):
     limits = (
         'A cosine has no absolute scale: compare it only with cosines of the same layer.',
         'Words with the same form are more similar than other words, whatever they mean.',
+        'Static neighbors are different words, each once; neighbors in context are occurrences.',
     )
 
     input: tuple[str, ...] = inputs(
@@ -49,6 +51,13 @@ class Similarity(Analysis):
     layers: str = layers.declare('mean_last_4')
     query: str = flag('text with a word marked as [[word]]: find its neighbors in the input', '')
     top: int = flag('number of neighbors', 20, '[1, inf)', needs='query')
+    static: tuple[str, ...] = flag(
+        'vectors in the text format of word2vec or GloVe, to find static neighbors too; may be '
+        'repeated',
+        (),
+        form='repeated',
+        needs='query',
+    )
 
     def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
@@ -224,8 +233,10 @@ def _plot(cosines: dict[str, np.ndarray], title: str, labels: Sequence[str] = ()
 def _neighbors(analysis: Similarity, model: AnalyzedModel, names: tuple[Layer, ...]) -> Results:
     """The words of the texts with the largest cosines to the query, for each layer."""
     query, top = occurrences.find_marked(analysis.query, '--query'), analysis.top
+    texts = read_texts(analysis.input)
+    static = _static_neighbors(analysis, model, query.word, texts)
     (query_KD,) = model.predictor.embed_words([query.text], [(query.span,)], layer=names)[0]
-    located = [(text, word_spans.split_words(text)) for text in read_texts(analysis.input)]
+    located = [(text, word_spans.split_words(text)) for text in texts]
     # The best words of each layer, a heap of (cosine, −count, word): ties keep the earlier word.
     heaps: list[list[tuple[float, int, Occurrence]]] = [[] for _ in names]
     count = 0
@@ -255,4 +266,18 @@ def _neighbors(analysis: Similarity, model: AnalyzedModel, names: tuple[Layer, .
         )
     title = f'Similarity of {query.word!r} and its {top} nearest words'
     values = {'query': analysis.query, 'neighbors': neighbors}
+    values['static'] = {source: found.to_json() for source, found in static.items()}
+    tables |= {found.title(query.word, source): found.table() for source, found in static.items()}
     return Results(values, tables, {'similarity': _plot(cosines, title)})
+
+
+def _static_neighbors(
+    analysis: Similarity, model: AnalyzedModel, query: str, texts: Sequence[str]
+) -> dict[str, Neighbors]:
+    """Source of static vectors → neighbors of the query; files are read before the model runs."""
+    words = static_neighbors.different_words(texts, query)
+    of_files = {
+        path: static_neighbors.of_file(path, query, words, analysis.top) for path in analysis.static
+    }
+    of_model = static_neighbors.of_model(model.predictor, query, words, analysis.top)
+    return {'the embeddings of the model': of_model} | of_files

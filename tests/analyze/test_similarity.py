@@ -62,6 +62,59 @@ def test_neighbors_are_the_words_with_the_largest_cosines(run, tmp_path):
     np.testing.assert_allclose([own['cosine'] for own in found], [c for c, _ in best], atol=1e-5)
 
 
+VECTORS = """\
+4 2
+moon 1 0
+the 0.6 0.8
+storm 0.8 0.6
+moon light 1 0
+"""
+
+
+def test_static_neighbors_are_different_words(run, tmp_path):
+    (tmp_path / 'vectors.txt').write_text(VECTORS)
+    text = 'the cow and The barn\na Storm near the moon .'
+    flags = ('--query=the [[moon]] near', '--top=3', f'--static={tmp_path}/vectors.txt')
+    found = analyze(run, tmp_path, 'similarity', text, *flags)['static']
+    words = ['the', 'cow', 'and', 'barn', 'a', 'Storm', 'near', '.']
+    own, of_file = found.values()
+    predictor = bert_jax.load(run)
+    wanted = predictor.embed_words(['moon'], layer=0)[0][0]
+    cosines = [cosine(predictor.embed_words([word], layer=0)[0][0], wanted) for word in words]
+    best = sorted(zip(cosines, words, strict=True), reverse=True)[:3]
+    assert [one['word'] for one in own['neighbors']] == [word for _, word in best]
+    found_cosines = [one['cosine'] for one in own['neighbors']]
+    np.testing.assert_allclose(found_cosines, sorted(cosines)[:4:-1], atol=1e-5)
+    assert [one['word'] for one in of_file['neighbors']] == ['Storm', 'the']
+    np.testing.assert_allclose(
+        [one['cosine'] for one in of_file['neighbors']], [0.8, 0.6], atol=1e-6
+    )
+    assert (of_file['words'], of_file['missing']) == (2, 6)
+    report = (tmp_path / 'out/README.md').read_text()
+    assert "Static neighbors of 'moon' in the embeddings of the model" in report
+    assert 'vectors.txt; 6 of 8 words have no vector' in report
+
+
+@pytest.mark.parametrize(
+    ('vectors', 'error'),
+    [
+        ('1 2\nship 1 0\n', "has no vector of 'moon', the word of --query"),
+        ('2 2\nmoon 1 0\n', 'says 2 vectors, but the number of lines that follow is 1'),
+        ('1 2\nmoon 1\n', 'line 2: not a word and 2 finite numbers'),
+        ('ship 1 0\nmoon 1 nan\n', 'line 2: not a word and 2 finite numbers'),
+        ('ship 1 0\nmoon 1 x\n', 'line 2: not a word and 2 finite numbers'),
+        ('moon\n', 'line 1 is not a word and its vector'),
+        ('\n', 'has no text'),
+    ],
+)
+def test_wrong_static_vectors_are_one_line(run, tmp_path, vectors, error, capsys):
+    (tmp_path / 'vectors.txt').write_text(vectors)
+    flags = ('--query=the [[moon]]', f'--static={tmp_path}/vectors.txt')
+    with pytest.raises(SystemExit):
+        analyze(run, tmp_path, 'similarity', 'the ship', *flags)
+    assert error in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_the_threshold_is_never_tested_on_its_own_pairs():
     gold = np.array([0, 0, 1, 1] * 2)
     assert similarity._accuracy(np.array([0.1, 0.2, 0.8, 0.9] * 2), gold) == 1
