@@ -137,7 +137,7 @@ def test_fine_tuning_on_tuples_is_the_run_of_its_command(tuned, tmp_path):
     for name in theirs:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     (answer,) = tuned.load().classify(['The barn is good .'])
-    assert answer['prediction'] in ('good', 'bad')
+    assert answer['predicted'] in ('good', 'bad')
     assert '| accuracy |' in tuned._repr_markdown_()
 
 

@@ -19,12 +19,14 @@ def test_every_sample_file_and_every_kind_of_problem_has_a_task():
         for name in os.listdir(formats.SAMPLES)
         if name not in ('README.md', 'formats')
     } == files
-    with_prompts = {'prompt', 'prompt_regression'}  # they read the samples of classification
-    assert {TASKS[name]['kind'] for name in SAMPLES} == set(PROBLEMS) - with_prompts
+    # Prompts read the samples of classification; reranking reads the user's own files.
+    without_sample = {'prompt', 'prompt_regression', 'reranking'}
+    assert {TASKS[name]['kind'] for name in SAMPLES} == set(PROBLEMS) - without_sample
 
 
 def test_every_benchmark_has_a_task():
-    others = {name for name in TASKS if name not in (*SAMPLES, 'few_shot', 'embedding')}
+    own_files = ('few_shot', 'embedding', 'reranking')
+    others = {name for name in TASKS if name not in (*SAMPLES, *own_files)}
     assert others == set(benchmarks.BENCHMARKS)
     for name in others:
         assert TASKS[name]['kind'] == benchmarks.BENCHMARKS[name].kind
