@@ -143,6 +143,13 @@ def get_config() -> ConfigDict:
             choices='bert_jax.models.encoders:ENCODERS',
         ),
         pooler=key(None, 'whether there is a pooled state', kind=bool),
+        pair_pooling=key(
+            None,
+            "what nsp and sop read: the 'pooler', or the state of the 'first' position, [CLS]",
+            kind=str,
+            choices=('pooler', 'first'),
+            unused=needs('objectives.nsp', 'objectives.sop'),
+        ),
         positions=key(
             None,
             "position vectors: 'learned', 'offset' (after padding, as in RoBERTa), 'none', or "

@@ -22,7 +22,7 @@ from bert_jax.interop import (
     weights,
 )
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import LABEL_HEADS, PRETRAINING_HEADS, Pretrained
+from bert_jax.interop.pretrained import LABEL_HEADS, PAIR_HEADS, PRETRAINING_HEADS, Pretrained
 from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.architecture_parts import HeadLSTM
@@ -191,22 +191,21 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
             'transformers does not support; export it with --merge'
         )
     architecture = check_head_inputs(model, family)
-    heads = family.publishable_heads(model.heads)
+    raw = PAIR_HEADS if architecture.pair_pooling == 'first' else ()
+    heads = family.publishable_heads([name for name in model.heads if name not in raw])
     dropped = [name for name in model.heads if name not in heads]
     if not set(dropped) <= set(PRETRAINING_HEADS):
         heads = model.heads  # class_of raises: fine-tuned heads are never dropped
     published = family.class_of(heads)
-    lines = [
-        f'{name} is dropped: transformers has no {family.model_type} class with '
-        + ', '.join(model.heads)
-        for name in dropped
-    ]
+    why = dict.fromkeys(dropped, f'no {family.model_type} class with {", ".join(model.heads)}')
+    why |= dict.fromkeys(raw, 'no class that classifies pairs by the state of [CLS] itself')
+    lines = [f'{name} is dropped: transformers has {why[name]}' for name in dropped]
     has_pooler = family.has_pooler(published)
     if architecture.pooler and not has_pooler:
         lines.append('encoder/pooler is dropped: no head uses it')
     if has_pooler and not architecture.pooler:
         lines.append(f'encoder/pooler is newly initialized: {published} has a pooler')
-    architecture = dataclasses.replace(architecture, pooler=has_pooler)
+    architecture = dataclasses.replace(architecture, pooler=has_pooler, pair_pooling='pooler')
     modules = model.sentence_modules
     if modules and modules.unsupported and not (modules.sparse and 'mlm' in heads):
         lines.append(f'modules.json is dropped: it has {modules.unsupported}')

@@ -24,6 +24,7 @@ from bert_jax.types import JsonObject, Key, Params, Tree
 
 # Heads that published checkpoints may hold; a model may have others, see HEADS of models/heads.
 PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'rtd')
+PAIR_HEADS = ('nsp', 'sop')  # they read what `Architecture.pair_pooling` says
 LABEL_HEADS = ('sequence_classification', 'token_classification')  # with any number of classes
 PUBLISHED_HEADS = (*PRETRAINING_HEADS, *LABEL_HEADS, 'question_answering', 'multiple_choice')
 # Value of `activation_fn` → activation.

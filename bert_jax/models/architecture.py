@@ -91,6 +91,8 @@ class Architecture(Checked):
     recurrence: Recurrence | None = None
     # Whether the encoder has a pooler (EncoderOutput.pooled_BD).
     pooler: bool = True
+    # What the heads of pairs (nsp, sop) read: the pooler, or the state of the first position.
+    pair_pooling: Literal['pooler', 'first'] = 'pooler'
     prediction: Prediction = Prediction()
     classifier: Classifier = Classifier()
     # The states that fine-tuning heads read: 'last', a layer, or a combination (head_states.py).

@@ -95,6 +95,12 @@ class Rows(flax.struct.PyTreeNode):
             return states_BTD
         return gather_positions(states_BTD, self.targets.positions_BP)
 
+    def first_states(self, states_BTD: jax.Array) -> jax.Array:
+        """[B, D]: the state of the first position; [B, S, D], of each sequence, in packed rows."""
+        if self.first_positions_BS is None:
+            return states_BTD[:, 0]
+        return gather_positions(states_BTD, jnp.maximum(self.first_positions_BS, 0))
+
     def starts(self) -> jax.Array | None:
         """int32 [B, T]: first position of each position's sequence; None: one sequence per row."""
         return None if self.segment_ids_BT is None else segment_starts(self.segment_ids_BT)

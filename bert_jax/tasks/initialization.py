@@ -101,15 +101,19 @@ def initialize(
     if model is None:
         return _initialize_randomly(config, name, sizes, tokenizer)
     from bert_jax.interop import surgery, tuned
+    from bert_jax.interop.pretrained import PAIR_HEADS
     from bert_jax.models.parameters import stack_layers
 
     architecture = model.architecture.changed(sizes)
     _check_pooling(config, architecture)
     heads, reasons = tuple(heads), dict(reasons or {})
+    refitted: list[str] = []
     if architecture.head_inputs != model.architecture.head_inputs:
-        refitted = [name for name in model.heads if HEADS[name].reads_head_states]
-        reasons |= {name: 'it was trained on other states' for name in refitted if name in heads}
-        heads = tuple(name for name in heads if name not in refitted)
+        refitted += [name for name in model.heads if HEADS[name].reads_head_states]
+    if architecture.pair_pooling != model.architecture.pair_pooling:
+        refitted += [name for name in model.heads if name in PAIR_HEADS]
+    reasons |= {name: 'it was trained on other states' for name in refitted if name in heads}
+    heads = tuple(name for name in heads if name not in refitted)
     fitted, lines = surgery.fit(
         model, architecture, tokenizer, heads, config.init_positions, reasons
     )

@@ -94,6 +94,17 @@ def test_masked_diffusion_starts_from_the_head_of_masked_language_modeling(folde
     assert all(line.startswith('nsp/') for line in dropped)
 
 
+def test_a_head_of_pairs_that_reads_other_states_is_newly_initialized(folder):
+    changes = {'init_from': f'{folder}/run', 'model__pair_pooling': 'first'}
+    config = small.config(folder, **changes)
+    model = initialization.load_weights(config)
+    start = initialization.initialize(config, model, model.tokenizer, ('mlm', 'nsp'))
+    assert start.architecture.pair_pooling == 'first'
+    assert 'mlm/head/bias' in start.params
+    assert not any(name.startswith('nsp/') for name in start.params)
+    assert 'nsp/head/dense/kernel is dropped: it was trained on other states' in start.lines
+
+
 def test_reinit_layers_drops_the_last_layer_and_the_pooler(folder):
     tokenizer = loading.load_any(folder / 'run').tokenizer
 

@@ -117,6 +117,23 @@ def test_a_trained_model_becomes_the_class_with_most_of_its_heads(name, tmp_path
     agree_trees(published.ours(written), published.theirs(opened, written.architecture))
 
 
+@pytest.mark.parametrize(
+    ('kind', 'heads'), [('bert', ('mlm', 'nsp')), ('bert', ('nsp',)), ('albert', ('mlm', 'sop'))]
+)
+def test_a_classifier_of_pairs_without_a_pooler_is_never_exported_as_one_with(
+    kind, heads, tmp_path
+):
+    sizes = dict(vocab_size=131, hidden_size=20, num_layers=2, num_heads=2, intermediate_size=28)
+    architecture = architectures.build(kind, **sizes, pooler=False, pair_pooling='first')
+    params, _ = pretrained.fill({}, architecture, heads)
+    assert 'pooler' not in params['encoder']
+    model = Pretrained(architectures.find(kind).family, architecture, params)
+    written, lines = huggingface.save(model, tmp_path / 'out')
+    assert written.heads == heads[:-1]
+    assert f'{heads[-1]} is dropped: transformers has no class that classifies pairs by' in lines[0]
+    assert written.architecture.pair_pooling == 'pooler'
+
+
 @pytest.mark.parametrize('kind', ['albert', 'deberta_v2', 'distilbert'])
 def test_a_causal_model_is_not_exported_as_a_bidirectional_one(kind, tmp_path):
     architecture = architectures.build(kind)

@@ -17,6 +17,7 @@ from bert_jax.models.heads.classification import (
     SequenceClassificationHead,
     TokenClassificationHead,
 )
+from bert_jax.models.heads.prediction import NextSentenceHead
 from bert_jax.models.rows import Rows
 
 SIZES = dict(hidden_size=8, num_heads=2, num_layers=1, initializer_range=1.0)
@@ -105,6 +106,19 @@ def test_dropout_before_the_dense_layer_depends_on_the_classifier():
     np.testing.assert_array_equal(logits('dense', 0.0), logits('dropout_dense', 0.0))
     assert (logits('dense', 0.3) != logits('dropout_dense', 0.3)).any(axis=1).all()
     assert (logits('dense', 0.3) != logits('dense', 0.0)).any(axis=1).all()
+
+
+@pytest.mark.parametrize('pooled', [True, False])
+def test_one_matrix_reads_the_raw_state_of_the_first_token(pooled):
+    architecture = architectures.build('bert', pair_pooling='first', **SIZES)
+    head, inputs = NextSentenceHead(architecture, Compute()), encoded(pooled)
+    logits, params = run(head, inputs)
+    kernel_DC, bias_C = params['dense']['kernel'], params['dense']['bias']
+    expected = np.asarray(inputs.hidden_BTD)[:, 0] @ kernel_DC + bias_C
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
+    assert not head.reads_pooler()
+    with pytest.raises(UserError, match="or model.pair_pooling='first'"):
+        run(NextSentenceHead(architectures.build('bert', **SIZES), Compute()), encoded(False))
 
 
 def test_pooling_by_an_absent_pooler_is_an_error():

@@ -226,6 +226,14 @@ def test_next_token_losses_are_those_of_the_examples_alone(name):
     np.testing.assert_allclose(packed_terms['clm_loss'], terms['clm_loss'], rtol=1e-5)
 
 
+def test_pairs_without_a_pooler_read_the_first_state_of_each_example():
+    params, (alone, in_rows) = losses_of('bert', pooler=False, pair_pooling='first')
+    both = jax.jit(lambda params: (alone(params), in_rows(params)))
+    (_, terms), (_, packed_terms) = jax.device_get(both(params))
+    for name in ('nsp_loss', 'sop_loss'):
+        np.testing.assert_allclose(packed_terms[name], terms[name], rtol=1e-5)
+
+
 @pytest.mark.parametrize('name', ['bert', 'deberta_v2'])
 def test_replaced_token_detection_adds_the_first_state_of_the_same_example(name):
     architecture = dataclasses.replace(make(name), detection_context=name == 'deberta_v2')

@@ -92,6 +92,11 @@ def test_declared_operations_are_those_of_the_matrix_products(names):
     assert counted == declared
 
 
+def test_a_raw_state_of_pairs_needs_no_operations_of_a_pooler():
+    counted, declared = counted_and_declared(('mlm', 'nsp'), pooler=False, pair_pooling='first')
+    assert counted == declared
+
+
 def test_objectives_are_not_free():
     """The test above would also pass if nothing were counted."""
     flops = {names: counted_and_declared(names)[1] for names in (('mlm',), ('mlm', 'sbo'))}

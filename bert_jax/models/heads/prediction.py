@@ -98,7 +98,9 @@ class DeletedTokenHead(MaskedLanguageModelHead):
 class NextSentenceHead(Head):
     """Whether the second segment follows the first: class 0 yes, class 1 no.
 
-    Class 1 is a random segment (NSP), or the two segments swapped (SOP).
+    Class 1 is a random segment (NSP), or the two segments swapped (SOP). With pair_pooling 'first'
+    one matrix reads the state of [CLS] itself, as textbooks describe NSP (Jurafsky and Martin,
+    Speech and Language Processing, 3rd edition, chapter on masked language models); the bias stays.
     """
 
     @nn.compact
@@ -108,10 +110,16 @@ class NextSentenceHead(Head):
         """Return fp32 logits [B, 2], or [B, S, 2] in packed rows.
 
         Raises:
-            UserError: the encoder has no pooler.
+            UserError: the encoder has no pooler, which pair_pooling needs.
         """
-        if (pooled_BD := states.pooled_BD) is None:
-            raise UserError('the objectives nsp and sop need an architecture with a pooler')
+        pooled_BD = states.pooled_BD
+        if self.architecture.pair_pooling == 'first':
+            pooled_BD = rows.first_states(states.hidden_BTD)
+        if pooled_BD is None:
+            raise UserError(
+                'the objectives nsp and sop need an architecture with a pooler; set '
+                "model.pooler=True, or model.pair_pooling='first'"
+            )
         shape, names = (self.architecture.hidden_size, 2), ('embed', 'labels')
         spec = 'BD,DC->BC' if pooled_BD.ndim == 2 else 'BSD,DC->BSC'
         dense = self.make_dense(spec, shape, names, use_bias=True, name='dense')
@@ -119,13 +127,13 @@ class NextSentenceHead(Head):
 
     @nn.nowrap
     def reads_pooler(self) -> bool:
-        return True
+        return self.architecture.pair_pooling == 'pooler'
 
     @nn.nowrap
     def flops(self, sequence_length: int, num_predictions: int) -> int:
-        """The pooler and the two classes."""
+        """The pooler, if it is read, and the two classes."""
         size = self.architecture.hidden_size
-        return 2 * size * (size + 2)
+        return 2 * size * (size + 2 if self.reads_pooler() else 2)
 
 
 class ReplacedTokenHead(Head):
