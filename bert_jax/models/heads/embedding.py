@@ -5,23 +5,15 @@ import jax.numpy as jnp
 
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import Head
-from bert_jax.models.rows import Rows, gather_positions, masked_mean
+from bert_jax.models.rows import Rows, gather_positions, masked_max, masked_mean
 
 
 def _first(states_BTD: jax.Array, member_BST: jax.Array) -> jax.Array:
     return gather_positions(states_BTD, member_BST.argmax(-1))
 
 
-def _maximum(states_BTD: jax.Array, member_BST: jax.Array) -> jax.Array:
-    def of_sequence(member_BT: jax.Array) -> jax.Array:
-        return jnp.max(jnp.where(member_BT[..., None], states_BTD, -jnp.inf), axis=1)
-
-    maximum_BSD = jax.lax.map(of_sequence, jnp.moveaxis(member_BST, 1, 0)).swapaxes(0, 1)
-    return jnp.where(member_BST.any(-1)[..., None], maximum_BSD, 0)
-
-
 # Name → function of states [B, T, D] and of which positions each sequence has, bool [B, S, T].
-POOLINGS = {'mean': masked_mean, 'cls': _first, 'max': _maximum}
+POOLINGS = {'mean': masked_mean, 'cls': _first, 'max': masked_max}
 
 
 class EmbeddingHead(Head):
