@@ -114,6 +114,12 @@ def _split(value: object, column: str, builder: ExampleBuilder) -> list[str]:
         names = [name.strip() for name in text.split(separator)] if text else []
     if not all(names):
         raise InvalidRecord(f'column {column!r} is {json.dumps(value)[:40]}: a label is empty')
+    if {*names} <= {'0', '1'} and len({*names}) < len(names):
+        raise InvalidRecord(
+            f'column {column!r} is {json.dumps(value)[:40]}, a 0 or 1 for each class without its '
+            'name; write the names of the classes, or a column for each class and '
+            'data.columns.labels'
+        )
     return names
 
 

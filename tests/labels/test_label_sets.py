@@ -56,6 +56,7 @@ def test_labels_are_renamed_and_rows_left_out_by_label(tmp_path):
     [
         ([{'text': 'x', 'topics': None}], SETS, "column 'topics' is null"),
         ([{'text': 'x', 'topics': 'a,,b'}], SETS, 'a label is empty'),
+        ([{'text': 'x', 'topics': [1, 0, 1]}], SETS, 'a 0 or 1 for each class without its name'),
         ([{'text': 'x', 'topics': [['a']]}], SETS, 'a label of column'),
         ([{'text': 'x', 'a': 2}], {'labels': ('a',)}, "column 'a' is '2', not 0 or 1"),
         ([{'text': 'x', 'a': 1}], {'labels': ('a', 'b')}, "columns.labels names column 'b', but"),
