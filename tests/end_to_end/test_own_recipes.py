@@ -116,7 +116,7 @@ def test_a_source_a_scheme_and_an_encoder_train_and_a_model_needs_its_encoder(tm
     )
     assert status == 0, stderr
     run = tmp_path / 'run'
-    with pytest.raises(UserError, match="unknown encoder 'bag_of_words'; known: transformer"):
+    with pytest.raises(UserError, match="'bag_of_words'; known: recurrent, transformer"):
         bert_jax.load(run)
     done = predict(tmp_path, recipe.name, '--model=run', '--task=fill_mask', text='the [MASK]\n')
     assert done.returncode == 0, done.stderr
