@@ -245,7 +245,9 @@ def test_independent_classes_are_not_taken_for_exclusive_ones(tmp_path):
         'BertForSequenceClassification',
         problem_type='multi_label_classification',
     )
-    assert bert_jax.load(path).tasks == ('embed',)
+    (record,) = bert_jax.load(path).classify(['the ship'], probabilities=True)
+    assert isinstance(record['predicted'], list)
+    assert abs(sum(record['probabilities'].values()) - 1) > 1e-3
 
 
 @pytest.mark.parametrize('kind', ['SequenceClassification', 'TokenClassification'])

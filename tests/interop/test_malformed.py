@@ -40,7 +40,9 @@ TOKENIZER_KEYS = [
 
 
 def class_of(model_type):
-    return next(n for n in FAMILIES[model_type].classes if n.endswith('ForSequenceClassification'))
+    classes = FAMILIES[model_type].classes
+    classifiers = [name for name in classes if name.endswith('ForSequenceClassification')]
+    return [*classes, *classifiers][-1]  # families of decoders have no classifier
 
 
 def changes(model_type):
