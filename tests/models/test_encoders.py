@@ -40,7 +40,9 @@ def test_the_transformer_is_the_default():
 
 def test_an_unknown_encoder_is_an_error(architecture, monkeypatch):
     monkeypatch.delitem(ENCODERS, 'bag_of_words')
-    with pytest.raises(UserError, match="unknown encoder 'bag_of_words'; known: transformer"):
+    with pytest.raises(
+        UserError, match="unknown encoder 'bag_of_words'; known: recurrent, transformer"
+    ):
         build_encoder(architecture, Compute())
 
 

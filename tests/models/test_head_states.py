@@ -151,5 +151,11 @@ def test_states_that_do_not_exist_are_refused(changes, message):
 
 def test_all_kinds_of_problems_are_covered():
     reading = {kind for kind, entry in PROBLEMS.items() if not entry.reads_last_layer}
-    same_heads = {'word_in_context', 'coreference', 'multi_label', 'multi_regression'}
+    same_heads = {
+        'word_in_context',
+        'coreference',
+        'multi_label',
+        'multi_regression',
+        'reranking',
+    }
     assert reading == {*small_runs.KINDS, *same_heads} - {'embedding'}
