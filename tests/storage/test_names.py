@@ -194,7 +194,9 @@ def write_manifest(folder, **changes):
             ['text:s3://evil/x.txt'], 's3://evil/tokenizer.json', False, 0.1
         ),
         'sources': [],
-        'splits': {split: {'shards': []} for split in corpus.SPLITS},
+        'splits': {
+            split: {'shards': []} | dict.fromkeys(corpus.COUNTS, 0) for split in corpus.SPLITS
+        },
         'tokenizer': {'fingerprint': ''},
         'files': {'train/00000.tokens.npy': {'bytes': 1, 'sha256': 64 * '0'}},
     } | changes
