@@ -51,8 +51,11 @@ def test_a_tuned_threshold_has_the_best_f1_of_all_thresholds(rows):
     threshold = label_sets.best_threshold(p, gold)
     assert 0 < threshold < 1
     every = [0.0, *(p + 1e-9), *(p - 1e-9)]
-    best = max(reference.f1_score(gold, p >= one, zero_division=0) for one in every)
-    assert reference.f1_score(gold, p >= threshold, zero_division=0) == pytest.approx(best)
+
+    def f1(chosen):  # scikit-learn's takes a millisecond
+        return 2 * (gold & chosen).sum() / max(gold.sum() + chosen.sum(), 1)
+
+    assert f1(p >= threshold) == pytest.approx(max(f1(p >= one) for one in every))
 
 
 def test_some_rows_are_scored_like_a_split_of_them():
