@@ -42,7 +42,7 @@ def text_sources(texts: Texts, folder: Path, column: str = 'text') -> tuple[str,
         column: see `texts`.
 
     Raises:
-        UserError: there is no such file, a document is not a string, or there is no such column.
+        UserError: a file or a column does not exist, or a document is not a string.
     """
     if isinstance(texts, str):
         return (_text_source(texts),)
@@ -85,7 +85,7 @@ def labeled_files(
         columns: names for the values of rows that are tuples; (): there may be none.
 
     Raises:
-        UserError: a row cannot be written, or there are none.
+        UserError: a row cannot be written, or there is no row.
     """
     if isinstance(rows, str | os.PathLike):
         return (os.fspath(rows),)

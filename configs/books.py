@@ -6,8 +6,8 @@
 The first command selects and tokenizes the books (experiments/books). What you get: four layers of
 ModernBERT's block (rotary positions, gated feed-forward, pre-norm, no biases, no dropout) of width
 256 with a WordPiece vocabulary of 16,000, trained on full sentences with 30 % of the tokens masked:
-20,000 steps of 8,192 tokens, 164M tokens. Blocks, rate and masking follow what trained best in
-experiments/studies; not trained in full yet.
+20,000 steps of 8,192 tokens, 164M tokens. experiments/studies/masking_rate shows the gain of 30 %
+over 15 %. The recipe has not been trained in full yet.
 """
 
 from ml_collections import ConfigDict

@@ -244,7 +244,7 @@ class _Watch:
         return done_B
 
     def _text(self, ids: np.ndarray) -> str:
-        """The text of tokens, without a character of which a part is missing."""
+        """The text of tokens, without an incomplete character at its end."""
         return _without_special(self.tokenizer, ids).rstrip(_HALF_CHARACTER)
 
 

@@ -1,4 +1,4 @@
-"""Hard negatives: documents near a query that are none of its known answers.
+"""Hard negatives: documents near a query that are not known answers to it.
 
 Sources: Xiong et al. 2021 (ANCE) for mining by nearest neighbors; Moreira et al. 2024
 (NV-Retriever) for margins relative to the score of the positive.

@@ -36,7 +36,7 @@ def search(queries_QD: np.ndarray, documents_ND: np.ndarray, number: int) -> Nea
         number: how many to find; K is this number, or N if that is smaller.
 
     Raises:
-        UserError: the vectors have different sizes, or there are none.
+        UserError: the vectors have different sizes, or there are no documents.
     """
     num_documents = len(documents_ND)
     if not num_documents:

@@ -136,7 +136,7 @@ class PretrainedPredictor:
         )
 
     def digest(self) -> str:
-        """SHA-256 of all that the vectors of texts depend on besides the arguments of `embed`."""
+        """SHA-256 of everything but the arguments of `embed` that vectors of texts depend on."""
         modules = self._sentence_modules
         settings = (
             tuned.digest(self._params['encoder']),

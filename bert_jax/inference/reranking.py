@@ -52,7 +52,7 @@ class Reranked:
 
 
 def counts_of(reranker: Predictor) -> Counter[str]:
-    """Return what a reranker truncated, beside the counts of the model that searches."""
+    """Return what a reranker truncated, named apart from the counts of the search."""
     return Counter({f'{what} by the reranker': n for what, n in reranker.counts.items()})
 
 

@@ -38,7 +38,7 @@ def terms(predictor: Predictor, texts: Sequence[str]) -> list[list[Term]]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseSearch:
-    """Documents that are searched by the product of weights of terms.
+    """Documents with weights of terms, searched by dot product.
 
     Attributes:
         predictor: makes the vectors of queries.

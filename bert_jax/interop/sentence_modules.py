@@ -106,7 +106,7 @@ class SentenceModules:
         return hasher.hexdigest()
 
     def describe(self) -> JsonObject:
-        """Return what training goes on from, as JSON values; see problems/embedding."""
+        """Return the settings from which training continues, as JSON values."""
         has_dense = any(isinstance(layer, Dense) for layer in self.layers)
         unsupported = self.unsupported or ('a Dense layer' if has_dense else '')
         return {'pooling': self.pooling, 'prompts': self.prompts, 'unsupported': unsupported}

@@ -57,7 +57,7 @@ def union(books: list[Book]) -> Hashes:
 
 
 def are_in(passages: Hashes, table: Hashes) -> npt.NDArray[np.bool_]:
-    """Return for each passage whether a sorted table has it: without sorting, as np.isin does."""
+    """Return whether a sorted table has each passage; np.isin would sort it every time."""
     if not len(table):
         return np.zeros(len(passages), bool)
     places = np.minimum(np.searchsorted(table, passages), len(table) - 1)
