@@ -82,12 +82,14 @@ class CausalOptions(GenerateOptions):
         if self.beams > 1:
             if self.temperature not in (0, 1):
                 raise UserError('beams are not sampled, so temperature has no effect; leave it out')
-            self._refuse(drawn, 'with beams, which are not sampled')
+            self._refuse((*drawn, 'seed'), 'with beams, which are not sampled')
             self._refuse(('stop', 'stream'), 'with beams, whose texts change until the last step')
         else:
             self._refuse(compared, 'without beams')
             if self.temperature == 0:
-                self._refuse(drawn, 'at temperature 0, which takes the most probable token')
+                self._refuse(
+                    (*drawn, 'seed'), 'at temperature 0, which takes the most probable token'
+                )
 
     def _refuse(self, names: Sequence[str], where: str) -> None:
         defaults = {field.name: field.default for field in dataclasses.fields(self)}

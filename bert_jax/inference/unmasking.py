@@ -54,6 +54,11 @@ class UnmaskingOptions(GenerateOptions):
             raise UserError(f'remask is {self.remask}; it must be at least 0 and below 1')
         if self.remask and self.steps == 1:
             raise UserError('remask has no effect in a single step; leave it out')
+        if self.seed and self.temperature == 0 and self.order != 'random':
+            raise UserError(
+                'seed has no effect at temperature 0, which takes the most probable tokens, unless '
+                "order is 'random'; leave it out"
+            )
 
 
 def generate(model: Writer, texts: Sequence[str], options: UnmaskingOptions) -> list[Generated]:

@@ -97,6 +97,8 @@ REFUSED = {
     'top_p has no effect with beams': dict(beams=2, top_p=0.5),
     'stop has no effect with beams': dict(beams=2, stop=['.']),
     'top_k has no effect at temperature 0': dict(temperature=0, top_k=3),
+    'seed has no effect at temperature 0': dict(temperature=0, seed=3),
+    'seed has no effect with beams': dict(beams=2, seed=3),
     'length_penalty has no effect without beams': dict(length_penalty=2.0),
     'top_p is 0': dict(top_p=0),
     'min_p is 1': dict(min_p=1),

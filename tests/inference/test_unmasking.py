@@ -216,6 +216,7 @@ def test_a_stop_string_cuts_what_is_written(model):
         (['[MASK]'], {'steps': 0}, 'steps is 0'),
         (['[MASK]'], {'remask': 1.0}, 'remask is 1.0'),
         (['[MASK:4]'], {'remask': 0.5, 'steps': 1}, 'remask has no effect in a single step'),
+        (['[MASK:4]'], {'seed': 1, 'temperature': 0}, 'seed has no effect at temperature 0'),
         (['[MASK]'], {'steps': 1.5}, 'steps is 1.5; it must be an integer'),
         (['[MASK]'], {'temperature': 'hot'}, "temperature is 'hot'; it must be a number"),
         (['[MASK]'], {'order': 'confident'}, 'did you mean confidence?'),
