@@ -26,6 +26,7 @@ class Vocabulary:
         unigram_counts_V: int64, frequencies in the corpus.
         is_word_start_V: bool, whether a token starts a word; None if the vocabulary does not mark
             word starts, or the masking scheme does not need words.
+        sentinel_ids: Ids of the sentinels <extra_id_0>, <extra_id_1>, …, which stand for spans.
     """
 
     mask_id: int
@@ -33,6 +34,7 @@ class Vocabulary:
     special_ids: Sequence[int]
     unigram_counts_V: np.ndarray
     is_word_start_V: np.ndarray | None = None
+    sentinel_ids: Sequence[int] = ()
 
     def is_special(self, ids: Array) -> jax.Array:
         """Whether ids are special tokens, which corruptions do not change."""
