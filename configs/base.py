@@ -260,6 +260,10 @@ def get_config() -> ConfigDict:
             "language modeling in both directions; needs model.architecture='elmo', and memory for "
             'two logits of the vocabulary at every position',
         ),
+        plm=key(
+            0.0,
+            "predict tokens in random order; needs model.architecture='xlnet' (configs/xlnet.py)",
+        ),
         diffusion=key(
             0.0, 'masked diffusion; training.max_predictions must be the sequence length'
         ),
@@ -287,8 +291,8 @@ def get_config() -> ConfigDict:
         unknown=key(True, 'whether [UNK] may be chosen: in BERT, ALBERT, ELECTRA, not in DeBERTa'),
         scheme=key(
             'tokens',
-            "'tokens', 'whole_words', 'ngrams' (ALBERT), 'spans' (SpanBERT's paper) or "
-            "'anchored_spans' (SpanBERT's code).",
+            "'tokens', 'whole_words', 'ngrams' (ALBERT), 'spaced_ngrams' (XLNet), 'spans' "
+            "(SpanBERT's paper) or 'anchored_spans' (SpanBERT's code).",
             choices='bert_jax.objectives.masking_schemes:SCHEMES',
         ),
         word_starts=key(
@@ -328,6 +332,15 @@ def get_config() -> ConfigDict:
             choices='bert_jax.objectives.generator:SHARING',
         ),
         temperature=key(1.0, "of the generator's samples"),
+    )
+    config.plm = section(
+        'Options of the objective plm.',
+        unused=needs('objectives.plm'),
+        block_size=key(
+            256,
+            'consecutive tokens whose order is drawn together; blocks follow each other',
+            '[2, inf)',
+        ),
     )
     config.diffusion = section(
         'Options of the objective diffusion.',
@@ -384,7 +397,9 @@ def get_config() -> ConfigDict:
             'weight of log² Σ exp(logits) of predicted tokens beside their cross-entropy; '
             'GPT-BERT: 1e-4',
             '[0, inf)',
-            unused=needs('objectives.mlm', 'objectives.clm', 'objectives.diffusion'),
+            unused=needs(
+                'objectives.mlm', 'objectives.clm', 'objectives.plm', 'objectives.diffusion'
+            ),
         ),
     )
     config.optimizer = section(

@@ -30,7 +30,7 @@ _PRETRAINING_LOGITS = {
 }
 # Outputs of transformers with an axis of tokens, and heads whose 'logits' have one.
 _TOKEN_OUTPUTS = {'last_hidden_state', 'prediction_logits', 'start_logits', 'end_logits'}
-_TOKEN_HEADS = {'mlm', 'clm', 'rtd', 'token_classification'}
+_TOKEN_HEADS = {'mlm', 'clm', 'plm', 'rtd', 'token_classification'}
 
 # Input → its description in signature.json.
 _INPUTS = {

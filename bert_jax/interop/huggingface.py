@@ -22,7 +22,13 @@ from bert_jax.interop import (
     weights,
 )
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import LABEL_HEADS, PAIR_HEADS, PRETRAINING_HEADS, Pretrained
+from bert_jax.interop.pretrained import (
+    LABEL_HEADS,
+    PAIR_HEADS,
+    PRETRAINING_HEADS,
+    TOKEN_HEADS,
+    Pretrained,
+)
 from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.architecture_parts import HeadLSTM
@@ -386,7 +392,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
     is_untied = not architecture.prediction.tied
-    if {'mlm', 'clm'} & {*model.heads} and is_untied and family.prediction_bias in state:
+    if {*TOKEN_HEADS} & {*model.heads} and is_untied and family.prediction_bias in state:
         state[f'{family.decoder}.bias'] = state[family.prediction_bias]
     if not model.heads:
         state = {name.removeprefix(family.prefix): array for name, array in state.items()}

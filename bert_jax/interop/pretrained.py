@@ -23,7 +23,8 @@ from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import JsonObject, Key, Params, Tree
 
 # Heads that published checkpoints may hold; a model may have others, see HEADS of models/heads.
-PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'rtd')
+PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'plm', 'rtd')
+TOKEN_HEADS = ('mlm', 'clm', 'plm')  # they predict tokens
 PAIR_HEADS = ('nsp', 'sop')  # they read what `Architecture.pair_pooling` says
 LABEL_HEADS = ('sequence_classification', 'token_classification')  # with any number of classes
 PUBLISHED_HEADS = (*PRETRAINING_HEADS, *LABEL_HEADS, 'question_answering', 'multiple_choice')
@@ -35,7 +36,7 @@ ACTIVATIONS: dict[str | None, str] = {
 # Parameters with a row for each token of the vocabulary.
 TOKEN_ROWS = (
     'encoder/embeddings/token',
-    *(f'{head}/head/{name}' for head in ('mlm', 'clm') for name in ('bias', 'decoder')),
+    *(f'{head}/head/{name}' for head in TOKEN_HEADS for name in ('bias', 'decoder')),
 )
 
 
@@ -236,7 +237,7 @@ def outputs(
 
     Returns:
         `all_hidden` [L + 1, B, T, D] and, for each head NAME, `NAME_logits`, float32:
-        mlm and clm [B, T, vocab_size]; nsp and sop [B, 2]; rtd [B, T];
+        mlm, clm and plm [B, T, vocab_size]; nsp and sop [B, 2]; rtd [B, T];
         sequence_classification [B, C]; token_classification [B, T, C]; question_answering
         [B, T, 2]; multiple_choice [B].
     """
@@ -244,6 +245,6 @@ def outputs(
     model = build_model(architecture, heads, num_labels(params), compute, is_causal)
     output: Any = model.apply({'params': params}, rows, all_hidden=True)
     logits = {f'{name}_logits': logits for name, logits in output.heads.items()}
-    for name in {'mlm_logits', 'clm_logits'} & logits.keys():
+    for name in {f'{head}_logits' for head in TOKEN_HEADS} & logits.keys():
         logits[name] = logits[name][..., : architecture.vocab_size]
     return {'all_hidden': output.states.all_hidden_LBTD} | logits

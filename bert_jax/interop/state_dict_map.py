@@ -34,6 +34,8 @@ class Place:
         groups: number of groups of the first dimension; each group is sliced separately.
         is_transposed: whether the array in the state dict is transposed, as the weights of Conv1D
             in GPT-2 are; `shape` is that of the transposed array.
+        num_heads: number of heads, if the last dimension of the array in the state dict is divided
+            into heads and their features; None if it is not.
     """
 
     name: str
@@ -45,15 +47,26 @@ class Place:
     parts: int = 1
     groups: int = 1
     is_transposed: bool = False
+    num_heads: int | None = None
 
     @property
     def their_shape(self) -> tuple[int, ...]:
         """The shape of the array in the state dict."""
+        shape = self._matrix_shape
+        return (
+            shape
+            if self.num_heads is None
+            else (*shape[:-1], self.num_heads, shape[-1] // self.num_heads)
+        )
+
+    @property
+    def _matrix_shape(self) -> tuple[int, ...]:
+        """The shape of the array with heads and their features as one dimension."""
         return self.shape[::-1] if self.is_transposed else self.shape
 
     def to_ours(self, array: np.ndarray) -> np.ndarray:
         """Convert an array of a state dict to our parameter, float32."""
-        array = np.asarray(array, np.float32)
+        array = np.asarray(array, np.float32).reshape(self._matrix_shape)
         array = array.T if self.is_transposed else array
         rest = array.shape[1:]
         array = array.reshape(self.groups, self.parts, -1, *rest)[:, self.part].reshape(-1, *rest)
@@ -77,7 +90,8 @@ def places(
         table: our module or parameter → theirs. '#' stands for the number of the layer, '#group'
             for the number of its group, '#member' for its number in the group. 'name|i/n' is slice
             i of n equal slices, 'name|i/n by head' is slice i of n in each head, and
-            'name|i/n transposed' is slice i of n of the transposed array.
+            'name|i/n transposed' is slice i of n of the transposed array; a further 'with heads'
+            says that the last dimension of the array is divided into heads and their features.
 
     Raises:
         UserError: a parameter is not in the table.
@@ -103,12 +117,14 @@ def to_theirs(
     for ours, place in places.items():
         array = place.to_theirs(params[ours])
         slices[place.name][place.part] = array.reshape(place.groups, -1, *array.shape[1:])
-    transposed = {place.name for place in places.values() if place.is_transposed}
+    any_place = {place.name: place for place in places.values()}
     state = {}
     for name, parts in slices.items():
         joined = np.concatenate([parts[i] for i in sorted(parts)], axis=1)
         joined = joined.reshape(-1, *joined.shape[2:])
-        state[name] = np.ascontiguousarray(joined.T) if name in transposed else joined
+        place = any_place[name]
+        joined = np.ascontiguousarray(joined.T) if place.is_transposed else joined
+        state[name] = joined.reshape(place.their_shape)
     return state
 
 
@@ -131,13 +147,14 @@ def _place(
     else:
         shape = published
     name, _, fraction = _their_name(table, ours, architecture.sharing).partition('|')
-    fraction, _, option = fraction.partition(' ')
+    fraction, *options = fraction.split(' ')
     part, parts = map(int, fraction.split('/')) if fraction else (0, 1)
-    groups = architecture.num_heads if option == 'by head' else 1
+    groups = architecture.num_heads if options == ['by', 'head'] else 1
+    num_heads = architecture.num_heads if options[-2:] == ['with', 'heads'] else None
     shape = (shape[0] * parts, *shape[1:])
     padding = tuple(a - b for a, b in zip(full, published, strict=True))
-    is_transposed = option == 'transposed'
-    return Place(name, shape, published, padding, is_kernel, part, parts, groups, is_transposed)
+    layout = (part, parts, groups, 'transposed' in options, num_heads)
+    return Place(name, shape, published, padding, is_kernel, *layout)
 
 
 def _their_name(table: Mapping[str, str], ours: str, sharing: SharedLayers | None) -> str:

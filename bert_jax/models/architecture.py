@@ -43,7 +43,7 @@ class Architecture(Checked):
     `vocab_size` is the published size; the embedding matrix has `padded_vocab_size` rows, so that
     it shards and multiplies well. The extra rows are zero, never trained, and not part of
     `num_parameters`. With `type_vocab_size` 1, token types given to the encoder have no effect;
-    with 0, there is no table of types either.
+    with 0, there is no table of types either. Relative attention only compares token types.
 
     The defaults are BERT base. A part with a `kind` is one of several, each with its own fields, so
     that fields which need each other are set together.
@@ -191,6 +191,17 @@ class Architecture(Checked):
             yield f'encoder is {self.encoder!r}, but recurrence is {self.recurrence}; set both'
         if self.recurrence and (self.hidden_size % 2 or self.embedding_size or self.pooler):
             yield 'recurrence needs an even hidden_size, no embedding_size and no pooler'
+        if (self.encoder == 'two_stream') != (self.attention.kind == 'relative'):
+            yield (
+                f'encoder is {self.encoder!r} and attention {self.attention.kind!r}; the encoder '
+                'two_stream and attention relative need each other'
+            )
+        if self.encoder == 'two_stream' and (self.positions.kind != 'none' or self.pooler):
+            yield 'the encoder two_stream needs positions none and no pooler'
+        if self.encoder == 'two_stream' and (set(self.windows) - {None} or self.convolution):
+            yield 'the encoder two_stream has no windows and no convolution'
+        if self.attention.kind == 'relative' and self.hidden_size % 2:
+            yield f'relative attention needs an even hidden_size, not {self.hidden_size}'
         if self.head_layer is None and self.head_states not in STATES:
             yield (
                 f'head_states is {self.head_states!r}; it must be {", ".join(STATES)} or a layer '

@@ -165,6 +165,13 @@ class Disentangled(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
+class Relative(Checked):
+    """Scores depend on sinusoids of distances and on equal token types (relative_attention.py)."""
+
+    kind: Literal['relative'] = dataclasses.field(default='relative', init=False)
+
+
+@dataclasses.dataclass(frozen=True)
 class Norms(Checked):
     """Normalization of states.
 
@@ -259,7 +266,7 @@ class Classifier(Checked):
 
     layers: Literal['linear', 'dense', 'dropout_dense', 'dense_norm'] = 'linear'
     activation: Activation = 'tanh'
-    pooling: Literal['pooler', 'first', 'mean', 'concat'] = 'pooler'
+    pooling: Literal['pooler', 'first', 'last', 'mean', 'concat'] = 'pooler'
     dropout: float | None = None
 
 
@@ -288,7 +295,7 @@ class HeadLSTM(Checked):
 
 
 AnyPositions: TypeAlias = LearnedPositions | OffsetPositions | MaskDecoderPositions | NoPositions
-AnyAttention: TypeAlias = Standard | Rotary | Alibi | Disentangled
+AnyAttention: TypeAlias = Standard | Rotary | Alibi | Disentangled | Relative
 
 # Part of an architecture → its kinds by name.
 KINDS: dict[str, dict[str, type[Checked]]] = {

@@ -15,7 +15,7 @@ from bert_jax.models.dropout import weight_dropout
 from bert_jax.models.linear import Dense, output_init_range, product
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.visibility import Distances, Visibility, alibi_slopes
+from bert_jax.models.visibility import Distances, RelativeInputs, Visibility, alibi_slopes
 
 if TYPE_CHECKING:
     from bert_jax.models.cache import KeysValues
@@ -29,12 +29,14 @@ class Context(NamedTuple):
         source_BTD: states from which keys and values are computed; None: the states of the queries.
         relative_RD: disentangled attention: vectors of distances.
         rows_TU: disentangled attention: int32, the row of relative_RD for each query and key.
+        relative: relative attention: distances, token types and the query stream.
     """
 
     visibility: Visibility
     source_BTD: jax.Array | None = None
     relative_RD: jax.Array | None = None
     rows_TU: jax.Array | None = None
+    relative: RelativeInputs | None = None
 
 
 class Prefix(NamedTuple):
@@ -140,7 +142,7 @@ class Attention(Module):
         Returns:
             [B, T, D], and `past` with the keys and values of the queries' positions.
         """
-        source_BTD = x_BTD if context.source_BTD is None else context.source_BTD
+        source_BTD = self.source(x_BTD, context)
         projected = (self.query(x_BTD), self.key(source_BTD), self.value(source_BTD))
         axes = ('batch', 'length', 'heads', 'head_dim')
         query_BTHK, key_BUHK, value_BUHK = (constrain(x_BTHK, axes) for x_BTHK in projected)
@@ -198,6 +200,10 @@ class Attention(Module):
             weights_BHTL = weights_BHTU[..., num_keys:]
             output_BTHK += product('BHTL,LHK->BTHK', weights_BHTL, prefix.values_LHK, dtype)
         return output_BTHK.astype(dtype)
+
+    def source(self, x_BTD: jax.Array, context: Context) -> jax.Array:
+        """Return the states from which keys and values are computed."""
+        return x_BTD if context.source_BTD is None else context.source_BTD
 
     def _prefix(self, query_BTHK: jax.Array) -> Prefix | None:
         """The tuned prefix of this layer, if any; its scores do not depend on positions."""

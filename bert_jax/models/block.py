@@ -30,6 +30,7 @@ ATTENTIONS: LazyTable[type[Attention]] = LazyTable(
         'rotary': RotaryAttention,
         'alibi': AlibiAttention,
         'disentangled': 'bert_jax.models.disentangled:DisentangledAttention',
+        'relative': 'bert_jax.models.relative_attention:RelativeAttention',
     }
 )
 _ATTENTION_WEIGHTS, _ATTENTION_OUTPUT, _FEEDFORWARD_OUTPUT = range(3)  # dropout sites

@@ -72,6 +72,8 @@ def _limitation(
         return None
     if platform() != PLATFORMS[kernel]:
         return f'runs on {PLATFORMS[kernel]}, but the backend is {platform()}'
+    if architecture.attention.kind == 'relative':
+        return 'does not support relative attention'
     is_disentangled = architecture.attention.kind == 'disentangled'
     if kernel == 'flash':
         limit = MAX_ROW_WITH_DISTANCES if is_disentangled else MAX_ROW

@@ -163,10 +163,11 @@ def training_flops_per_token(
     visible positions (T, or the width of the layer's attention window if smaller), P projections
     onto the vocabulary per sequence, embedding width E and vocabulary size V (without padding
     rows); 2 D E counts if predictions have a dense layer. With disentangled attention, contents are
-    multiplied by R relative positions in N terms. A convolution covers W positions. A mask decoder
-    adds two layers. A layer of the recurrent encoder takes 36 E F instead, in two directions with
-    cells of width F. Heads take H operations per sequence besides the projection onto the
-    vocabulary.
+    multiplied by R relative positions in N terms. Relative attention projects 2 T distances and
+    multiplies contents by them and by two types, 4 D² + 4 T D + 4 D operations. A convolution
+    covers W positions. A mask decoder adds two layers. A layer of the recurrent encoder takes
+    36 E F instead, in two directions with cells of width F. Heads take H operations per sequence
+    besides the projection onto the vocabulary.
 
     A multiplication and its addition count as two operations, and the backward pass as twice the
     forward pass. Not counted: masked products, recomputation, embedding lookups, and a pooler that
@@ -191,6 +192,8 @@ def training_flops_per_token(
             2 * sequence_length - 1, 2 * attention.span(architecture.max_position_embeddings)
         )
         layer += 2 * len(attention.terms) * distances * size
+    if attention.kind == 'relative':  # projections of, and products with, twice as many distances
+        layer += 4 * size**2 + 4 * sequence_length * size + 4 * size
     transform = 2 * size * width * architecture.prediction.transform
     prediction = transform + 2 * width * architecture.vocab_size
     projection = 2 * width * size if architecture.embedding_size is not None else 0

@@ -49,6 +49,9 @@ class Rows(flax.struct.PyTreeNode):
             pooled; outputs of negative positions are finite and meaningless. None: one sequence
             per row, and outputs of sequences have no axis S.
         targets: tokens to predict, chosen by a corruption; None: none are chosen.
+        ranks_BT: int32, the order of a permutation language model: a position with a rank from 0 on
+            is visible to positions of higher rank only; positions with rank −1, which are context,
+            are visible to all and see only each other. None: every position sees every other.
         labels: further arrays by name, such as the labels of sequences [B, …] or [B, S, …] and of
             positions [B, T, …].
         cache: keys and values of the positions before these rows, which continue them: the first
@@ -62,6 +65,7 @@ class Rows(flax.struct.PyTreeNode):
     segment_ids_BT: Array | None = None
     first_positions_BS: Array | None = None
     targets: Targets | None = None
+    ranks_BT: Array | None = None
     labels: Mapping[str, Array] = field(default_factory=dict)
     cache: 'Cache | None' = None
 

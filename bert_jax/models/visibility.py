@@ -121,3 +121,22 @@ class Distances:
     key_BRHK: jax.Array | None
     query_BRHK: jax.Array | None
     scale: float = flax.struct.field(pytree_node=False)
+
+
+@flax.struct.dataclass
+class RelativeInputs:
+    """What scores of relative attention depend on (relative_attention.py).
+
+    Queries X are the T positions of a row and, after them, the P states of a query stream.
+
+    Attributes:
+        vectors_YRD: `distance_vectors`, with Y = B if dropout makes them differ, else Y = 1.
+        differs_BXU: bool, whether query and key have different token types; None: none have.
+        bias_BXU: float32, added to the scores: which keys a query sees; None: all.
+        extra_BP: int32, the positions of the P queries after the T positions; None: P = 0.
+    """
+
+    vectors_YRD: jax.Array
+    differs_BXU: jax.Array | None = None
+    bias_BXU: jax.Array | None = None
+    extra_BP: jax.Array | None = None

@@ -103,6 +103,7 @@ OBJECTIVES: LazyTable[type[Objective]] = LazyTable(
         'rtd': 'bert_jax.objectives.rtd:ReplacedTokenDetection',
         'clm': 'bert_jax.objectives.clm:CausalLanguageModel',
         'bilm': 'bert_jax.objectives.bilm:BidirectionalLanguageModel',
+        'plm': 'bert_jax.objectives.plm:PermutationLanguageModel',
         'diffusion': 'bert_jax.objectives.diffusion:MaskedDiffusion',
         'permutation': 'bert_jax.objectives.edit_detection:PermutationDetection',
         'deletion': 'bert_jax.objectives.edit_detection:DeletionDetection',
@@ -119,6 +120,7 @@ CORRUPTIONS: LazyTable[type[Corruption]] = LazyTable(
         'diffused': 'bert_jax.objectives.diffusion:DiffusedText',
         'causal': 'bert_jax.objectives.clm:CausalText',
         'clean': 'bert_jax.objectives.bilm:CleanText',
+        'permuted': 'bert_jax.objectives.plm:PermutedText',
         'edited': 'bert_jax.objectives.edits:EditedText',
     }
 )

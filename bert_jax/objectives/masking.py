@@ -7,6 +7,7 @@ mesh, the number of hosts or the number of micro-batches.
 
 import dataclasses
 from collections.abc import Mapping
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +46,7 @@ class MaskedText(Corruption):
     random: float = 0.1
     replacement: str = 'uniform'
 
-    masking_keys = ('unknown', 'scheme', 'mask', 'random', 'replacement')
+    masking_keys: ClassVar[tuple[str, ...]] = ('unknown', 'scheme', 'mask', 'random', 'replacement')
 
     def __post_init__(self) -> None:
         if self.mask + self.random > 1:

@@ -187,6 +187,7 @@ SCHEMES: LazyTable[type[Scheme]] = LazyTable(
         'spans': 'bert_jax.objectives.span_masking:Spans',
         'anchored_spans': 'bert_jax.objectives.span_masking:AnchoredSpans',
         'ngrams': 'bert_jax.objectives.ngram_masking:Ngrams',
+        'spaced_ngrams': 'bert_jax.objectives.spaced_ngrams:SpacedNgrams',
     }
 )
 

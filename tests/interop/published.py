@@ -33,8 +33,7 @@ _DISENTANGLED = {
     'pos_att_type': 'c2p|p2c',
     'position_biased_input': False,
 }
-# Config values of a family besides SIZES (for DistilBERT and GPT-2, instead of them: their keys
-# differ).
+# Config values of a family besides SIZES (for the families in OWN_NAMES, instead of them).
 CHANGES = {
     'albert': {'embedding_size': 12},
     'deberta': _DISENTANGLED,
@@ -72,8 +71,10 @@ CHANGES = {
         'eos_token_id': 3,
         'sep_token_id': 3,
     },
+    'xlnet': {'vocab_size': 131, 'd_model': 20, 'n_layer': 2, 'n_head': 2, 'd_inner': 28},
 }
 CHANGES['modernbert-decoder'] = CHANGES['modernbert']
+OWN_NAMES = ('distilbert', 'gpt2', 'xlnet')  # their config keys differ from BERT's
 RENAMED = ('xlm-roberta', 'camembert', 'data2vec-text', 'ernie')  # other families, other names
 # Names of a class for the logits of our heads, if not 'logits'.
 _PAIR_LOGITS = {'mlm': 'prediction_logits', 'nsp': 'seq_relationship_logits'}
@@ -94,8 +95,7 @@ CLASSES = {  # published class → (family, heads)
 def config(published: str = 'BertForPreTraining', **changes):
     """The config of a small model."""
     model_type = CLASSES[published][0].model_type
-    own_names = model_type in ('distilbert', 'gpt2')
-    sizes = CHANGES[model_type] if own_names else SIZES | CHANGES.get(model_type, {})
+    sizes = CHANGES[model_type] if model_type in OWN_NAMES else SIZES | CHANGES.get(model_type, {})
     if 'clm' in CLASSES[published][1] and not CLASSES[published][0].is_causal:
         changes |= {'is_decoder': True}
     kind = getattr(transformers, published).config_class
@@ -164,12 +164,15 @@ def batch_for(architecture, tokenizer_pad_id: int = 0):
     It has the shape that `huggingface.save` compares logits for, so that tests compile it once.
     """
     counted = architecture.positions.kind == 'offset'
-    return batch(
+    given = batch(
         architecture.vocab_size,
         min(16, architecture.max_length),
         architecture.first_position - 1 if counted else tokenizer_pad_id,
         architecture.type_vocab_size,
     )
+    if architecture.pooling == 'last':  # transformers reads the last position, even of padding
+        given = tuple(values[:, ::-1] for values in given)
+    return given
 
 
 def outputs(made, given) -> dict[str, np.ndarray]:
@@ -182,9 +185,9 @@ def outputs(made, given) -> dict[str, np.ndarray]:
 def compute(made, given) -> dict[str, torch.Tensor]:
     """`outputs`, as tensors with gradients."""
     published = type(made).__name__
-    ids, mask, types = (torch.from_numpy(np.asarray(values, np.int64)) for values in given)
+    ids, mask, types = (torch.from_numpy(np.array(values, np.int64)) for values in given)
     inputs = {'input_ids': ids, 'attention_mask': mask}
-    if getattr(made.config, 'type_vocab_size', 0):
+    if getattr(made.config, 'type_vocab_size', 0) or made.config.model_type == 'xlnet':
         inputs['token_type_ids'] = types
     heads = CLASSES[published][1]
     if 'multiple_choice' in heads:  # all sequences are choices of one question
@@ -223,12 +226,12 @@ def theirs(made, architecture) -> dict[str, np.ndarray]:
 
 
 def _comparable(computed: dict, architecture, given) -> dict:
-    """The outputs, with zeros at padding positions of architectures with an embedding mask.
+    """The outputs, with zeros at padding positions of DeBERTa and XLNet.
 
     There padding attends to padding in transformers but not here; no used output depends on it.
     """
     mask_BT = given[1]
-    if not architecture.embedding_mask:
+    if not architecture.embedding_mask and architecture.encoder != 'two_stream':
         return computed
     return {
         name: array * mask_BT.reshape(mask_BT.shape + (1,) * (array.ndim - mask_BT.ndim - hidden))

@@ -272,8 +272,8 @@ def test_initial_values_are_truncated_and_padding_rows_are_zero():
         ('modernbert', {'num_heads': 256}, 'even head size, not 3'),
         (
             'bert',
-            {'classifier.pooling': 'last'},
-            "unknown pooling 'last'; known: pooler, first, mean",
+            {'classifier.pooling': 'max'},
+            "unknown pooling 'max'; known: pooler, first, last, mean",
         ),
         ('bert', {'hidden_dropout': 1.0}, r'hidden_dropout is 1.0, must be in \[0, 1\)'),
     ],

@@ -56,6 +56,8 @@ def counted_and_declared(names, **changes):
             name: SIZES[name] for name in SIZES if name not in ('num_heads', 'type_vocab_size')
         }
         architecture = architectures.build('elmo', **sizes)
+    if 'plm' in names:
+        architecture = architectures.build('xlnet', **SIZES)
     scheme = 'spans' if 'sbo' in names else 'tokens'
     vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(VOCAB, int), np.ones(VOCAB, bool))
     ids = np.full((ROWS, LENGTH), 7, np.int32)
@@ -80,7 +82,9 @@ def counted_and_declared(names, **changes):
     model = objectives.build_model(architecture, Compute(), chosen)
     rows = jax.eval_shape(corrupt, jax.random.split(jax.random.key(0), ROWS), clean)
     params = jax.eval_shape(model.init, jax.random.key(0), rows)
-    traced = jax.make_jaxpr(model.apply)(params, rows)
+    # With dropout, XLNet's vectors of distances differ between rows.
+    seeds = np.zeros(ROWS, np.uint32) if 'plm' in names else None
+    traced = jax.make_jaxpr(model.apply)(params, rows, seeds)
     declared = model.flops_per_token(LENGTH, predictions) * ROWS * LENGTH / 3
     return product_flops(traced.jaxpr), declared
 

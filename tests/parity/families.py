@@ -49,6 +49,7 @@ _ODD = dict(
 _MOST = _ODD | dict(vocab_size=128, hidden_size=20, num_attention_heads=5, num_hidden_layers=2)
 _ONE = _ODD | dict(num_hidden_layers=1, num_attention_heads=1, hidden_size=16)
 _GPT2 = dict(n_embd=24, n_layer=3, n_head=3, n_inner=40, n_positions=19, vocab_size=97)
+_XLNET = dict(vocab_size=97, d_model=24, n_layer=3, n_head=3, d_inner=40)
 _MODERN = dict(pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3)
 
 
@@ -125,6 +126,9 @@ CASES = {
         'gpt2', 19, _GPT2 | dict(n_inner=None, vocab_size=128, activation_function='gelu')
     ),
     'gpt2-one': Case('gpt2', 1, _GPT2 | dict(n_layer=1, n_head=1)),
+    'xlnet-odd': Case('xlnet', 11, _XLNET),
+    'xlnet-most': Case('xlnet', 19, _XLNET | dict(ff_activation='gelu_new', vocab_size=128)),
+    'xlnet-one': Case('xlnet', 1, _XLNET | dict(n_layer=1, n_head=1)),
     'distilbert-odd': Case('distilbert', 11, _distil(_ODD)),
     'distilbert-most': Case('distilbert', 19, _distil(_MOST) | {'activation': 'relu'}),
     'distilbert-one': Case('distilbert', 1, _distil(_ONE)),
@@ -243,9 +247,10 @@ def convert_gradients(
     for name, model in models.items():
         places = state_dict_map.places(family.table, architecture, case.classes[name], LABELS)
         state = {
-            family.current_name(key): value.grad.numpy()
+            family.current_name(key): (0 * value if value.grad is None else value.grad)
+            .detach()
+            .numpy()
             for key, value in untied(model).items()
-            if value.grad is not None
         }
         for ours, gradient in state_dict_map.to_ours(places, state).items():
             total[ours] = total.get(ours, 0) + gradient
@@ -271,10 +276,11 @@ def make_batch(architecture: Architecture, length: int, seed: int):
 def is_real(head: str, architecture: Architecture, mask_BT: np.ndarray) -> np.ndarray:
     """Which logits of a head do not come from padding: bool [B, T], or [B] for sequences."""
     real_BT = mask_BT > 0
-    if head in ('mlm', 'clm', 'rtd', 'token_classification', 'question_answering'):
+    if head in ('mlm', 'clm', 'plm', 'rtd', 'token_classification', 'question_answering'):
         return real_BT
     anywhere = architecture.classifier.pooling == 'mean' or (
         head == 'multiple_choice' and architecture.classifier.layers == 'dense_norm'
     )
-    # All other published classes read the first position, even if it is padding.
-    return real_BT.any(1) if anywhere else real_BT[:, 0]
+    # All other published classes read the first or the last position, even if it is padding.
+    place = -1 if architecture.pooling == 'last' else 0
+    return real_BT.any(1) if anywhere else real_BT[:, place]

@@ -10,6 +10,7 @@ from bert_jax.interop.families import (
     gpt2,
     modernbert,
     roberta,
+    xlnet,
 )
 from bert_jax.interop.families.family import Family
 from bert_jax.types import JsonView
@@ -29,6 +30,7 @@ FAMILIES: dict[str, Family] = {
     'camembert': roberta.CAMEMBERT,
     'data2vec-text': roberta.DATA2VEC,
     'ernie': bert.ERNIE,
+    'xlnet': xlnet.FAMILY,
 }
 
 

@@ -48,7 +48,7 @@ _FIXED: dict[str, object] = {
     'auto_map': None,
     'quantization_config': None,
 }
-_PREDICTION_BIASES = ('mlm/head/bias', 'clm/head/bias')
+_PREDICTION_BIASES = ('mlm/head/bias', 'clm/head/bias', 'plm/head/bias')
 # For families that supported other values in transformers 4.
 BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
 # Types of the keys that every family reads; None is allowed.

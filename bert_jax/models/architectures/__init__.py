@@ -4,14 +4,14 @@ from typing import Any
 
 from bert_jax import errors
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.architectures import bert, deberta, elmo, gpt2, modernbert
+from bert_jax.models.architectures import bert, deberta, gpt2, language_models, modernbert
 from bert_jax.models.architectures.builder import FIELDS, Builder
 
 BUILDERS: dict[str, Builder] = {
     **bert.BUILDERS,
     **deberta.BUILDERS,
-    **elmo.BUILDERS,
     **gpt2.BUILDERS,
+    **language_models.BUILDERS,
     **modernbert.BUILDERS,
 }
 

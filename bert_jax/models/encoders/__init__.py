@@ -31,6 +31,8 @@ class EncoderOutput(NamedTuple):
         embedding_VE: fp32 [padded_vocab_size, embedding_width] token embeddings, which heads may be
             tied to; a `Model` adds them.
         cache: the cache of the rows with the keys and values of their tokens; None without one.
+        query_BPD: states at the targets of a query stream, which have seen the positions of the
+            targets but not their tokens; None without such a stream.
     """
 
     hidden_BTD: jax.Array
@@ -39,6 +41,7 @@ class EncoderOutput(NamedTuple):
     decoded_BTD: jax.Array | None = None
     embedding_VE: jax.Array | None = None
     cache: 'Cache | None' = None
+    query_BPD: jax.Array | None = None
 
 
 class Encoder(Module):
@@ -80,6 +83,7 @@ ENCODERS: LazyTable[type[Encoder]] = LazyTable(
     {
         'transformer': 'bert_jax.models.encoders.transformer:Transformer',
         'recurrent': 'bert_jax.models.encoders.recurrent:Recurrent',
+        'two_stream': 'bert_jax.models.encoders.two_stream:TwoStream',
     }
 )
 

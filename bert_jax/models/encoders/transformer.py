@@ -46,7 +46,7 @@ class Transformer(Encoder):
 
     def setup(self) -> None:
         settings = (self.architecture, self.compute)
-        self.embeddings = Embeddings(*settings)
+        self.embeddings = self.make_embeddings()
         self.layers = self._make_layers()
         if self.architecture.norms.placement != 'post':
             self.final_norm = self.make_norm()
@@ -57,6 +57,10 @@ class Transformer(Encoder):
         if self.architecture.pooler:
             size, names = self.architecture.hidden_size, ('embed', 'features')
             self.pooler = self.make_dense('XD,DE->XE', (size, size), names, use_bias=True)
+
+    def make_embeddings(self) -> Embeddings:
+        """Make the embeddings of the architecture."""
+        return Embeddings(self.architecture, self.compute)
 
     def _make_layers(self) -> Any:
         """Make the list of layers or, with scan_layers, one module that stacks all layers."""

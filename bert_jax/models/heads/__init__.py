@@ -70,6 +70,7 @@ HEADS: LazyTable[type[Head]] = LazyTable(
         'sop': 'bert_jax.models.heads.prediction:NextSentenceHead',
         'bilm': 'bert_jax.models.heads.bidirectional:BidirectionalLanguageModelHead',
         'clm': 'bert_jax.models.heads.prediction:NextTokenHead',
+        'plm': 'bert_jax.models.heads.permuted:PermutedTokenHead',
         'rtd': 'bert_jax.models.heads.prediction:ReplacedTokenHead',
         'sbo': 'bert_jax.models.heads.span_boundary:SpanBoundaryHead',
         'permutation': 'bert_jax.models.heads.prediction:ReplacedTokenHead',

@@ -3,6 +3,7 @@
 The architecture's `classifier.pooling` represents a sequence as one vector:
     pooler: the output of the encoder's pooler.
     first: the state of the first token.
+    last: the state of the last token (XLNet, whose [CLS] is there).
     mean: the mean state of the tokens.
     concat: [last; max; mean], the state of the last token, and maximum and mean over the tokens
         (Howard & Ruder 2018, arXiv 1801.06146, section 3.3).
@@ -160,15 +161,18 @@ def _mean(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
     return masked_mean(hidden_BTD, rows.members())
 
 
-def _concat(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
+def _last(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
     member_BST = rows.members()
     last_BS = (member_BST * jnp.arange(member_BST.shape[2])).max(2)
-    last_BSD = gather_positions(hidden_BTD, last_BS)
-    return jnp.concatenate(
-        [last_BSD, masked_max(hidden_BTD, member_BST), masked_mean(hidden_BTD, member_BST)], -1
-    )
+    return gather_positions(hidden_BTD, last_BS)
+
+
+def _concat(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
+    parts = (masked_max, masked_mean)
+    pooled = [pool(hidden_BTD, rows.members()) for pool in parts]
+    return jnp.concatenate([_last(hidden_BTD, rows), *pooled], -1)
 
 
 # `Architecture.pooling` → function of states and rows: [B, S, …], with S = 1 in rows of one
 # sequence.
-_POOLINGS = {'first': _first, 'mean': _mean, 'concat': _concat}
+_POOLINGS = {'first': _first, 'last': _last, 'mean': _mean, 'concat': _concat}
