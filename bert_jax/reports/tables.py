@@ -24,11 +24,12 @@ def save_scores(
     title: str,
     intervals: Intervals | None = None,
     warnings: Sequence[str] = (),
+    baseline: Mapping[str, float] | None = None,
 ) -> None:
     """Write metrics.json, report.md and the figures 'confusion' and 'scatter' into a folder.
 
     The folder is created if it does not exist. metrics.json contains 'metrics', 'intervals',
-    'warnings' and 'tables'.
+    'warnings', 'tables' and, if it is given, 'baseline', the metrics of a blind guess.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -42,6 +43,8 @@ def save_scores(
             if not isinstance(table, Scatter)
         },
     }
+    if baseline:
+        content['baseline'] = dict(baseline)
     files.write_json(directory / 'metrics.json', content)
     report = report_markdown(scores, title, intervals, warnings)
     (directory / 'report.md').write_text(report, encoding='utf-8')

@@ -377,7 +377,7 @@ class FineTuning:
             tables.save_candidates(records, self.config.data.columns.candidate_labels, folder)
         if scored and (scores := self.evaluated[split].scores):
             title = f'{self.config.task}, {split}'
-            tables.save_scores(scores, folder, title, scored.intervals)
+            tables.save_scores(scores, folder, title, scored.intervals, baseline=scored.baseline)
         if test_set := glue.test_set(self.config.data.dataset, split):
             predicted = {record['id']: record['predicted'] for record in records}
             glue.write_submission(test_set, predicted, folder)
