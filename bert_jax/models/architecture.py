@@ -17,6 +17,7 @@ from bert_jax.models.architecture_parts import (
     Checked,
     Classifier,
     ConvolutionOptions,
+    DecoderStack,
     HeadLSTM,
     LearnedPositions,
     NoPositions,
@@ -38,7 +39,7 @@ _ATTENTION_KERNELS = ('auto', 'xla', 'cudnn', 'flash')
 
 @dataclasses.dataclass(frozen=True)
 class Architecture(Checked):
-    """The mathematics of an encoder: sizes, components and constants.
+    """The mathematics of a model: sizes, components and constants.
 
     `vocab_size` is the published size; the embedding matrix has `padded_vocab_size` rows, so that
     it shards and multiplies well. The extra rows are zero, never trained, and not part of
@@ -64,10 +65,14 @@ class Architecture(Checked):
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
     initializer_range: float = 0.02
+    # Size of the queries, keys and values of a head; None: hidden_size / num_heads.
+    size_per_head: int | None = None
     # The kind of encoder, a key of encoders.ENCODERS.
     encoder: str = 'transformer'
     # Size of the embeddings if they are projected to hidden_size.
     embedding_size: int | None = None
+    # Whether token embeddings are multiplied by √embedding_width.
+    scaled_embeddings: bool = False
     # Whether the embeddings of padding are set to zero.
     embedding_mask: bool = False
     # Position vectors added to the embeddings.
@@ -84,6 +89,10 @@ class Architecture(Checked):
     scaled_output_init: bool = False
     # These kernels are initialized with 0: at the start, layers change nothing.
     zero_output_init: bool = False
+    # Each kernel is initialized by the number of its inputs, token embeddings with 1 (linear.py).
+    fan_in_init: bool = False
+    # The decoder, which attends to the encoder's states; None: the model is an encoder.
+    decoder: DecoderStack | None = None
     # How layers share parameters; None: they do not.
     sharing: SharedLayers | None = None
     convolution: ConvolutionOptions | None = None
@@ -145,7 +154,7 @@ class Architecture(Checked):
         return values
 
     def problems(self) -> Iterator[str]:
-        if self.hidden_size % self.num_heads:
+        if self.size_per_head is None and self.hidden_size % self.num_heads:
             yield f'hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}'
         if self.max_length < 1:
             yield (
@@ -175,8 +184,10 @@ class Architecture(Checked):
             )
         if self.convolution is not None and not self.embedding_mask:
             yield 'convolution needs embedding_mask, which keeps padding out of the convolution'
-        if self.scaled_output_init and self.zero_output_init:
-            yield 'scaled_output_init and zero_output_init exclude each other'
+        if self.scaled_output_init + self.zero_output_init + self.fan_in_init > 1:
+            yield 'scaled_output_init, zero_output_init and fan_in_init exclude each other'
+        if self.decoder is not None:
+            yield from self._problems_of_decoder()
         if self.sharing is not None:
             if self.norms.placement == 'pre_except_first':
                 yield 'sharing needs all norms: a shared layer is not only the first'
@@ -210,6 +221,26 @@ class Architecture(Checked):
         if self.head_states.endswith('last_4') and self.num_layers < 4:
             yield f'head_states {self.head_states} needs 4 layers, not {self.num_layers}'
 
+    def _problems_of_decoder(self) -> Iterator[str]:
+        parts = {
+            'encoder': self.encoder != 'transformer',
+            'attention': self.attention.kind == 'disentangled',
+            'positions': self.positions.kind == 'mask_decoder',
+            'sharing': self.sharing is not None,
+            'convolution': self.convolution is not None,
+            'embedding_size': self.embedding_size is not None,
+            'head_states': self.head_states != 'last',
+        }
+        for name in (name for name, is_refused in parts.items() if is_refused):
+            yield f'a model with a decoder cannot have {name} {getattr(self, name)}'
+
+    @property
+    def of_decoder(self) -> 'Architecture':
+        """The decoder's layers as an architecture of their own."""
+        assert self.decoder is not None
+        layers = self.decoder.num_layers
+        return dataclasses.replace(self, num_layers=layers, decoder=None, pooler=False)
+
     @property
     def head_layer(self) -> int | None:
         """The layer that fine-tuning heads read; None: 'last' or a combination."""
@@ -235,7 +266,7 @@ class Architecture(Checked):
 
     @property
     def head_size(self) -> int:
-        return self.hidden_size // self.num_heads
+        return self.size_per_head or self.hidden_size // self.num_heads
 
     @property
     def padded_vocab_size(self) -> int:

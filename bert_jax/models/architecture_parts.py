@@ -172,6 +172,29 @@ class Relative(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
+class RelativeBias(Checked):
+    """Scores are unscaled products plus a learned bias of the distance (relative_bias.py).
+
+    Attributes:
+        buckets: distances with a bias of their own. In an encoder each direction has half of them.
+            Half of the buckets of a direction hold one distance each, the others grow
+            logarithmically.
+        max_distance: from this distance on, all distances share the last bucket.
+    """
+
+    buckets: int = 32
+    max_distance: int = 128
+    kind: Literal['relative_bias'] = dataclasses.field(default='relative_bias', init=False)
+
+    def problems(self) -> Iterator[str]:
+        if self.buckets < 4 or self.buckets % 4 or self.max_distance <= self.buckets // 2:
+            yield (
+                f'attention.buckets is {self.buckets}, attention.max_distance {self.max_distance}; '
+                'buckets must be a multiple of 4, and max_distance above half of them'
+            )
+
+
+@dataclasses.dataclass(frozen=True)
 class Norms(Checked):
     """Normalization of states.
 
@@ -237,6 +260,7 @@ class Prediction(Checked):
         bias: whether predicted tokens have a bias.
         transform: whether a dense layer, an activation and a norm precede the product with the
             token embeddings.
+        scaled: states are divided by √hidden_size before the product with the token embeddings.
         soft_cap: logits become cap · tanh(logits / cap), which bounds them (Gemma Team 2024, arXiv
             2408.00118, section 2); None: they do not.
     """
@@ -245,6 +269,7 @@ class Prediction(Checked):
     tied: bool = True
     bias: bool = True
     transform: bool = True
+    scaled: bool = False
     soft_cap: float | None = None
 
     @property
@@ -294,8 +319,27 @@ class HeadLSTM(Checked):
     size: int = 768
 
 
+@dataclasses.dataclass(frozen=True)
+class DecoderStack(Checked):
+    """The decoder of an encoder–decoder (models/decoders/transformer.py).
+
+    Its layers have the sizes and parts of the encoder's layers, and attend to the encoder's states
+    between attention and feed-forward.
+
+    Attributes:
+        num_layers: number of layers.
+        start: the token before the first token of a target: [SEP] or </s>, [CLS] or <s>, padding,
+            or the token of the target's language.
+        shared_embeddings: whether the token embeddings are those of the encoder.
+    """
+
+    num_layers: int = 6
+    start: Literal['sep', 'cls', 'pad', 'language'] = 'sep'
+    shared_embeddings: bool = True
+
+
 AnyPositions: TypeAlias = LearnedPositions | OffsetPositions | MaskDecoderPositions | NoPositions
-AnyAttention: TypeAlias = Standard | Rotary | Alibi | Disentangled | Relative
+AnyAttention: TypeAlias = Standard | Rotary | Alibi | Disentangled | Relative | RelativeBias
 
 # Part of an architecture → its kinds by name.
 KINDS: dict[str, dict[str, type[Checked]]] = {

@@ -18,7 +18,7 @@ from bert_jax.models.partitioning import constrain
 from bert_jax.models.visibility import Distances, RelativeInputs, Visibility, alibi_slopes
 
 if TYPE_CHECKING:
-    from bert_jax.models.cache import KeysValues
+    from bert_jax.models.cache import KeysValues, Memory
 
 
 class Context(NamedTuple):
@@ -30,6 +30,8 @@ class Context(NamedTuple):
         relative_RD: disentangled attention: vectors of distances.
         rows_TU: disentangled attention: int32, the row of relative_RD for each query and key.
         relative: relative attention: distances, token types and the query stream.
+        memory: decoder: the encoder's output, to which all layers attend.
+        bias_XHTU: attention with a relative bias: fp32, added to the scores, X is 1 or B.
     """
 
     visibility: Visibility
@@ -37,6 +39,16 @@ class Context(NamedTuple):
     relative_RD: jax.Array | None = None
     rows_TU: jax.Array | None = None
     relative: RelativeInputs | None = None
+    bias_XHTU: jax.Array | None = None
+    memory: 'Memory | None' = None
+
+
+class RelativeModule(Module):
+    """What all layers share of relative positions; adds it to their context."""
+
+    def __call__(self, context: Context, num_queries: int, num_keys: int) -> Context:
+        """Return the context of the layers for rows with this number of queries and keys."""
+        raise NotImplementedError
 
 
 class Prefix(NamedTuple):
@@ -83,14 +95,20 @@ class Attention(Module):
     (encoders.transformer.attention_probabilities), which rules out the kernels of kernels.py.
 
     Attributes:
-        relative_positions: Module of the position vectors that all layers share, if there is one.
+        relative_positions: Module of what all layers share of relative positions, if there is one.
+        has_cache: whether keys do not depend on later positions, so that they can be kept.
     """
 
-    relative_positions: ClassVar[type[Module] | None] = None
+    relative_positions: ClassVar[type[RelativeModule] | None] = None
+    has_cache: ClassVar[bool] = True
 
     def setup(self) -> None:
         architecture = self.architecture
-        self.query, self.value = self.projection(), self.projection()
+        query_range = None
+        if architecture.fan_in_init:  # T5: the scale of scores is in the initial queries
+            query_range = float((architecture.hidden_size * architecture.head_size) ** -0.5)
+        self.query = self.projection(init_range=query_range)
+        self.value = self.projection()
         self.key = self.key_projection()
         self.output = self.make_dense(
             'BTHK,HKD->BTD',
@@ -112,14 +130,15 @@ class Attention(Module):
         """A learned projection from states to keys."""
         return self.projection(self.architecture.biases.attention == 'all')
 
-    def projection(self, use_bias: bool | None = None) -> Dense:
+    def projection(self, use_bias: bool | None = None, init_range: float | None = None) -> Dense:
         """A learned projection from states to heads."""
         architecture = self.architecture
         shape = (architecture.hidden_size, architecture.num_heads, architecture.head_size)
         names = ('embed', 'heads', 'head_dim')
         if use_bias is None:
             use_bias = architecture.biases.attention != 'none'
-        return self.make_dense('BTD,DHK->BTHK', shape, names, use_bias=use_bias)
+        options = dict(use_bias=use_bias, init_range=init_range)
+        return self.make_dense('BTD,DHK->BTHK', shape, names, **options)
 
     def __call__(
         self,
@@ -177,14 +196,15 @@ class Attention(Module):
         rate = self.architecture.attention_dropout
         states, dtype = (query_BTHK, key_BUHK, value_BUHK), self.compute.activation_dtype
         is_training = seeds_B is not None
-        kernel = kernels.choose(self.architecture, self.compute, length, is_training)
+        kernel = self.kernel(length, num_keys, is_training)
         has_past = visibility.query_positions_BT is not None
         is_recorded = self.is_mutable_collection('intermediates')
         if prefix is None and not has_past and not is_recorded:
             if kernel != 'xla':
                 distances = self.distances(query_BTHK, context, seeds_B)
                 return kernels.attend(kernel, *states, visibility, rate, seeds_B, distances)
-            if visibility.is_local(length) and context.relative_RD is None:
+            has_relative = context.relative_RD is not None or context.bias_XHTU is not None
+            if visibility.is_local(length) and not has_relative:
                 from bert_jax.models import local_attention  # few encoders have windows
 
                 return local_attention.attend(*states, visibility, rate, seeds_B)
@@ -204,6 +224,10 @@ class Attention(Module):
     def source(self, x_BTD: jax.Array, context: Context) -> jax.Array:
         """Return the states from which keys and values are computed."""
         return x_BTD if context.source_BTD is None else context.source_BTD
+
+    def kernel(self, num_queries: int, num_keys: int, is_training: bool) -> str:
+        """The kernel for these rows, 'xla' or an argument of `kernels.attend`."""
+        return kernels.choose(self.architecture, self.compute, num_queries, is_training)
 
     def _prefix(self, query_BTHK: jax.Array) -> Prefix | None:
         """The tuned prefix of this layer, if any; its scores do not depend on positions."""

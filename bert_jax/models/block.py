@@ -31,9 +31,11 @@ ATTENTIONS: LazyTable[type[Attention]] = LazyTable(
         'alibi': AlibiAttention,
         'disentangled': 'bert_jax.models.disentangled:DisentangledAttention',
         'relative': 'bert_jax.models.relative_attention:RelativeAttention',
+        'relative_bias': 'bert_jax.models.relative_bias:RelativeBiasAttention',
     }
 )
-_ATTENTION_WEIGHTS, _ATTENTION_OUTPUT, _FEEDFORWARD_OUTPUT = range(3)  # dropout sites
+# Dropout sites.
+_ATTENTION_WEIGHTS, _ATTENTION_OUTPUT, _FEEDFORWARD_OUTPUT, _CROSS_WEIGHTS, _CROSS_OUTPUT = range(5)
 
 
 class Block(Module):
@@ -41,9 +43,11 @@ class Block(Module):
 
     Attributes:
         skip_norm: omit the norm before attention.
+        has_cross_attention: attend to the states of an encoder between the two.
     """
 
     skip_norm: bool = False
+    has_cross_attention: bool = False
 
     def setup(self) -> None:
         settings = (self.architecture, self.compute)
@@ -55,6 +59,13 @@ class Block(Module):
         if self._is_both:
             self.attention_output_norm = self.make_norm()
             self.feedforward_output_norm = self.make_norm()
+        if self.has_cross_attention:
+            from bert_jax.models.cross_attention import CrossAttention  # encoders do without it
+
+            self.cross_attention = CrossAttention(*settings)
+            self.cross_attention_norm = self.make_norm()
+            if self._is_both:
+                self.cross_attention_output_norm = self.make_norm()
         self.tuning = self.make_tuning('block')
 
     def __call__(
@@ -64,6 +75,7 @@ class Block(Module):
         context: Context,
         seeds_B: jax.Array | None,
         past: 'KeysValues | None' = None,
+        known: 'KeysValues | None' = None,
     ) -> 'tuple[jax.Array, KeysValues | None]':
         """Run the layer.
 
@@ -73,6 +85,7 @@ class Block(Module):
             context: shared by all layers.
             seeds_B: uint32 dropout seeds of this layer; None for evaluation.
             past: keys and values of earlier positions.
+            known: keys and values of the encoder's states; None: they are computed.
 
         Returns:
             The states, and `past` with the keys and values of these positions.
@@ -86,6 +99,9 @@ class Block(Module):
         attention = Sublayer('attention', x_BTD, input_BTD, output_BTD, norm)
         x_BTD = self._add(attention, fold_in(seeds_B, _ATTENTION_OUTPUT))
 
+        if self.has_cross_attention:
+            x_BTD = self._attend_to_memory(x_BTD, context, seeds_B, known)
+
         norm = self.feedforward_norm
         input_BTD = self._input(x_BTD, norm)
         output_BTD = self.feedforward(input_BTD)
@@ -94,6 +110,27 @@ class Block(Module):
         feedforward = Sublayer('feedforward', x_BTD, input_BTD, output_BTD, norm)
         x_BTD = self._add(feedforward, fold_in(seeds_B, _FEEDFORWARD_OUTPUT))
         return constrain(x_BTD, ('batch', 'length', 'embed')), past
+
+    def keys_values(self, states_BUD: jax.Array) -> 'KeysValues':
+        """Keys and values of the encoder's states, which do not change while a text is written."""
+        return self.cross_attention.keys_values(states_BUD)
+
+    def _attend_to_memory(
+        self,
+        x_BTD: jax.Array,
+        context: Context,
+        seeds_B: jax.Array | None,
+        known: 'KeysValues | None',
+    ) -> jax.Array:
+        """The states after attention to the states of the encoder."""
+        norm = self.cross_attention_norm
+        input_BTD = self._input(x_BTD, norm)
+        weight_seeds_B = fold_in(seeds_B, _CROSS_WEIGHTS)
+        output_BTD = self.cross_attention.attend_to(input_BTD, context, weight_seeds_B, known)
+        if self._is_both:
+            output_BTD = self.cross_attention_output_norm(output_BTD)
+        sublayer = Sublayer('cross_attention', x_BTD, input_BTD, output_BTD, norm)
+        return self._add(sublayer, fold_in(seeds_B, _CROSS_OUTPUT))
 
     @property
     def _is_pre(self) -> bool:

@@ -1,5 +1,7 @@
 """Keys and values of earlier positions, so that a new token needs one step of each layer.
 
+A decoder also reads a `Memory`, the encoder's output, which does not change while it writes.
+
 The cache of a row has a slot for each position, and slot u holds position u. A query at position p
 attends to the slots 0 … p. Therefore slots from `length` on may hold anything: a position is
 written before a query can see it. Rows of different lengths share a batch without padding between
@@ -61,6 +63,11 @@ class Cache(flax.struct.PyTreeNode):
         layers = (KeysValues(zeros, zeros),) * architecture.num_layers
         return cls(jax.tree.map(jnp.copy, layers), jnp.zeros(num_rows, jnp.int32))
 
+    @property
+    def num_slots(self) -> int:
+        """The number of positions that fit."""
+        return self.layers[0].key_BUHK.shape[1]
+
     def positions(self, num_tokens: int) -> jax.Array:
         """int32 [B, T]: the positions of the next tokens of each row."""
         return self.length_B[:, None] + jnp.arange(num_tokens)
@@ -69,3 +76,20 @@ class Cache(flax.struct.PyTreeNode):
         """Return the cache of some of the rows, which may repeat: beams that continue others."""
         taken: Cache = jax.tree.map(lambda leaf: leaf[row_B], self)
         return taken
+
+
+class Memory(flax.struct.PyTreeNode):
+    """What a decoder reads of an encoder.
+
+    Attributes:
+        states_BUD: the encoder's states.
+        attention_mask_BU: int32, 1 for tokens and 0 for padding.
+        segment_ids_BU: int32, for rows that pack several sequences: a position of the decoder
+            attends to the positions with its segment id. None: one sequence per row.
+        layers: keys and values of the states in each layer of the decoder; None: not computed yet.
+    """
+
+    states_BUD: jax.Array
+    attention_mask_BU: jax.Array
+    segment_ids_BU: jax.Array | None = None
+    layers: tuple[KeysValues, ...] | None = None

@@ -11,10 +11,9 @@ from jax.export import is_symbolic_dim
 from bert_jax.models import partitioning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architecture_parts import Disentangled
-from bert_jax.models.attention import Attention, Context
+from bert_jax.models.attention import Attention, Context, RelativeModule
 from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.linear import product, weight_init
-from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 from bert_jax.models.visibility import Distances
 
@@ -22,14 +21,18 @@ _TABLE = 1  # dropout site of the distance vectors
 _BLOCK = 128  # rows that a product selects at a time
 
 
-class RelativePositions(Module):
+class RelativePositions(RelativeModule):
     """The learned vectors of relative distances, shared by all layers.
 
     The table has 2 · span rows for the distances (or distance buckets) −span … span − 1.
     """
 
+    def __call__(self, context: Context, num_queries: int, num_keys: int) -> Context:
+        vectors_RD, rows_TU = self._vectors(num_queries)
+        return context._replace(relative_RD=vectors_RD, rows_TU=jnp.asarray(rows_TU))
+
     @nn.compact
-    def __call__(self, length: int) -> tuple[jax.Array, np.ndarray | jax.Array]:
+    def _vectors(self, length: int) -> tuple[jax.Array, np.ndarray | jax.Array]:
         """Return the vectors that a sequence of this length uses, and each pair's vector.
 
         Returns:
@@ -65,6 +68,7 @@ class DisentangledAttention(Attention):
     """
 
     relative_positions = RelativePositions
+    has_cache = False
 
     def setup(self) -> None:
         super().setup()

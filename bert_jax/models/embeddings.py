@@ -18,15 +18,19 @@ class Embeddings(Module):
     """Sum of token, position and type vectors; norm, dropout and projection to hidden_size.
 
     Attributes:
+        has_tokens: whether the module has token embeddings of its own.
         token_VE: fp32 [padded_vocab_size, embedding_width], rows beyond vocab_size zero.
     """
+
+    has_tokens: bool = True
 
     def setup(self) -> None:
         architecture = self.architecture
         width, init = architecture.embedding_width, weight_init(architecture)
-        token_init = _zero_from_row(architecture.vocab_size, init)
-        token_shape = (architecture.padded_vocab_size, width)
-        self.token_VE = param(self, 'token', token_init, token_shape, ('vocab', 'embed'))
+        if self.has_tokens:
+            token_init = _zero_from_row(architecture.vocab_size, init)
+            token_shape = (architecture.padded_vocab_size, width)
+            self.token_VE = param(self, 'token', token_init, token_shape, ('vocab', 'embed'))
         if architecture.positions.kind != 'none':
             shape = (architecture.max_position_embeddings, width)
             self.position_TE = param(self, 'position', init, shape, ('positions', 'embed'))
@@ -41,7 +45,11 @@ class Embeddings(Module):
         self.tuning = self.make_tuning('embeddings')
 
     def __call__(
-        self, rows: Rows, seeds_B: jax.Array | None = None, prompts: PromptRows | None = None
+        self,
+        rows: Rows,
+        seeds_B: jax.Array | None = None,
+        prompts: PromptRows | None = None,
+        token_VE: jax.Array | None = None,
     ) -> jax.Array:
         """Return [B, T, D] in the compute dtype; with prompts, [B, T + S · L, D].
 
@@ -49,6 +57,7 @@ class Embeddings(Module):
             rows: token ids.
             seeds_B: uint32 dropout seeds; None for evaluation.
             prompts: where the vectors of a tuned prompt are inserted; None: no prompts.
+            token_VE: token embeddings; None: those of the module.
 
         Raises:
             UserError: a row of one sequence is longer than the architecture's max_length.
@@ -62,8 +71,10 @@ class Embeddings(Module):
             )
         is_token_BT = rows.is_token_BT
         # Unshard embed first: gathering from a table sharded along embed would exchange vectors.
-        token_VE = constrain(self.token_VE, ('vocab', None))
+        token_VE = constrain(self.token_VE if token_VE is None else token_VE, ('vocab', None))
         x_BTE = constrain(token_VE[rows.input_ids_BT], ('batch', 'length', 'embed'))
+        if architecture.scaled_embeddings:
+            x_BTE = x_BTE * architecture.embedding_width**0.5
         if architecture.positions.kind == 'learned':
             x_BTE = x_BTE + self.position_vectors(length, positions_BT)
         elif architecture.positions.kind == 'offset':

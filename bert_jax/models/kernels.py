@@ -74,6 +74,8 @@ def _limitation(
         return f'runs on {PLATFORMS[kernel]}, but the backend is {platform()}'
     if architecture.attention.kind == 'relative':
         return 'does not support relative attention'
+    if architecture.attention.kind == 'relative_bias':
+        return 'does not support a relative bias'
     is_disentangled = architecture.attention.kind == 'disentangled'
     if kernel == 'flash':
         limit = MAX_ROW_WITH_DISTANCES if is_disentangled else MAX_ROW

@@ -1,6 +1,7 @@
 """Linear projections: inputs in the compute dtype, sums in fp32, forward and backward."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -91,7 +92,8 @@ class Dense(nn.Module):
         names: logical axes of the kernel, for sharding (partitioning.py).
         use_bias: None: as the architecture's `biases.others`.
         init_range: standard deviation of the initial kernel before truncation; None: the
-            architecture's initializer_range.
+            architecture's initializer_range, or with fan_in_init 1/√inputs (T5, without
+            truncation).
     """
 
     spec: str
@@ -104,11 +106,12 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        init = weight_init(self.architecture, self.init_range)
-        kernel = param(self, 'kernel', init, self.shape, self.names)
         dtype = self.compute.activation_dtype
         inputs, out = self.spec.split('->')
         x_letters, kernel_letters = inputs.split(',')
+        num_inputs = sum(letter in x_letters for letter in kernel_letters)
+        init = self._init(math.prod(self.shape[:num_inputs]))
+        kernel = param(self, 'kernel', init, self.shape, self.names)
         is_to_heads = out.endswith('HK')
         # Merge heads and features: as separate axes, TPUs pad each head to a register and copy.
         spec = self.spec.replace('HK', 'F')
@@ -126,9 +129,14 @@ class Dense(nn.Module):
                 return add_bias_of_heads(x, bias.reshape(-1), dtype)
             return add_bias(x, bias.reshape(-1))
 
-        tuning = self._tuning(sum(letter in x_letters for letter in kernel_letters))
+        tuning = self._tuning(num_inputs)
         x = (project(x) if tuning is None else tuning(project, x)).astype(dtype)
         return x.reshape(*x.shape[:-1], *self.shape[-2:]) if is_to_heads else x
+
+    def _init(self, inputs: int) -> Callable[..., jax.Array]:
+        if self.architecture.fan_in_init:
+            return nn.initializers.normal(self.init_range or inputs**-0.5)
+        return weight_init(self.architecture, self.init_range)
 
     def _tuning(self, num_inputs: int) -> nn.Module | None:
         """The tuning module; `num_inputs` dimensions of the kernel are inputs."""
@@ -157,16 +165,22 @@ def weight_init(
 ) -> Callable[..., jax.Array]:
     """Truncated normal initializer; `stddev` defaults to the architecture's initializer_range.
 
+    With fan_in_init it is for embeddings only, whose standard deviation is 1.
+
     Truncated at two standard deviations and not rescaled afterwards, as in the original code
     (tf.truncated_normal_initializer in modeling.py).
     """
+    if architecture.fan_in_init:
+        return nn.initializers.normal(1.0 if stddev is None else stddev)
     return nn.initializers.truncated_normal(
         architecture.initializer_range if stddev is None else stddev
     )
 
 
-def output_init_range(architecture: Architecture) -> float:
+def output_init_range(architecture: Architecture) -> float | None:
     """Return the init_range of kernels that write to the residual stream."""
+    if architecture.fan_in_init:
+        return None
     if architecture.zero_output_init:
         return 0.0
     if not architecture.scaled_output_init:

@@ -1,9 +1,10 @@
-"""The model that is trained, loaded, queried and exported: an encoder with named heads."""
+"""The model that is trained, loaded, queried and exported: encoder, decoder, named heads."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict, freeze
 
@@ -15,6 +16,7 @@ from bert_jax.models.module import Module
 from bert_jax.models.rows import Rows
 
 if TYPE_CHECKING:
+    from bert_jax.models.cache import Memory
     from bert_jax.models.head_states import HeadStates
 
 HeadOptions = Mapping[str, Any]  # further fields of the head's class
@@ -27,21 +29,31 @@ class ModelOutput(NamedTuple):
         rows: the rows that the encoder read.
         states: the encoder's states.
         heads: name of a head → its output, such as fp32 logits.
+        decoder: the decoder's states of `rows.target`; None: it was not used.
     """
 
     rows: Rows
     states: EncoderOutput
     heads: Mapping[str, Any]
+    decoder: EncoderOutput | None = None
+
+    @property
+    def head_rows(self) -> Rows:
+        """The rows that the heads read: those of the decoder if there are any."""
+        return self.rows if self.rows.target is None else self.rows.target
 
 
 class Model(Module):
-    """An encoder with named heads.
+    """An encoder with named heads and, if the architecture has one, a decoder.
 
-    Parameters: `encoder`, and for each head NAME/head and, if it reads other states than those of
-    the last layer and they have parameters, NAME/states.
+    With a target (`Rows.target`) the decoder reads it, and all heads read the decoder's states;
+    otherwise they read the encoder's.
+
+    Parameters: `encoder`, `decoder`, and for each head NAME/head and, if it reads other states than
+    those of the last layer and they have parameters, NAME/states.
 
     Attributes:
-        architecture: the encoder's architecture.
+        architecture: of encoder and decoder.
         compute: precision and kernels.
         heads: name in HEADS → options of the head.
         is_causal: whether positions do not attend to later positions.
@@ -59,6 +71,12 @@ class Model(Module):
 
     def setup(self) -> None:
         self.encoder = build_encoder(self.architecture, self.compute)
+        if (stack := self.architecture.decoder) is not None:
+            from bert_jax.models.decoders.transformer import TransformerDecoder
+
+            settings = (self.architecture.of_decoder, self.compute)
+            has_tokens = not stack.shared_embeddings
+            self.decoder = TransformerDecoder(*settings, has_tokens=has_tokens)
         for name in self.heads:
             head = self.make_head(name)
             setattr(self, name, _Part(head, self._make_states(head)))
@@ -75,13 +93,67 @@ class Model(Module):
         """
         all_hidden |= self.architecture.head_states != 'last'
         states = self.encoder(rows, dropout_seeds_B, all_hidden=all_hidden, causal=self.is_causal)
-        return self.apply_heads(rows, states, dropout_seeds_B)
+        target = rows.target
+        if target is None and self.architecture.decoder is not None and self.is_initializing():
+            target = rows  # creates the decoder's parameters
+        if target is None:
+            return self.apply_heads(rows, states, dropout_seeds_B)
+        memory = self._memory(rows, states)
+        output = self.decode(target, memory, dropout_seeds_B, all_hidden=all_hidden)
+        return output._replace(rows=rows, states=states)
+
+    def memory(self, rows: Rows) -> 'Memory':
+        """Encode rows for decoding: states, and their keys and values in the decoder's layers."""
+        states = self.encoder(rows, None)
+        memory = self._memory(rows, states)
+        return self.decoder.remember(
+            states.hidden_BTD, memory.attention_mask_BU, memory.segment_ids_BU
+        )
+
+    def decode(
+        self,
+        target: Rows,
+        memory: 'Memory',
+        dropout_seeds_B: jax.Array | None = None,
+        *,
+        all_hidden: bool = False,
+    ) -> ModelOutput:
+        """Compute the decoder's states, and the outputs of the heads for them.
+
+        Args:
+            target: the decoder's rows, as `Rows.target`; with a cache, rows that continue it.
+            memory: what `memory` computed for the encoder's rows.
+            dropout_seeds_B: uint32, one per row; None for evaluation.
+            all_hidden: also return the states of every layer.
+
+        Returns:
+            The output, whose `rows` are the target and whose `states` are the decoder's.
+        """
+        table_VE = self.encoder.embedding_table()
+        arguments = (target, memory, table_VE, dropout_seeds_B)
+        states = self.decoder(*arguments, all_hidden=all_hidden)
+        states = states._replace(embedding_VE=self.decoder.token_table(table_VE))
+        output = self._apply_heads(target, states, dropout_seeds_B)
+        return output._replace(decoder=output.states)
+
+    def _memory(self, rows: Rows, states: EncoderOutput) -> 'Memory':
+        from bert_jax.models.cache import Memory  # encoders do without it
+
+        segment_ids_BU = rows.segment_ids_BT
+        if segment_ids_BU is not None:
+            segment_ids_BU = jnp.asarray(segment_ids_BU)
+        return Memory(states.hidden_BTD, jnp.asarray(rows.attention_mask_BT), segment_ids_BU)
 
     def apply_heads(
         self, rows: Rows, states: EncoderOutput, dropout_seeds_B: jax.Array | None
     ) -> ModelOutput:
         """Compute the outputs of the heads for encoded rows."""
         states = states._replace(embedding_VE=self.encoder.embedding_table())
+        return self._apply_heads(rows, states, dropout_seeds_B)
+
+    def _apply_heads(
+        self, rows: Rows, states: EncoderOutput, dropout_seeds_B: jax.Array | None
+    ) -> ModelOutput:
         heads = {name: getattr(self, name)(states, rows, dropout_seeds_B) for name in self.heads}
         return ModelOutput(rows, states, heads)
 

@@ -54,6 +54,9 @@ class Rows(flax.struct.PyTreeNode):
             are visible to all and see only each other. None: every position sees every other.
         labels: further arrays by name, such as the labels of sequences [B, …] or [B, S, …] and of
             positions [B, T, …].
+        target: the decoder's rows, which are written while it attends to these rows: their ids
+            start with the token before the target, and their `targets` are the tokens to predict.
+            None: only the encoder reads.
         cache: keys and values of the positions before these rows, which continue them: the first
             token of a row has the position `cache.length_B`. Padding must be last. None: the rows
             are complete.
@@ -68,6 +71,7 @@ class Rows(flax.struct.PyTreeNode):
     ranks_BT: Array | None = None
     labels: Mapping[str, Array] = field(default_factory=dict)
     cache: 'Cache | None' = None
+    target: 'Rows | None' = None
 
     @classmethod
     def of(cls, batch: Mapping[str, Array]) -> 'Rows':

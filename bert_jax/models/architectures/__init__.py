@@ -4,13 +4,17 @@ from typing import Any
 
 from bert_jax import errors
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.architectures import bert, deberta, gpt2, language_models, modernbert
+from bert_jax.models.architectures import (
+    bert,
+    encoder_decoders,
+    language_models,
+    modernbert,
+)
 from bert_jax.models.architectures.builder import FIELDS, Builder
 
 BUILDERS: dict[str, Builder] = {
     **bert.BUILDERS,
-    **deberta.BUILDERS,
-    **gpt2.BUILDERS,
+    **encoder_decoders.BUILDERS,
     **language_models.BUILDERS,
     **modernbert.BUILDERS,
 }

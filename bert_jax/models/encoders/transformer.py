@@ -1,36 +1,27 @@
 """The Transformer encoder: embeddings, a stack of blocks, a pooler."""
 
-import dataclasses
-import functools
-import threading
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from flax import linen as nn
 
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Context, layer_constants
-from bert_jax.models.block import ATTENTIONS, Block, Convolution
+from bert_jax.models.block import ATTENTIONS, Convolution
 from bert_jax.models.dropout import fold_in
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoders import Encoder, EncoderOutput
+from bert_jax.models.layer_stack import LayerStack
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.rows import PromptRows, Rows, gather_positions, prompt_rows
 from bert_jax.models.visibility import Visibility
 from bert_jax.types import Array, Tree
 
-if TYPE_CHECKING:
-    from bert_jax.models.cache import Cache
-
-_CONVOLUTION, _DECODER = 2**29, 2**30  # dropout sites, beyond the numbers of layers
-_class_lock = threading.Lock()
+_DECODER = 2**30  # dropout site, beyond the numbers of layers
 
 
-class Transformer(Encoder):
+class Transformer(LayerStack, Encoder):
     """A bidirectional Transformer encoder (Devlin et al. 2019, section 3).
 
     Parameters, all fp32: embeddings; layers_0 … layers_{L−1}, or one stacked `layers` with
@@ -47,7 +38,7 @@ class Transformer(Encoder):
     def setup(self) -> None:
         settings = (self.architecture, self.compute)
         self.embeddings = self.make_embeddings()
-        self.layers = self._make_layers()
+        self.layers = self.make_layers()
         if self.architecture.norms.placement != 'post':
             self.final_norm = self.make_norm()
         if make_positions := ATTENTIONS[self.architecture.attention.kind].relative_positions:
@@ -61,61 +52,6 @@ class Transformer(Encoder):
     def make_embeddings(self) -> Embeddings:
         """Make the embeddings of the architecture."""
         return Embeddings(self.architecture, self.compute)
-
-    def _make_layers(self) -> Any:
-        """Make the list of layers or, with scan_layers, one module that stacks all layers."""
-        architecture, settings = self.architecture, (self.architecture, self.compute)
-        layer = self._layer_class()
-        if self.compute.scan_layers:
-            if not architecture.equal_layers:
-                raise UserError(
-                    'compute.scan_layers=True, but the layers of this architecture share '
-                    'parameters or differ in them, so they cannot be stacked; set scan_layers=False'
-                )
-            return _make_class(  # holds the stacked parameters; `_scan_layers` runs the layers
-                nn.scan,
-                layer,
-                variable_axes={'params': 0},
-                split_rngs={'params': True},
-                in_axes=nn.broadcast,
-                length=architecture.num_layers,
-                metadata_params={nn.PARTITION_NAME: 'layers'},
-            )(*settings)
-        if not self.is_initializing():  # nn.jit would change the initial values
-            layer = _make_class(nn.jit, layer)  # trace and lower equal layers once
-        indices = range(max(architecture.layer_numbers) + 1)
-        if self._is_tuned_per_use:
-            return [layer(self._tuned(index), self.compute) for index in indices]
-        skip_first = architecture.norms.placement == 'pre_except_first'
-        return [layer(*settings, skip_norm=skip_first and index == 0) for index in indices]
-
-    @property
-    def _is_tuned_per_use(self) -> bool:
-        """Whether layers that share parameters have separate added parameters."""
-        method = self.architecture.tuning
-        return self.architecture.sharing is not None and method is not None and method.per_layer
-
-    def _tuned(self, index: int, use: int = 0) -> Architecture:
-        """Return the architecture of a layer with separate added parameters for each use."""
-        uses = self.architecture.layer_numbers.count(index)
-        method: Any = self.architecture.tuning
-        method = dataclasses.replace(method, uses=uses, use=use)
-        return dataclasses.replace(self.architecture, tuning=method)
-
-    def _layer(self, number: int) -> Callable[..., Tree]:
-        """Return the layer at depth `number`."""
-        *earlier, index = self.architecture.layer_numbers[: number + 1]
-        layer: Block = self.layers[index]
-        if not self._is_tuned_per_use or self.is_initializing():
-            return layer
-        architecture = self._tuned(index, earlier.count(index))
-        tuned_layer = self._layer_class()(architecture, self.compute, parent=None)
-        return functools.partial(tuned_layer.apply, nn.unbox(layer.variables))
-
-    def _layer_class(self) -> Any:
-        if not self.compute.remat:
-            return Block
-        return _make_class(nn.remat, Block, prevent_cse=not self.compute.scan_layers)
 
     def __call__(
         self,
@@ -150,11 +86,12 @@ class Transformer(Encoder):
             visibility = Visibility(None, is_causal=True, query_positions_BT=positions_BT)
         context = Context(visibility)
         if ATTENTIONS[architecture.attention.kind].relative_positions:
-            relative_RD, rows_TU = self.relative_positions(embedded_BTD.shape[1])
-            context = context._replace(relative_RD=relative_RD, rows_TU=jnp.asarray(rows_TU))
+            length = embedded_BTD.shape[1]
+            num_keys = length if rows.cache is None else rows.cache.num_slots
+            context = self.relative_positions(context, length, num_keys)
         embedded_BTD = embedded_BTD.astype(self.compute.residual_dtype)
         arguments = (embedded_BTD, context, dropout_seeds_B, rows.cache)
-        x_BTD, hidden_LBTD, cache = self._run_layers(*arguments)
+        x_BTD, hidden_LBTD, cache = self.run_layers(*arguments)
         if cache is not None:
             length_B = cache.length_B + mask_BT.sum(1, dtype=jnp.int32)
             cache = cache.replace(length_B=length_B)
@@ -179,7 +116,7 @@ class Transformer(Encoder):
         assert rows.segment_ids_BT is None
         assert not self.compute.scan_layers
         attention, method = self.architecture.attention.kind, self.architecture.tuning
-        if ATTENTIONS[attention].relative_positions:
+        if not ATTENTIONS[attention].has_cache:
             raise UserError(f'{attention} attention cannot generate text: it has no cache')
         if method is not None and method.prompt_length:
             raise UserError(
@@ -192,61 +129,6 @@ class Transformer(Encoder):
         method = self.architecture.tuning
         length = 0 if method is None else method.prompt_length
         return prompt_rows(rows, length) if length else None
-
-    def _run_layers(
-        self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None, cache: 'Cache | None'
-    ) -> 'tuple[jax.Array, jax.Array, Cache | None]':
-        """Return the last layer's states, all layers' states [L, B, T, D] and the new cache."""
-        if self.compute.scan_layers:
-            return *self._scan_layers(x_BTD, context, seeds_B), None
-        states, layers, constants_L = [], [], layer_constants(self.architecture)
-        past_L = [None] * self.architecture.num_layers if cache is None else cache.layers
-        for number in range(self.architecture.num_layers):
-            layer, seeds = self._layer(number), fold_in(seeds_B, 1 + number)
-            past = past_L[number]
-            after_BTD, past = layer(x_BTD, constants_L[number], context, seeds, past)
-            layers.append(past)
-            if number == 0 and self.architecture.convolution is not None:
-                convolution_seeds_B = fold_in(seeds_B, _CONVOLUTION)
-                segment_ids_BT = context.visibility.segment_ids_BT
-                after_BTD = self.convolution(x_BTD, after_BTD, convolution_seeds_B, segment_ids_BT)
-            x_BTD = after_BTD
-            states.append(x_BTD)
-        if cache is not None:
-            cache = cache.replace(layers=tuple(layers))
-        return x_BTD, jnp.stack(states), cache  # states are not computed unless used
-
-    def _scan_layers(
-        self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None
-    ) -> tuple[jax.Array, jax.Array]:
-        """`_run_layers` of stacked layers."""
-        from bert_jax.models.encoders.layer_scan import scan_layers  # an option that few runs set
-
-        constants_L = layer_constants(self.architecture)
-        if self.is_initializing():
-            self.layers(x_BTD, constants_L[0], context, None)  # creates the parameters
-        mutable = [name for name in ('intermediates',) if self.is_mutable_collection(name)]
-        layer = self._layer_class()(self.architecture, self.compute, parent=None)
-
-        def apply_layer(x_BTD: jax.Array, inputs: Any, window: int | None) -> tuple[jax.Array, Any]:
-            variables, constants, seeds_B = inputs
-            constants = dataclasses.replace(constants, window=window)
-            arguments = (x_BTD, constants, context, seeds_B)
-            (x_BTD, _), collected = layer.apply(variables, *arguments, mutable=mutable)
-            return x_BTD, (x_BTD, collected)
-
-        windows = [constants.window for constants in constants_L]
-        equal_L = [dataclasses.replace(constants, window=None) for constants in constants_L]
-        numbers_L1 = np.arange(1, 1 + len(windows))[:, None]
-        inputs_L = (
-            nn.unbox(self.layers.variables),
-            jax.tree.map(lambda *leaves: np.stack(leaves), *equal_L),
-            fold_in(seeds_B, numbers_L1),
-        )
-        x_BTD, (hidden_LBTD, collected_L) = scan_layers(apply_layer, x_BTD, inputs_L, windows)
-        for name, value_L in collected_L.items():
-            self.put_variable(name, 'layers', value_L)
-        return x_BTD, hidden_LBTD
 
     def _decode(
         self,
@@ -266,15 +148,8 @@ class Transformer(Encoder):
         x_BTD = (before_BTD + position_TD).astype(before_BTD.dtype)
         for number in range(2):
             layer_seeds_B = fold_in(seeds_B, _DECODER + 1 + number)
-            x_BTD, _ = self._last_layer()(x_BTD, constants, context, layer_seeds_B)
+            x_BTD, _ = self.last_layer()(x_BTD, constants, context, layer_seeds_B)
         return x_BTD
-
-    def _last_layer(self) -> Callable[..., Tree]:
-        if not self.compute.scan_layers:
-            return self._layer(self.architecture.num_layers - 1)
-        stacked = nn.unbox(self.layers.variables)
-        last = jax.tree.map(lambda leaf_L: leaf_L[-1], stacked)
-        return functools.partial(Block(self.architecture, self.compute, parent=None).apply, last)
 
     def _pool(self, x_BTD: jax.Array, first_positions_BS: Array | None) -> jax.Array:
         if first_positions_BS is None:
@@ -304,9 +179,3 @@ def attention_probabilities(
         return probabilities
     iterators = {name: iter(layer_calls) for name, layer_calls in calls.items()}
     return jnp.stack([next(iterators[f'layers_{i}']) for i in architecture.layer_numbers])
-
-
-def _make_class(transform: Callable[..., Any], layer: Any, **options: Any) -> Any:
-    """Transform a class under a lock, because Flax modifies the bases of the class meanwhile."""
-    with _class_lock:
-        return transform(layer, **options)

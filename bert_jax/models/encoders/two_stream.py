@@ -64,7 +64,7 @@ class TwoStream(Transformer):
             segment_ids_BT = jnp.asarray(segment_ids_BT)
         visibility = Visibility(jnp.asarray(rows.attention_mask_BT), segment_ids_BT)
         context = Context(visibility, relative=streams.relative)
-        x_BXD, hidden_LBXD, _ = self._run_layers(streams.x_BXD, context, dropout_seeds_B, None)
+        x_BXD, hidden_LBXD, _ = self.run_layers(streams.x_BXD, context, dropout_seeds_B, None)
         hidden_LBTD = None
         if all_hidden:
             hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBXD[:, :, :length]])

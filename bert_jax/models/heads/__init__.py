@@ -71,6 +71,7 @@ HEADS: LazyTable[type[Head]] = LazyTable(
         'bilm': 'bert_jax.models.heads.bidirectional:BidirectionalLanguageModelHead',
         'clm': 'bert_jax.models.heads.prediction:NextTokenHead',
         'plm': 'bert_jax.models.heads.permuted:PermutedTokenHead',
+        'seq2seq': 'bert_jax.models.heads.prediction:NextTokenHead',
         'rtd': 'bert_jax.models.heads.prediction:ReplacedTokenHead',
         'sbo': 'bert_jax.models.heads.span_boundary:SpanBoundaryHead',
         'permutation': 'bert_jax.models.heads.prediction:ReplacedTokenHead',

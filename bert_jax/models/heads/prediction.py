@@ -44,11 +44,14 @@ class MaskedLanguageModelHead(Head):
             transform = self.make_dense('BPD,DE->BPE', shape, names, name='transform')
             x_BPE = self.make_norm('norm')(activation(transform(x_BPE)))
             x_BPE = constrain(x_BPE, ('batch', None, 'embed'))
+        if architecture.prediction.scaled:
+            x_BPE = x_BPE * architecture.hidden_size**-0.5
         num_logits = architecture.padded_vocab_size
         if not architecture.prediction.tied:
             shape = (num_logits, architecture.embedding_width)
+            stddev = float(shape[1] ** -0.5) if architecture.fan_in_init else None
             embedding_VE = param(
-                self, 'decoder', weight_init(architecture), shape, ('vocab', 'embed')
+                self, 'decoder', weight_init(architecture, stddev), shape, ('vocab', 'embed')
             )
         assert embedding_VE is not None
         embedding_VE = constrain(embedding_VE, ('vocab', None))

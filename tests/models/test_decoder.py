@@ -1,0 +1,127 @@
+"""The decoder of encoder–decoders: cached decoding, scan, packing, what each token depends on."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from bert_jax.errors import UserError
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.architecture_parts import DecoderStack
+from bert_jax.models.cache import Cache
+from bert_jax.models.model import Model
+from bert_jax.models.parameters import stack_layers
+from bert_jax.models.rows import Rows
+from bert_jax.types import Tree
+
+SIZES = dict(
+    vocab_size=50,
+    hidden_size=16,
+    num_layers=2,
+    num_heads=2,
+    intermediate_size=24,
+    hidden_dropout=0.0,
+    attention_dropout=0.0,
+)
+KINDS = {
+    'bart': dict(decoder=DecoderStack(3), max_position_embeddings=18),
+    't5': dict(decoder=DecoderStack(3, 'pad'), size_per_head=10, max_position_embeddings=16),
+}
+rng = np.random.default_rng(0)
+SOURCE, TARGET = rng.integers(5, 50, (2, 9)), rng.integers(5, 50, (2, 6))
+MASK = (np.arange(9) < [[9], [6]]).astype(np.int32)
+ROWS = Rows(SOURCE, MASK, target=Rows(TARGET, np.ones_like(TARGET)))
+
+
+@dataclasses.dataclass
+class Small:
+    """A small model with parameters that are far from their initial scale."""
+
+    model: Model
+    params: Tree
+
+    def __call__(self, rows: Rows, *arguments: object, **options: object) -> Tree:
+        return self.model.apply({'params': self.params}, rows, *arguments, **options)
+
+
+@pytest.fixture(scope='module', params=KINDS)
+def small(request: pytest.FixtureRequest) -> Small:
+    architecture = architectures.build(request.param, **SIZES | KINDS[request.param])
+    model = Model(architecture, Compute(), {'seq2seq': {}})
+    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), ROWS)['params'])
+    return Small(model, jax.tree.map(lambda leaf: 10 * leaf, params))
+
+
+@pytest.fixture(scope='module')
+def logits(small: Small) -> np.ndarray:
+    return np.asarray(small(ROWS).heads['seq2seq'])[..., :50]
+
+
+def test_cached_decoding_equals_the_whole_target(small: Small, logits: np.ndarray) -> None:
+    """Whatever the parts in which the target is read, and with two beams per source."""
+    memory = small(ROWS, method='memory')
+    beams = np.repeat(TARGET, 2, axis=0)
+    cache = Cache.empty(small.model.architecture.of_decoder, Compute(), 4, 8)
+    parts = []
+    for part in (slice(0, 3), slice(3, 4), slice(4, 6)):
+        rows = Rows(beams[:, part], np.ones_like(beams[:, part]), cache=cache)
+        output = small(rows, memory, method='decode')
+        cache = output.decoder.cache
+        parts.append(output.heads['seq2seq'][..., :50])
+    found = np.concatenate(parts, axis=1)
+    assert np.abs(logits).max() > 1
+    np.testing.assert_allclose(found, np.repeat(logits, 2, axis=0), atol=1e-4, rtol=1e-5)
+
+
+def test_scanned_layers_equal_separate_layers(small: Small, logits: np.ndarray) -> None:
+    params = dict(small.params)
+    params |= {part: stack_layers(params[part]) for part in ('encoder', 'decoder')}
+    model = dataclasses.replace(small.model, compute=Compute(scan_layers=True, remat=True))
+    output = Small(model, params)(ROWS)
+    found = output.heads['seq2seq'][..., :50]
+    np.testing.assert_allclose(found, logits, atol=1e-4, rtol=1e-5)
+
+
+def test_a_token_depends_on_its_source_and_on_earlier_tokens_only(
+    small: Small, logits: np.ndarray
+) -> None:
+    target = TARGET.copy()
+    target[:, 4] += 1
+    source = np.where(MASK > 0, SOURCE, 7)
+    changed = ROWS.replace(input_ids_BT=source, target=Rows(target, np.ones_like(target)))
+    found = small(changed).heads['seq2seq'][..., :50]
+    np.testing.assert_allclose(found[:, :4], logits[:, :4], atol=1e-4)
+    assert np.abs(found[:, 4:] - logits[:, 4:]).max() > 0.1
+    other = small(ROWS.replace(input_ids_BT=SOURCE[::-1])).heads['seq2seq'][..., :50]
+    assert np.abs(other[0, 0] - logits[0, 0]).max() > 0.1
+
+
+def test_packed_sequences_do_not_attend_to_each_other(small: Small, logits: np.ndarray) -> None:
+    """Two sources and their targets in one row, told apart by segment ids."""
+    source = np.concatenate([SOURCE[0], SOURCE[1, :6]])[None]
+    segments = np.repeat([0, 1], [9, 6])[None]
+    target_segments = np.repeat([0, 1], 6)[None]
+    target = Rows(TARGET.reshape(1, -1), np.ones((1, 12), np.int32), segment_ids_BT=target_segments)
+    rows = Rows(source, np.ones_like(source), segment_ids_BT=segments, target=target)
+    found = small(rows).heads['seq2seq'][..., :50].reshape(2, 6, -1)
+    np.testing.assert_allclose(found, logits, atol=1e-4, rtol=1e-5)
+
+
+def test_without_a_target_heads_read_the_encoder(small: Small) -> None:
+    output = small(ROWS.replace(target=None))
+    assert output.decoder is None
+    assert output.heads['seq2seq'].shape[1] == SOURCE.shape[1]
+    assert small(ROWS).head_rows.input_ids_BT.shape == TARGET.shape
+
+
+def test_architecture_survives_json(small: Small) -> None:
+    architecture = small.model.architecture
+    assert Architecture.from_json(dataclasses.asdict(architecture)) == architecture
+
+
+def test_parts_that_a_decoder_cannot_have_are_refused() -> None:
+    with pytest.raises(UserError, match='a model with a decoder cannot have head_states mix'):
+        architectures.build('bart', **SIZES, head_states='mix')
