@@ -45,6 +45,9 @@ PACKED_FIELDS = frozenset(
     ['input_ids', 'token_type_ids', 'attention_mask', 'segment_ids', 'first_positions']
 )
 
+# The field of training batches with the share of the run that has passed, a float32 scalar.
+PROGRESS = 'progress'
+
 
 class HostOutputs(NamedTuple):
     """The arrays that are copied from the device for `Decoder.decode`.
@@ -335,6 +338,13 @@ class Loss(_Part, abc.ABC):
     @abc.abstractmethod
     def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
         """Reduce the outputs, on the device, to what `Decoder.decode` needs."""
+
+    def compact(self, values: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Return what is kept of the host outputs of a sequence; by default all of them.
+
+        The outputs of all evaluated examples are in memory together.
+        """
+        return values
 
     def exported_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
         """Return the outputs of an exported model; by default the logits of each sequence."""

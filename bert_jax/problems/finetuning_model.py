@@ -164,16 +164,17 @@ def _predict_packed(
     advance: Callable[[int], object],
 ) -> tuple[list[ExampleOutputs], averages.Terms]:
     """Run a prediction step over items in packed rows."""
-    shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
+    problem, shape = encoded.problem, shape._replace(slots=evaluation_slots(encoded.items, shape))
     by_item: list[Tree] = [None] * len(encoded.items)
     total: averages.Terms = {}
     for batch, places in evaluation_batches(encoded.items, shape):
         terms, host_outputs = jax.device_get(step(params, batch))
         total = averages.add(total, terms)
         for placed in places:
-            by_item[placed.item] = unpack_outputs(
+            unpacked = unpack_outputs(
                 batch, host_outputs.per_sequence, host_outputs.per_token, placed
             )
+            by_item[placed.item] = list(map(problem.loss.compact, unpacked))
         advance(len(places))
     return encoded.by_example(by_item), total
 

@@ -130,7 +130,14 @@ class Pretraining:
         params: Params = self.model.init(key, rows)['params']
         return params
 
-    def terms(self, params: Params, batch: Batch, key: Key, train: bool) -> Terms:
+    def terms(
+        self,
+        params: Params,
+        batch: Batch,
+        key: Key,
+        train: bool,
+        progress: jax.typing.ArrayLike = 1.0,
+    ) -> Terms:
         """Compute the terms of a batch.
 
         Corruption and dropout depend on `key` and the index of each example alone.

@@ -115,7 +115,7 @@ class Group:
         accumulation, transfer = self.plan.task.stages[0].accumulation, self.plan.transfer
         settings = (self.plan.task, self.optimizer, accumulation, transfer)
         extras = (self.plan.config.spike_factor, self.plan.config.optimizer.ema)
-        train_step = make_train_step(*settings, *extras)
+        train_step = make_train_step(*settings, *extras, self.plan.total_steps)
 
         def step(state: TrainState, batch: Batch, key: Key) -> tuple[TrainState, Metrics]:
             state = state._replace(params=transfer.merge(state.params, frozen))

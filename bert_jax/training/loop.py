@@ -203,7 +203,7 @@ def _time_of_host0(seconds: float) -> jax.typing.ArrayLike:
 
 def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
     """Compile the steps of training and evaluation; also return their memory as log lines."""
-    extras = (plan.config.spike_factor, plan.config.optimizer.ema)
+    extras = (plan.config.spike_factor, plan.config.optimizer.ema, plan.total_steps)
     train_step = make_train_step(
         plan.task, plan.optimizer, stage.accumulation, plan.transfer, *extras
     )

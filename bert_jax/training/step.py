@@ -40,6 +40,7 @@ def make_train_step(
     transfer: Transfer = TRAIN_ALL,
     spike_factor: float = 0.0,
     ema: float = 0.0,
+    total_steps: int = 0,
 ) -> TrainStep:
     """Build the function `train_step(state, batch, run_key) → (state, metrics)`, uncompiled.
 
@@ -58,6 +59,8 @@ def make_train_step(
             same.
         spike_factor: see above.
         ema: decay of the moving average of the trained parameters, if the state has one.
+        total_steps: steps of the run, of which `terms` is told the share that has passed; 0: it is
+            told 1. A run with a position in the schedule has that share instead.
 
     Returns:
         The step. Its optional fourth argument is the position in the schedule, a float32 scalar, if
@@ -70,7 +73,9 @@ def make_train_step(
         state: TrainState, batch: Batch, run_key: Key, position: jax.Array | None = None
     ) -> tuple[TrainState, Metrics]:
         key = step_key(run_key, state.step)
-        loss, terms, gradients = _over_data_axis(compute)(state.params, batch, key)
+        loss, terms, gradients = _over_data_axis(compute)(
+            state.params, batch, key, _progress(state.step, total_steps, position)
+        )
         norm = optimizers.global_norm(gradients)
         accept, usual_norm = _decide(loss, norm, state.usual_norm, spike_factor)
         trained = transfer.select(state.params)
@@ -105,24 +110,31 @@ def make_train_step(
         }
         return state, metrics
 
-    def compute(params: Params, batch: Batch, key: Key) -> Gradients:
+    def compute(params: Params, batch: Batch, key: Key, progress: jax.Array) -> Gradients:
         if accumulation == 1:
-            return compute_rows(params, batch, key, None)
+            return compute_rows(params, batch, key, progress, None)
         counts = sum_over_micro_batches(
-            lambda micro: _counts(task.terms(params, micro, key, train=True)), batch, accumulation
+            lambda micro: _counts(task.terms(params, micro, key, train=True, progress=progress)),
+            batch,
+            accumulation,
         )
         counts = _sum_over_devices(counts)
         return sum_over_micro_batches(
-            lambda micro: compute_rows(params, micro, key, counts), batch, accumulation
+            lambda micro: compute_rows(params, micro, key, progress, counts), batch, accumulation
         )
 
     def compute_rows(
-        params: Params, batch: Batch, key: Key, counts: Mapping[str, jax.Array] | None
+        params: Params,
+        batch: Batch,
+        key: Key,
+        progress: jax.Array,
+        counts: Mapping[str, jax.Array] | None,
     ) -> Gradients:
         """`counts`: counts of the whole global batch; None if `batch` is all of it."""
 
         def loss_of(trained: Params) -> tuple[jax.Array, Terms]:
-            terms = task.terms(transfer.merge(trained, params), batch, key, train=True)
+            merged = transfer.merge(trained, params)
+            terms = task.terms(merged, batch, key, train=True, progress=progress)
             total = _sum_over_devices(_counts(terms)) if counts is None else counts
             return averages.loss(terms, task.weights, total), terms
 
@@ -131,6 +143,16 @@ def make_train_step(
         return loss, terms, gradients
 
     return train_step
+
+
+def _progress(
+    step: jax.typing.ArrayLike, total_steps: int, position: jax.Array | None
+) -> jax.Array:
+    """Return the share of the run that has passed, a float32 scalar in [0, 1]."""
+    if position is not None or not total_steps:
+        return jnp.asarray(1 if position is None else position, jnp.float32)
+    share: jax.Array = jnp.minimum(jnp.float32(step) / total_steps, 1)
+    return share
 
 
 def compile_train_step(
@@ -186,15 +208,17 @@ def _over_data_axis(compute: Callable[..., Gradients]) -> Callable[..., Gradient
     if mesh.empty or mesh.shape[DATA] == 1 or mesh.size > mesh.shape[DATA]:
         return compute
 
-    def compute_local_rows(params: Params, batch: Batch, key: Key) -> Gradients:
+    def compute_local_rows(
+        params: Params, batch: Batch, key: Key, progress: jax.Array
+    ) -> Gradients:
         with nn.logical_axis_rules(()):  # inside shard_map, arrays have no mesh axes to constrain
-            total: Gradients = jax.lax.psum(compute(params, batch, key), DATA)
+            total: Gradients = jax.lax.psum(compute(params, batch, key, progress), DATA)
             return total
 
     rows, replicated = PartitionSpec(DATA), PartitionSpec()
     return jax.shard_map(
         compute_local_rows,
-        in_specs=(replicated, rows, replicated),
+        in_specs=(replicated, rows, replicated, replicated),
         out_specs=replicated,
         check_vma=False,
     )

@@ -145,7 +145,14 @@ class Task(Protocol):
     def init(self, key: Key) -> Params:
         """Return the initial parameters, float32, boxed with their logical axis names."""
 
-    def terms(self, params: Params, batch: Batch, key: Key, train: bool) -> Terms:
+    def terms(
+        self,
+        params: Params,
+        batch: Batch,
+        key: Key,
+        train: bool,
+        progress: jax.typing.ArrayLike = 1.0,
+    ) -> Terms:
         """Return the loss and metric terms of a batch or micro-batch; traced inside the step.
 
         Args:
@@ -154,6 +161,8 @@ class Task(Protocol):
             key: key of the step. The result may depend on it and on the index of an example, but
                 not on how the batch is divided into micro-batches or over devices.
             train: whether dropout is active.
+            progress: share of the run that has passed before the step, a float32 scalar in [0, 1];
+                1 in evaluation.
         """
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:

@@ -70,7 +70,7 @@ class MaskingTask:
         self.model = objectives.build_model(architecture, Compute(dtype), self.objectives)
         self.corruption = make_masking(scheme, shape, rate=0.15)
 
-    def terms(self, params, batch, key, train: bool):
+    def terms(self, params, batch, key, train: bool, progress=1.0):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
         clean, seeds_B = Rows.of(batch), jax.vmap(jax.random.bits)(keys_B)
         output = self.model.apply({'params': params}, self.corruption(keys_B, clean), seeds_B)

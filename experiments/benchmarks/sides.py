@@ -157,7 +157,7 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
     class Task:
         weights = dict.fromkeys(labels, 1.0)
 
-        def terms(self, params, batch, key, train):
+        def terms(self, params, batch, key, train, progress=1.0):
             seeds_B = jax.random.bits(key, (shape.batch,))
             logits = model.apply({'params': params}, rows_of(batch), seeds_B).heads
             losses = {name: cross_entropy(logits[name], batch[labels[name]]) for name in labels}

@@ -79,7 +79,12 @@ def _compile(plan: Plan, number: int, rows: int | None, topology: Topology) -> d
         for name, leaf in batches.abstract(stage.source).items()
     }
     step = make_train_step(
-        plan.task, plan.optimizer, stage.accumulation, plan.transfer, plan.config.spike_factor
+        plan.task,
+        plan.optimizer,
+        stage.accumulation,
+        plan.transfer,
+        plan.config.spike_factor,
+        total_steps=plan.total_steps,
     )
     model_flops = stage.flops_per_step * size / stage.source.batch_size / mesh.size
     record = dict(

@@ -59,7 +59,7 @@ class Task:
         clean = Rows.of(self.batch(0, size=1))
         return self.model.init(key, self.corruption(key[None], clean))['params']
 
-    def terms(self, params, batch, key, train):
+    def terms(self, params, batch, key, train, progress=1.0):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
         clean, seeds_B = Rows.of(batch), jax.vmap(jax.random.bits)(keys_B)
         output = self.model.apply({'params': params}, self.corruption(keys_B, clean), seeds_B)

@@ -29,7 +29,7 @@ class GivenMasks:
     def __init__(self, architecture):
         self.model = objectives.build_model(architecture, Compute(), synthetic.OBJECTIVES)
 
-    def terms(self, params, batch, key, train):
+    def terms(self, params, batch, key, train, progress=1.0):
         weights = np.ones(batch['targets'].shape, np.float32)
         rows = Rows.of(batch)
         rows = rows.replace(targets=Targets(batch['positions'], batch['targets'], weights))

@@ -61,7 +61,7 @@ class SyntheticTask:
         rows = Rows(ids, ids, ids, targets=Targets(ids, ids, ids), labels=labels)
         return self.model.init(key, rows)['params']
 
-    def terms(self, params, batch, key, train):
+    def terms(self, params, batch, key, train, progress=1.0):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
         clean, seeds_B = Rows.of(batch), jax.vmap(jax.random.bits)(keys_B)
         output = self.model.apply({'params': params}, self.corruption(keys_B, clean), seeds_B)

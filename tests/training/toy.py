@@ -79,7 +79,7 @@ class Toy:
         pooled_BD = jnp.tanh(h_BD @ encoder['pooler']['kernel'])
         return pooled_BD @ params['sequence_classification']['head']['kernel']
 
-    def terms(self, params, batch, key, train):
+    def terms(self, params, batch, key, train, progress=1.0):
         error_B = self.predict(params, batch['x']) - batch['y']
         return {'loss': Term(jnp.sum(error_B**2), jnp.float32(len(error_B)))}
 
