@@ -78,6 +78,7 @@ TASKS: dict[str, Values] = {
         kind='prompt', data=dict(shots=16), recipe=_FEW_SHOT, values=_FEW_SHOT_PROTOCOL
     ),
     'embedding': dict(kind='embedding', data=dict(columns=dict(label='')), recipe=_EMBEDDING),
+    'sparse_embedding': dict(kind='sparse_embedding', data={}, recipe=_EMBEDDING),
     'reranking': dict(kind='reranking', data={}, recipe=_RERANKING),
     'sample_embedding': _sample(
         'embedding',

@@ -128,7 +128,8 @@ class Retrieval(Analysis):
         active = {}
         if self.sparse:
             searcher = SparseSearch.of(model.predictor, texts)
-            weights = searcher.weights_NV, searcher.queries(list(one.queries.values()))
+            queries_QV = searcher.encoder.encode_queries(list(one.queries.values()))
+            weights = searcher.weights_NV, queries_QV
             active = dict(zip(('document', 'query'), map(mean_active, weights), strict=True))
         else:
             options = self.similarity, self.pooling

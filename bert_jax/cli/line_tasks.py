@@ -29,6 +29,7 @@ from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
+    from bert_jax.inference.sparse_vectors import TermEncoder
     from bert_jax.inference.text_collection import CollectionOptions
     from bert_jax.inference.vector_search import TextEncoder
 
@@ -261,17 +262,27 @@ def _mine(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Ite
     yield from map(mining_flags.record, found)
 
 
-def _of_search(predictor: 'Predictor', request: Request) -> 'tuple[TextEncoder, CollectionOptions]':
+def _of_search(
+    predictor: 'Predictor', request: Request
+) -> 'tuple[TextEncoder | TermEncoder, CollectionOptions]':
     """Return what encodes texts, and which texts are searched."""
+    from bert_jax.inference.sparse_vectors import TermEncoder
     from bert_jax.inference.text_collection import CollectionOptions
     from bert_jax.inference.vector_search import TextEncoder
 
+    options = CollectionOptions(
+        request.documents, request.column, request.encoding, request.vectors
+    )
+    if predictor.is_sparse and request.pooling is None:
+        if request.dimensions is not None:
+            raise UserError(
+                f'--dimensions has no effect: {request.model} makes sparse vectors; leave it out'
+            )
+        return TermEncoder(predictor, request.long_texts), options
     encoder = TextEncoder(
         predictor, request.similarity, request.pooling, request.long_texts, request.dimensions
     )
-    return encoder, CollectionOptions(
-        request.documents, request.column, request.encoding, request.vectors
-    )
+    return encoder, options
 
 
 def _embed_words(

@@ -33,7 +33,8 @@ class SearchFlags:
         only=_TEXTS,
     )
     similarity: str = flag(
-        'how vectors are compared: by their cosine, or by their product (dot)',
+        'how vectors are compared: by their cosine, or by their product (dot); sparse vectors '
+        'always by their product',
         'cosine',
         choices=('cosine', 'dot'),
         only=_TEXTS,

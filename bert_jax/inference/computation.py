@@ -4,17 +4,16 @@ The parameters may have more heads than the model.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-from bert_jax.interop.sparse_modules import SparsePooling
 from bert_jax.models.encoders.transformer import attention_probabilities
 from bert_jax.models.head_states import COMBINATIONS
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows, Targets
+from bert_jax.models.sparse_pooling import SparsePooling
 from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.types import Batch, Params, Tree
 
@@ -81,22 +80,13 @@ probabilities = jax.jit(jax.nn.softmax)
 _top_k = jax.jit(jax.lax.top_k, static_argnums=1)
 
 
-# Name → function of logits, not below 0, that gives the weight of a token at a position.
-_SPARSE: dict[str, Callable[[jax.Array], jax.Array]] = {
-    'relu': lambda x: jnp.log1p(x),
-    'log1p_relu': lambda x: jnp.log1p(jnp.log1p(x)),
-}
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def sparse(model: Model, pooling: SparsePooling, params: Params, batch: Batch) -> jax.Array:
     """Weights of the tokens of the vocabulary in each row, float32 [B, V]."""
-    output: Tree = model.apply({'params': params}, Rows.of(batch))
+    rows = Rows.of(batch)
+    output: Tree = model.apply({'params': params}, rows)
     (logits_BTV,) = output.heads.values()
-    seen_BT1 = jnp.asarray(batch['attention_mask'])[..., None]
-    weights_BTV = _SPARSE[pooling.activation](jax.nn.relu(logits_BTV) * seen_BT1)
-    pooled_BV: jax.Array = weights_BTV.max(1) if pooling.strategy == 'max' else weights_BTV.sum(1)
-    return pooled_BV[:, : model.architecture.vocab_size]
+    return pooling.pool(logits_BTV, rows)[:, 0, : model.architecture.vocab_size]
 
 
 def guesses(model: Model, top_k: int, params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:

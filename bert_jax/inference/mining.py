@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax import sampling
+from bert_jax.inference.sparse_vectors import SparseSearch, TermEncoder
 from bert_jax.inference.text_collection import Hit, TextCollection
 from bert_jax.inference.vector_search import TextEncoder, VectorSearch
 
@@ -76,7 +77,7 @@ def known_answers(pairs: Sequence[Answered]) -> dict[str, list[str]]:
 
 def mine(
     collection: TextCollection,
-    encoder: TextEncoder,
+    encoder: TextEncoder | TermEncoder,
     pairs: Sequence[Answered],
     options: MiningOptions,
     counts: Counter[str],
@@ -96,7 +97,7 @@ def mine(
     query_ND = encoder.encode_queries(queries)
     for number, (query, hits) in enumerate(zip(queries, found, strict=True)):
         vectors_PD = encoder.encode_documents(known[query])
-        scores_P = (vectors_PD @ query_ND[number]).tolist()
+        scores_P = encoder.products(query_ND[number], vectors_PD)
         answers = [Hit('', score, text) for score, text in zip(scores_P, known[query], strict=True)]
         others = _others(hits, [query, *known[query]])
         limit = options.limit(min(scores_P))
@@ -112,11 +113,11 @@ def _without_copies(collection: TextCollection) -> TextCollection:
     """Leave out documents whose text occurs before."""
     first = {_spaced(one.text): number for number, one in reversed([*enumerate(collection.texts)])}
     numbers, index = sorted(first.values()), collection.index
-    assert isinstance(index, VectorSearch)
+    assert isinstance(index, VectorSearch | SparseSearch)
     if len(numbers) == len(collection.texts):
         return collection
-    index = dataclasses.replace(index, vectors_ND=index.vectors_ND[numbers])
-    return TextCollection([collection.texts[number] for number in numbers], index)
+    texts = [collection.texts[number] for number in numbers]
+    return TextCollection(texts, index.subset(numbers))
 
 
 def _others(hits: Sequence[Hit], known: Sequence[str]) -> list[Hit]:

@@ -20,12 +20,12 @@ from bert_jax.inference.likelihood_bound import LikelihoodBound
 from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop import tuned
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.interop.sparse_modules import SparsePooling
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.models.architecture import Compute
 from bert_jax.models.head_states import COMBINATIONS
 from bert_jax.models.model import Model
+from bert_jax.models.sparse_pooling import SparsePooling
 from bert_jax.types import Tree
 
 _SPARSE_TEXTS = 256  # texts whose weights of all terms are in memory at a time
@@ -135,11 +135,15 @@ class PretrainedPredictor:
             f'{", ".join(self.tasks)})'
         )
 
-    def digest(self) -> str:
-        """SHA-256 of everything but the arguments of `embed` that vectors of texts depend on."""
+    def digest(self, *heads: str) -> str:
+        """SHA-256 of everything but the arguments of `embed` that vectors of texts depend on.
+
+        Args:
+            heads: the heads that the vectors depend on: 'mlm' for `embed_sparse`.
+        """
         modules = self._sentence_modules
         settings = (
-            tuned.digest(self._params['encoder']),
+            *(tuned.digest(self._params[part]) for part in ('encoder', *heads)),
             self.tokenizer.fingerprint,
             repr((self.architecture, self._compute, self.is_causal)),
             repr((self.max_length, self._overlap)),
@@ -151,6 +155,11 @@ class PretrainedPredictor:
     def prompts(self) -> Mapping[str, str]:
         """The prompts that `embed` can put before texts, by name."""
         return self._sentence_modules.prompts if self._sentence_modules else {}
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the model was trained to make sparse vectors (`embed_sparse`)."""
+        return self._sentence_modules is not None and self._sentence_modules.sparse is not None
 
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""
@@ -225,6 +234,11 @@ class PretrainedPredictor:
                 rows = [list(self._rows.of_spans(ids, 'tokens')) for ids in encoded]
                 return self._token_states(rows, layer)
             return self._pool(encoded, pooling or 'mean', layer)
+        if modules.sparse:
+            raise UserError(
+                f'{self.name} makes sparse vectors: use embed_sparse (--task=terms or search), or '
+                f'set pooling to one of {", ".join(POOLINGS)}'
+            )
         if modules.unsupported:
             raise UserError(
                 f'{self.name}: modules.json has {modules.unsupported}, which is not supported; '

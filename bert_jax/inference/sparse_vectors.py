@@ -4,16 +4,19 @@ Source: Formal et al. 2021, SPLADE v2, section 3.
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from bert_jax.errors import UserError
 from bert_jax.inference import lexical
 from bert_jax.inference.nearest import Nearest
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.vector_search import DOCUMENT, QUERY, known_prompt
+from bert_jax.types import JsonObject
 
 
 class Term(NamedTuple):
@@ -37,30 +40,80 @@ def terms(predictor: Predictor, texts: Sequence[str]) -> list[list[Term]]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class TermEncoder:
+    """A model that turns texts into weights of terms, compared by their product.
+
+    Attributes:
+        predictor: the model.
+        long_texts: as for `Predictor.embed_sparse`.
+    """
+
+    predictor: Predictor
+    long_texts: str | None = None
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of the model: its parameters, architecture, tokenizer and modules."""
+        return self.predictor.digest('mlm')
+
+    @property
+    def options(self) -> JsonObject:
+        """What else the vectors of documents depend on."""
+        return {'similarity': 'terms', 'long_texts': self.long_texts}
+
+    def encode_queries(self, texts: Sequence[str]) -> sparse.csr_array:
+        """The vectors of queries, float32 [Q, V], with the prompt for queries if there is one."""
+        return self._encode(texts, QUERY)
+
+    def encode_documents(self, texts: Sequence[str]) -> sparse.csr_array:
+        """The vectors of documents, float32 [N, V], with their prompt if there is one."""
+        return self._encode(texts, DOCUMENT)
+
+    def _encode(self, texts: Sequence[str], names: Sequence[str]) -> sparse.csr_array:
+        prompt = known_prompt(self.predictor, names)
+        weights_NV = self.predictor.embed_sparse(texts, self.long_texts, prompt)
+        if not np.isfinite(weights_NV.data).all():
+            raise UserError(
+                f'{self.predictor.name} computes weights that are not finite; has its training '
+                'diverged?'
+            )
+        return weights_NV
+
+    def products(self, query: sparse.csr_array, documents_NV: sparse.csr_array) -> list[float]:
+        """The products of the vector of a query, [V], with those of documents."""
+        products: list[float] = (documents_NV @ query).tolist()
+        return products
+
+    def index(self, weights_NV: sparse.csr_array) -> 'SparseSearch':
+        """Return a search among the vectors of documents."""
+        return SparseSearch(self, weights_NV)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class SparseSearch:
     """Documents with weights of terms, searched by dot product.
 
     Attributes:
-        predictor: makes the vectors of queries.
+        encoder: makes the vectors of queries.
         weights_NV: float32.
     """
 
-    predictor: Predictor
+    encoder: TermEncoder
     weights_NV: sparse.csr_array
 
     @classmethod
     def of(cls, predictor: Predictor, texts: Sequence[str]) -> 'SparseSearch':
         """Encode documents."""
-        prompt = known_prompt(predictor, DOCUMENT)
-        return cls(predictor, predictor.embed_sparse(texts, prompt=prompt))
+        encoder = TermEncoder(predictor)
+        return cls(encoder, encoder.encode_documents(texts))
 
     def search(self, queries: Sequence[str], number: int) -> Nearest:
         """Find the best documents of each query; see `lexical.search`."""
-        return lexical.search(self.queries(queries), self.weights_NV, number)
+        return lexical.search(self.encoder.encode_queries(queries), self.weights_NV, number)
 
-    def queries(self, texts: Sequence[str]) -> sparse.csr_array:
-        """The vectors of queries, float32 [Q, V]."""
-        return self.predictor.embed_sparse(texts, prompt=known_prompt(self.predictor, QUERY))
+    def subset(self, numbers: Sequence[int]) -> 'SparseSearch':
+        """Return a search among some of the documents."""
+        return SparseSearch(self.encoder, self.weights_NV[[*numbers]])
 
 
 def mean_active(weights_NV: sparse.csr_array) -> float:

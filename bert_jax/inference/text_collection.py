@@ -3,13 +3,13 @@
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from bert_jax.errors import UserError, report, warn
 from bert_jax.inference import vector_store
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.reranking import Reranked, Searcher
-from bert_jax.inference.vector_search import TextEncoder, VectorSearch
+from bert_jax.inference.vector_store import Vectors
 from bert_jax.labels import documents
 from bert_jax.labels.documents import Document
 from bert_jax.labels.records import ReadingReport
@@ -31,6 +31,28 @@ class Hit(NamedTuple):
     id: str
     score: float
     text: str
+
+
+class Encoder(Protocol):
+    """Makes the vectors of texts: `vector_search.TextEncoder`, or `sparse_vectors.TermEncoder`."""
+
+    @property
+    def predictor(self) -> Predictor:
+        """The model."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the model."""
+
+    @property
+    def options(self) -> JsonObject:
+        """What else the vectors of documents depend on."""
+
+    def encode_documents(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of documents."""
+
+    def index(self, vectors: Any) -> Searcher:
+        """Return a search among the vectors that `encode_documents` returned."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +95,7 @@ class TextCollection:
         return self.texts[number].id, score, self.texts[number].text
 
 
-def open_collection(encoder: TextEncoder, options: CollectionOptions) -> TextCollection:
+def open_collection(encoder: Encoder, options: CollectionOptions) -> TextCollection:
     """Read texts, and read or compute their vectors.
 
     What is left out of the texts, and whether vectors were computed, is reported on stderr.
@@ -97,7 +119,7 @@ def open_collection(encoder: TextEncoder, options: CollectionOptions) -> TextCol
     )
     if stored.news:
         report(stored.news)
-    return TextCollection(texts, VectorSearch(encoder, stored.vectors_ND))
+    return TextCollection(texts, encoder.index(stored.vectors_ND))
 
 
 def _folder(predictor: Predictor, given: str, origin: JsonObject) -> pathlib.Path:

@@ -84,6 +84,15 @@ class TextEncoder:
             )
         return SIMILARITIES[self.similarity](vectors_ND)
 
+    def products(self, query_D: np.ndarray, documents_ND: np.ndarray) -> list[float]:
+        """The products of the vector of a query with those of documents."""
+        products: list[float] = (documents_ND @ query_D).tolist()
+        return products
+
+    def index(self, vectors_ND: np.ndarray) -> 'VectorSearch':
+        """Return a search among the vectors of documents."""
+        return VectorSearch(self, vectors_ND)
+
     def _embed(self, texts: Sequence[str], prompt: str | None) -> list[np.ndarray]:
         return self.predictor.embed(
             texts,
@@ -109,6 +118,10 @@ class VectorSearch:
     def search(self, queries: Sequence[str], number: int) -> Nearest:
         """Find the nearest documents of each query; see `nearest.search`."""
         return nearest.search(self.encoder.encode_queries(queries), self.vectors_ND, number)
+
+    def subset(self, numbers: Sequence[int]) -> 'VectorSearch':
+        """Return a search among some of the documents."""
+        return VectorSearch(self.encoder, self.vectors_ND[[*numbers]])
 
 
 def known_prompt(predictor: Predictor, names: Sequence[str]) -> str | None:

@@ -1,7 +1,7 @@
 """Vectors that are kept on a disk, with what they were computed from.
 
-    FOLDER/vectors.npy     float32 [N, D]
-    FOLDER/manifest.json   the origin of the vectors, and the SHA-256 of vectors.npy
+    FOLDER/vectors.npy     float32 [N, D]; or vectors.npz, a sparse matrix of SciPy
+    FOLDER/manifest.json   the origin of the vectors, and the SHA-256 of the other file
 
 Vectors are used again only if model, texts and options are the same; else they are computed anew.
 """
@@ -10,39 +10,40 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from scipy import sparse
 
 from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.types import JsonObject
 
-MANIFEST, VECTORS = 'manifest.json', 'vectors.npy'
+MANIFEST, VECTORS, SPARSE = 'manifest.json', 'vectors.npy', 'vectors.npz'
+
+Vectors: TypeAlias = np.ndarray | sparse.csr_array  # float32 [N, D]
 
 
 class Stored(NamedTuple):
     """The vectors of some texts.
 
     Attributes:
-        vectors_ND: float32, memory-mapped.
+        vectors_ND: dense ones are memory-mapped.
         news: what happened, for the log; '' if they were used as they are.
     """
 
-    vectors_ND: np.ndarray
+    vectors_ND: Vectors
     news: str
 
 
-def load_or_make(
-    folder: pathlib.Path, origin: JsonObject, make: Callable[[], np.ndarray]
-) -> Stored:
+def load_or_make(folder: pathlib.Path, origin: JsonObject, make: Callable[[], Vectors]) -> Stored:
     """Return the vectors in a folder, or make and keep them there.
 
     Args:
         folder: the folder; missing or empty, or with vectors, which are replaced if their origin
             differs.
         origin: what the vectors depend on, JSON values by name, such as {'model': DIGEST}.
-        make: computes the vectors, float32 [N, D].
+        make: computes the vectors.
 
     Raises:
         UserError: the folder has other files, cannot be written, or its vectors are damaged.
@@ -54,10 +55,13 @@ def load_or_make(
             return Stored(_open(folder), '')
         changed = [name for name in origin if found.get(name) != origin[name]]
         news = f'vectors in {folder} computed anew: changed {", ".join(changed)}'
-    vectors_ND = np.asarray(make(), np.float32)
+    vectors_ND = make()
     with files.new_folder(folder, MANIFEST, overwrite=True) as partial:
-        np.save(partial / VECTORS, vectors_ND)
-        content = {'origin': origin, 'sha256': files.sha256(partial / VECTORS)}
+        if isinstance(vectors_ND, np.ndarray):
+            np.save(path := partial / VECTORS, np.asarray(vectors_ND, np.float32))
+        else:
+            sparse.save_npz(path := partial / SPARSE, vectors_ND, compressed=False)
+        content = {'origin': origin, 'sha256': files.sha256(path)}
         files.write_json(partial / MANIFEST, content)
     return Stored(_open(folder), news)
 
@@ -78,9 +82,13 @@ def _read_manifest(folder: pathlib.Path) -> JsonObject:
     return manifest
 
 
-def _open(folder: pathlib.Path) -> np.ndarray:
+def _open(folder: pathlib.Path) -> Vectors:
     path = folder / VECTORS
+    if (folder / SPARSE).is_file():
+        path = folder / SPARSE
     if not path.is_file() or files.sha256(path) != _read_manifest(folder)['sha256']:
         raise UserError(f'{path} is damaged; remove {folder} to compute its vectors anew')
+    if path.name == SPARSE:
+        return sparse.csr_array(sparse.load_npz(path))
     vectors_ND: np.ndarray = np.load(path, mmap_mode='r', allow_pickle=False)
     return vectors_ND

@@ -14,7 +14,7 @@ import numpy as np
 from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.interop import sparse_modules, weights
-from bert_jax.interop.sparse_modules import SparsePooling
+from bert_jax.models.sparse_pooling import SparsePooling
 from bert_jax.storage import names
 from bert_jax.types import JsonObject, JsonView
 
@@ -109,7 +109,8 @@ class SentenceModules:
         """Return the settings from which training continues, as JSON values."""
         has_dense = any(isinstance(layer, Dense) for layer in self.layers)
         unsupported = self.unsupported or ('a Dense layer' if has_dense else '')
-        return {'pooling': self.pooling, 'prompts': self.prompts, 'unsupported': unsupported}
+        settings = {'pooling': self.pooling, 'prompts': self.prompts, 'unsupported': unsupported}
+        return settings | ({'sparse': self.sparse._asdict()} if self.sparse else {})
 
     def shorten(self, vectors_ND: np.ndarray, dimensions: int) -> np.ndarray:
         """Return the first numbers of vectors, normalized again if the last layer normalizes.
@@ -268,7 +269,7 @@ def write_cross_encoder(activation: str, folder: pathlib.Path) -> None:
 
 
 def of_run(metadata: JsonView) -> SentenceModules | None:
-    """Return the modules of a model that was trained on the problem 'embedding'; else None.
+    """Return the modules of a model that was trained to make vectors of texts; else None.
 
     A model with a prompt for queries or documents takes texts for documents unless the caller says
     that they are queries.
@@ -276,17 +277,20 @@ def of_run(metadata: JsonView) -> SentenceModules | None:
     Args:
         metadata: of a checkpoint.
     """
-    if metadata.get('task') != 'embedding':
+    if metadata.get('task') not in ('embedding', 'sparse_embedding'):
         return None
     config = metadata['config']
     problem = config['problem']
     prompts = {name: problem[f'{name}_prompt'] for name in ('query', 'document')}
+    sparse = metadata['kept'].get('sparse')
     return SentenceModules(
         (metadata['kept']['pooling'],),
-        (Normalize(),) * problem['normalize'],
+        (Normalize(),) * problem.get('normalize', False),
         config['training']['sequence_length'],
         prompts if any(prompts.values()) else {},
         'document' if any(prompts.values()) else None,
+        'the module SpladePooling' if sparse else None,
+        SparsePooling(**sparse) if sparse else None,
     )
 
 

@@ -2,29 +2,15 @@
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_jax import files
 from bert_jax.errors import UserError, unknown
+from bert_jax.models.sparse_pooling import ACTIVATIONS, STRATEGIES, SparsePooling
 from bert_jax.types import JsonObject
 
-STRATEGIES, ACTIVATIONS = ('max', 'sum'), ('relu', 'log1p_relu')
 _TYPES = 'sentence_transformers'
 _FOLDER = '1_SpladePooling'
-
-
-class SparsePooling(NamedTuple):
-    """How logits of tokens become the weights of terms (Formal et al. 2021, SPLADE v2, section 3).
-
-    Attributes:
-        strategy: 'max' or 'sum' over the tokens of log(1 + relu(logit)).
-        activation: 'relu', or 'log1p_relu', which takes the logarithm twice.
-        max_active: how many terms of a text keep their weight, the largest; None: all.
-    """
-
-    strategy: str = 'max'
-    activation: str = 'relu'
-    max_active: int | None = None
 
 
 def read(folder: pathlib.Path, max_active: Any) -> SparsePooling:

@@ -15,7 +15,7 @@ TEXTS = (
     'prompt_regression',
 )
 NUMBERS = ('multi_regression',)
-GROUPS = ('embedding', 'reranking')
+GROUPS = ('embedding', 'sparse_embedding', 'reranking')
 MARKED = ('relation', 'word_in_context', 'coreference')
 _WORDS = ('tagging', 'parsing', 'spans')
 _KINDS = (

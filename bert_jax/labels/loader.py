@@ -182,13 +182,15 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             texts=key(
                 ('text',),
                 'embedding: the text; or the query, its document and documents that do not answer '
-                'it; reranking: the query and its documents. A column may have a list of texts.',
+                'it (sparse_embedding too); reranking: the query and its documents. A column may '
+                'have a list of texts.',
                 unused=used_by(GROUPS, ROWS),
             ),
             scores=key(
                 (),
                 'embedding: the similarity of a pair, or a number for each document from a '
-                'teacher; reranking: the relevance of each document, or the number of a teacher',
+                'teacher (sparse_embedding too); reranking: the relevance of each document, or '
+                'the number of a teacher',
                 unused=used_by(GROUPS, ROWS),
             ),
             vectors=key(

@@ -1,6 +1,7 @@
 """How well the similarity of vectors agrees with scores, documents and classes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,23 +40,24 @@ def score_rows(
     if all(len(own) == 2 and len(known) == 1 for own, known in zip(texts, scores, strict=True)):
         gold_N = np.array([known[0] for known in scores])
         cosine_N = np.array([own_2D[0] @ own_2D[1] for own_2D in vectors], np.float64)
-        return lambda rows_M: _correlations(gold_N[rows_M], cosine_N[rows_M])
+        return lambda rows_M: correlations(gold_N[rows_M], cosine_N[rows_M])
     if all(len(own) > 1 for own in texts):
-        return _of_columns(_of_queries(vectors, texts))
+        return of_columns(_of_queries(vectors, texts))
     if all(classes) and len(classes) > 1:
         vectors_ND = np.concatenate([own[:1] for own in vectors])
-        return _of_columns({'neighbor_accuracy': _has_neighbor(vectors_ND, classes)})
+        return of_columns({'neighbor_accuracy': _has_neighbor(vectors_ND, classes)})
     return lambda rows_M: {}
 
 
-def _correlations(gold_M: np.ndarray, cosine_M: np.ndarray) -> Mapping[str, float]:
+def correlations(gold_M: np.ndarray, cosine_M: np.ndarray) -> Mapping[str, float]:
+    """Return 'spearman' and 'pearson'."""
     return {
         'spearman': metrics.spearman(gold_M, cosine_M),
         'pearson': metrics.pearson(gold_M, cosine_M),
     }
 
 
-def _of_columns(columns: Mapping[str, np.ndarray]) -> RowScore:
+def of_columns(columns: Mapping[str, np.ndarray]) -> RowScore:
     """Return a function that takes the mean of each metric over examples."""
     return lambda rows_M: {name: float(np.mean(own_N[rows_M])) for name, own_N in columns.items()}
 
@@ -64,40 +66,83 @@ def _of_queries(
     vectors: Sequence[np.ndarray], texts: Sequence[Sequence[str]]
 ) -> dict[str, np.ndarray]:
     """Return the metrics of each query among all different documents, float [N]."""
-    rank_N = ranks_of_own(vectors, texts)
+    products = [own_ND[1:] @ own_ND[0] for own_ND in vectors]
+    return of_ranks(ranks_of_own(vectors, texts), products)
+
+
+def of_ranks(rank_N: np.ndarray, products: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the metrics of each query, float [N].
+
+    Args:
+        rank_N: the rank of its own document.
+        products: of the query with its own document and with its other documents.
+    """
     columns = {
         'accuracy': (rank_N == 1).astype(float),
         'mrr': np.where(rank_N <= _MRR_DEPTH, 1 / rank_N, 0.0),
     }
-    if all(len(own) > 2 for own in texts):
-        columns['triplet_accuracy'] = np.array(
-            [own_ND[1] @ own_ND[0] > (own_ND[2:] @ own_ND[0]).max() for own_ND in vectors], float
-        )
+    if all(len(own) > 1 for own in products):
+        columns['triplet_accuracy'] = np.array([own[0] > own[1:].max() for own in products], float)
     return columns
 
 
 def ranks_of_own(vectors: Sequence[np.ndarray], texts: Sequence[Sequence[str]]) -> np.ndarray:
-    """Return the rank of each query's own document among all different documents, int64 [N].
+    """Return the rank of each query's own document; see `DocumentsOfQueries.ranks`."""
+    documents = DocumentsOfQueries.of(texts)
+    documents_MD = np.stack([vectors[example][place] for example, place in documents.places])
+    return documents.ranks(
+        np.stack([vectors[i][0] for i in part]) @ documents_MD.T for part in documents.chunks()
+    )
 
-    Documents that are as near count as nearer. Documents that answer an equal query are left out.
+
+class DocumentsOfQueries(NamedTuple):
+    """All different documents of some queries.
+
+    Attributes:
+        texts: of each example: a query, its document, and documents that do not answer it.
+        numbers: document → its number.
+        places: of each document: the number of an example that has it, and the place there.
     """
-    documents = dict.fromkeys(text for own in texts for text in own[1:])
-    number_of = {text: number for number, text in enumerate(documents)}
-    documents_MD = np.zeros((len(number_of), vectors[0].shape[1]), np.float32)
-    answers: dict[str, list[int]] = {}
-    for own_ND, own in zip(vectors, texts, strict=True):
-        documents_MD[[number_of[text] for text in own[1:]]] = own_ND[1:]
-        answers.setdefault(own[0], []).append(number_of[own[1]])
-    rank_N = np.empty(len(texts), np.int64)
-    for first in range(0, len(texts), _CHUNK):
-        part = range(first, min(first + _CHUNK, len(texts)))
-        cosine_QM = np.stack([vectors[i][0] for i in part]) @ documents_MD.T
-        for i, cosine_M in zip(part, cosine_QM, strict=True):
-            query, own, *_ = texts[i]
-            is_nearer_M = ~(cosine_M < cosine_M[number_of[own]])  # NaN counts as nearer
-            is_nearer_M[answers[query]] = False
-            rank_N[i] = 1 + is_nearer_M.sum()
-    return rank_N
+
+    texts: Sequence[Sequence[str]]
+    numbers: Mapping[str, int]
+    places: Sequence[tuple[int, int]]
+
+    @classmethod
+    def of(cls, texts: Sequence[Sequence[str]]) -> 'DocumentsOfQueries':
+        """Number the documents."""
+        places = {
+            text: (example, place)
+            for example, own in enumerate(texts)
+            for place, text in enumerate(own[1:], 1)
+        }
+        return cls(texts, {text: n for n, text in enumerate(places)}, list(places.values()))
+
+    def chunks(self) -> list[range]:
+        """Return the numbers of the queries that are compared at once."""
+        last = len(self.texts)
+        return [range(first, min(first + _CHUNK, last)) for first in range(0, last, _CHUNK)]
+
+    def ranks(self, products: Iterable[np.ndarray]) -> np.ndarray:
+        """Return the rank of each query's own document among all different documents, int64 [N].
+
+        Documents that are as near count as nearer. Documents that answer an equal query are left
+        out.
+
+        Args:
+            products: of the queries of each chunk with all documents, float [Q, M].
+        """
+        answers: dict[str, list[int]] = {}
+        for query, own, *_ in self.texts:
+            answers.setdefault(query, []).append(self.numbers[own])
+        rank_N = np.empty(len(self.texts), np.int64)
+        for part, product_QM in zip(self.chunks(), products, strict=True):
+            for i, product_M in zip(part, product_QM, strict=True):
+                query, own, *_ = self.texts[i]
+                is_nearer_M = ~(product_M < product_M[self.numbers[own]])  # NaN counts as nearer
+                is_nearer_M[answers[query]] = False
+                rank_N[i] = 1 + is_nearer_M.sum()
+        return rank_N
 
 
 def _has_neighbor(vectors_ND: np.ndarray, classes: Sequence[str]) -> np.ndarray:

@@ -42,6 +42,8 @@ def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str
     """
     if task == 'embed':
         query = _query(workdir, task, 'A sentence.', f'{workdir}_vectors.npz')
+    elif task == 'terms':
+        query = _query(workdir, task, 'A sentence.')
     elif texts:
         query = _query(workdir, task, '\t'.join(' '.join(text.split()) for text in texts))
     else:

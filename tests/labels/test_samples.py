@@ -19,13 +19,13 @@ def test_every_sample_file_and_every_kind_of_problem_has_a_task():
         for name in os.listdir(formats.SAMPLES)
         if name not in ('README.md', 'formats')
     } == files
-    # Prompts read the samples of classification; reranking reads the user's own files.
-    without_sample = {'prompt', 'prompt_regression', 'reranking'}
+    # Prompts read the samples of classification; the others read the user's own files.
+    without_sample = {'prompt', 'prompt_regression', 'sparse_embedding', 'reranking'}
     assert {TASKS[name]['kind'] for name in SAMPLES} == set(PROBLEMS) - without_sample
 
 
 def test_every_benchmark_has_a_task():
-    own_files = ('few_shot', 'embedding', 'reranking')
+    own_files = ('few_shot', 'embedding', 'sparse_embedding', 'reranking')
     others = {name for name in TASKS if name not in (*SAMPLES, *own_files)}
     assert others == set(benchmarks.BENCHMARKS)
     for name in others:

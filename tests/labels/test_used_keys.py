@@ -67,6 +67,7 @@ VARIANTS = {
     'multiple_choice': [{'choices': ('red', 'blue')}],
     'question_answering': QUESTIONS,
     'reranking': [{'scores': ('start',)}],
+    'sparse_embedding': [{'scores': ('start',)}],
     'tagging': [{}, {'tokens': 'objects'}],
     'spans': [{}, {'tokens': 'absent'}],
 }

@@ -22,7 +22,12 @@ class MaskedLanguageModelHead(Head):
     of the embeddings; with prediction.transform False, only the product and the bias are left.
     Logits beyond vocab_size are about −10⁹, so their probabilities and all gradients through them
     are exactly 0.
+
+    Attributes:
+        predicts_everywhere: whether its rows have no targets; counts operations.
     """
+
+    predicts_everywhere: bool = False
 
     reads_decoded = True
 
@@ -68,8 +73,8 @@ class MaskedLanguageModelHead(Head):
 
     @nn.nowrap
     def vocabulary_products(self, sequence_length: int, num_predictions: int) -> int:
-        """Only the targets predict a token."""
-        return num_predictions
+        """Only the targets predict a token, unless the rows have none."""
+        return sequence_length if self.predicts_everywhere else num_predictions
 
 
 class NextTokenHead(MaskedLanguageModelHead):

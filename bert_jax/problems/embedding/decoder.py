@@ -46,7 +46,7 @@ class EmbeddingDecoder(base.Decoder[TextGroup, np.ndarray]):
             return lambda rows_M: {}
         return vector_metrics.score_rows(
             [vector_metrics.unit(vectors_ND) for vectors_ND in predictions],
-            [list(map(_name, example.texts)) for example in examples],
+            [list(map(normalize_spaces, example.texts)) for example in examples],
             [example.scores for example in examples],
             [example.label or '' for example in examples],
         )
@@ -69,6 +69,6 @@ class EmbeddingDecoder(base.Decoder[TextGroup, np.ndarray]):
         }
 
 
-def _name(text: str) -> str:
+def normalize_spaces(text: str) -> str:
     """Return the text without differences in spaces."""
     return ' '.join(text.split())

@@ -82,12 +82,12 @@ def _equal(first_B2: Array, second_M2: Array) -> jax.Array:
     return is_equal_BM
 
 
-def accuracy(batch: VectorBatch) -> jax.Array:
+def accuracy(batch: VectorBatch, similarity: str = 'cosine') -> jax.Array:
     """Return the share of queries whose own document is nearer than all negatives of the batch."""
     documents = Documents.of(batch)
-    cosine_BM = cosines(batch.vectors_BND[:, 0], documents.vectors_MD)
-    best_B = jnp.max(cosine_BM, axis=1, where=documents.is_negative_BM, initial=-jnp.inf)
-    own_B = jnp.sum(jnp.where(documents.is_own_BM, cosine_BM, 0), axis=1)
+    similarity_BM = SIMILARITIES[similarity](batch.vectors_BND[:, 0], documents.vectors_MD)
+    best_B = jnp.max(similarity_BM, axis=1, where=documents.is_negative_BM, initial=-jnp.inf)
+    own_B = jnp.sum(jnp.where(documents.is_own_BM, similarity_BM, 0), axis=1)
     return jnp.mean(own_B > best_B)
 
 

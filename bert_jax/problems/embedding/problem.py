@@ -324,7 +324,7 @@ class EmbeddingTraining(base.Loss):
     def held_out_terms(
         self, examples: Sequence[TextGroup], predictions: Sequence[np.ndarray]
     ) -> Terms:
-        """Return 'embedding' of batches of the size of training, in the order of the examples.
+        """Return the terms of batches of the size of training, in the order of the examples.
 
         A last batch that is too small for the loss is left out. Nothing for examples that the loss
         cannot learn from, and for SimCSE, whose two passes do not differ without dropout.
@@ -337,13 +337,19 @@ class EmbeddingTraining(base.Loss):
             part = slice(first, first + size)
             if (number := len(examples[part])) >= loss.min_examples:
                 batch = self.encoding.batch_of(examples[part], predictions[part])
-                mean = self._of_held_out(batch)
-                terms = averages.add(terms, {'embedding': Term(number * mean, jnp.float32(number))})
+                means = self._of_held_out(batch)
+                count = jnp.float32(number)
+                own = {name: Term(count * mean, count) for name, mean in means.items()}
+                terms = averages.add(terms, own)
         return terms
 
+    def weighted_values(self, batch: VectorBatch) -> dict[str, jax.Array]:
+        """Return the values of the terms with a weight, for examples that are not trained."""
+        return {'embedding': self.of_sizes(batch)}
+
     @functools.cached_property
-    def _of_held_out(self) -> Callable[[VectorBatch], jax.Array]:
-        return jax.jit(self.of_sizes)
+    def _of_held_out(self) -> Callable[[VectorBatch], dict[str, jax.Array]]:
+        return jax.jit(self.weighted_values)
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         return base.HostOutputs({'vector': outputs['vectors']}, {})
