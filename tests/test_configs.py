@@ -30,6 +30,7 @@ from configs import (
     spanbert,
     tiny,
     xlmr,
+    xlnet,
 )
 from tests.end_to_end import small
 from tests.interop import published
@@ -49,9 +50,11 @@ CONFIGS = {
     'gpt2': (gpt2.get_config, 'bytebpe'),
     'xlmr': (xlmr.get_config, 'unigram'),
     'modernbert': (modernbert.get_config, 'bytebpe'),
+    'xlnet:base': (lambda: xlnet.get_config('base'), 'xlnet'),
+    'xlnet:large': (lambda: xlnet.get_config('large'), 'xlnet'),
     'diffusion:bert': (lambda: diffusion.get_config('bert'), 'wordpiece'),
 }
-SIZES = {'wordpiece': 120, 'bytebpe': 300, 'unigram': 90}
+SIZES = {'wordpiece': 120, 'bytebpe': 300, 'unigram': 90, 'xlnet': 90}
 
 
 # Values from the papers and the code that the configs cite.
@@ -91,6 +94,20 @@ PUBLISHED = {
         'optimizer.weight_decay': 0.1,
         'optimizer.clip_norm': 1.0,
         'schedule.learning_rate': 6e-4,
+    },
+    'xlnet:large': {
+        'data.segments': 'pairs',
+        'objectives.plm': 1.0,
+        'masking.rate': 1 / 6,
+        'masking.longest_ngram': 5,
+        'plm.block_size': 256,
+        'training.sequence_length': (512,),
+        'training.batch_size': (8192,),
+        'training.max_predictions': (85,),
+        'training.steps': (500_000,),
+        'optimizer.weight_decay': 0.01,
+        'optimizer.eps': 1e-6,
+        'schedule.learning_rate': 4e-4,
     },
     'spanbert': {
         'data.segments': 'single',
@@ -207,6 +224,7 @@ WARMUPS = {
     'deberta': 10_000,
     'gpt2': 2_000,
     'diffusion:bert': 2500,
+    'xlnet:large': 40_000,
 }
 
 
@@ -323,7 +341,8 @@ class Trained(NamedTuple):
 
 
 @pytest.fixture(
-    scope='module', params=[name for name in CONFIGS if name not in ('large', 'electra:base')]
+    scope='module',
+    params=[name for name in CONFIGS if name not in ('large', 'electra:base', 'xlnet:large')],
 )
 def trained(request, folder):
     config = make_config(request.param, folder)

@@ -168,7 +168,7 @@ class Probe:
                 starts = np.array(sentence.words)[:, 0]
                 first = np.searchsorted(offsets[:, 1], starts, side='right')
                 tags += sentence.tags or ()
-                self._words.append(first.clip(max=len(ids) - 1) + 1)  # after [CLS]
+                self._words.append(first.clip(max=len(ids) - 1) + tokenizer.text_start)
                 rows.append(add_special(tokenizer, ids))
         if len(rows) < 2 * _TEST_EVERY:
             raise UserError(

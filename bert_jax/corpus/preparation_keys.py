@@ -14,8 +14,8 @@ def _tokenizer_is_given(config: ConfigDict, name: str) -> str:
 KEYS = dict(
     tokenizer=key(
         'train:wordpiece:30522',
-        "'train:KIND:SIZE' (wordpiece, bytebpe, unigram, sentencepiece-bpe) or the path of a "
-        'vocab.txt, tokenizer.json or SentencePiece model.',
+        "'train:KIND:SIZE' (wordpiece, bytebpe, unigram, xlnet, sentencepiece-bpe) or the path of "
+        'a vocab.txt, tokenizer.json or SentencePiece model.',
         on_resume='logged',
     ),
     lowercase=key(True, 'lowercase the text'),

@@ -11,6 +11,7 @@ from bert_jax.corpus.corpus_text import CorpusText, running_total
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import ExampleSource
 from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.special_tokens import CLS_TYPE
 
 # Random streams: each purpose draws from its own stream under the same seed.
 ORDER, SHIFT, LABEL, DRAW, REDRAW, TARGET = _STREAMS = range(6)
@@ -89,7 +90,8 @@ class TextExampleSource(ExampleSource):
             chunk_B: int64 [B], chunks of an epoch.
 
         Returns:
-            input_ids, token_type_ids, attention_mask: int32 [B, T].
+            input_ids, token_type_ids, attention_mask: int32 [B, T], with [CLS] first; `examples`
+            moves it to the end if the tokenizer wants it there.
             example_index: int32 [B], number modulo 2^31.
             Labels of the source: int32 [B].
         """
@@ -109,7 +111,8 @@ class TextExampleSource(ExampleSource):
         epoch_B, position_B = np.divmod(number_B, self.num_examples)
         order_B = sampling.fold(self.keys[ORDER], epoch_B)
         chunk_B = sampling.permute(position_B, self.num_examples, order_B)
-        return self.chunk_examples(number_B, chunk_B)
+        batch = self.chunk_examples(number_B, chunk_B)
+        return _with_cls_last(batch, self.pad_id) if self._tokenizer.is_cls_last else batch
 
     def statistics(self) -> dict[str, int]:
         """Return counts for the log; tokens_per_epoch does not include special tokens."""
@@ -222,3 +225,17 @@ class TextExampleSource(ExampleSource):
         starts = np.zeros(size, np.int32)
         starts[token_X + np.repeat(target_R - start_R, count_R)] = 1
         return starts
+
+
+def _with_cls_last(batch: dict[str, np.ndarray], pad_id: int) -> dict[str, np.ndarray]:
+    """Turn rows [CLS] A [SEP] B [SEP] into A [SEP] B [SEP] [CLS], where [CLS] has the type 2."""
+    row_B, last_B = np.arange(len(batch['input_ids'])), batch['attention_mask'].sum(1) - 1
+    moved = dict(batch)
+    for name, padding in (('input_ids', pad_id), ('token_type_ids', 0), ('sentence_start', 0)):
+        if name in batch:
+            values_BT = np.roll(batch[name], -1, axis=1)
+            values_BT[:, -1] = padding
+            is_type = name == 'token_type_ids'
+            values_BT[row_B, last_B] = CLS_TYPE if is_type else batch[name][:, 0]
+            moved[name] = values_BT
+    return moved

@@ -47,16 +47,20 @@ def run(
     max_length: int,
     pad_id: int,
     advance: Callable[[int], object],
+    last_type: int = 0,
 ) -> list[Tree]:
     """Run a function on rows in padded batches; return one result per row, in order.
 
     Args:
-        function: takes {'input_ids', 'attention_mask': int32 [B, T], extras: int32 [B, P]}, padded
+        function: takes {'input_ids', 'attention_mask': int32 [B, T], with a `last_type` also
+            'token_type_ids', extras: int32 [B, P]}, padded
             with pad_id, 0 and 0, and returns a pytree of arrays [B, …].
         batch_tokens: B · T, approximately; there is one shape for each length in LENGTHS, and
             another for the last batch.
         max_length: largest T.
         advance: called with the number of rows of each finished batch.
+        last_type: token type of the last token of each row, other tokens have type 0; 0: rows have
+            no token types.
 
     Returns:
         Pytrees of NumPy arrays […].
@@ -65,7 +69,7 @@ def run(
 
     def compute(plan: tuple[np.ndarray, tuple[int, int]]) -> tuple[np.ndarray, Tree]:
         indices, shape = plan
-        batch = _batch([rows[i] for i in indices], shape, pad_id)
+        batch = _batch([rows[i] for i in indices], shape, pad_id, last_type)
         return indices, jax.device_get(function(batch))
 
     lengths = [len(row.ids) for row in rows]
@@ -95,7 +99,7 @@ def _plan(
 
 
 def _batch(
-    rows: Sequence[TokenizedText], shape: tuple[int, int], pad_id: int
+    rows: Sequence[TokenizedText], shape: tuple[int, int], pad_id: int, last_type: int
 ) -> dict[str, np.ndarray]:
     num_rows, length = shape
     batch = {
@@ -103,6 +107,9 @@ def _batch(
         'attention_mask': _pad([np.ones(len(r.ids)) for r in rows], num_rows, length, 0),
     }
     batch['attention_mask'][len(rows) :, 0] = 1  # empty rows: attention needs a visible token
+    if last_type:
+        types = [np.append(np.zeros(len(row.ids) - 1), last_type) for row in rows]
+        batch['token_type_ids'] = _pad(types, num_rows, length, 0)
     for name in rows[0].extras:
         values = [row.extras[name] for row in rows]
         batch[name] = _pad(values, num_rows, _power_of_two(max(map(len, values))), 0)

@@ -320,9 +320,10 @@ class PretrainedPredictor:
             list(self._rows.of_spans(text.ids, 'tokens', text.split_points(size)))
             for text in aligned
         ]
-        states = zip(aligned, self._token_states(rows, layer), strict=True)
+        states, start = self._token_states(rows, layer), self.tokenizer.text_start
         return [
-            word_states.pool(states_TX[1:-1], text.ranges, pooling) for text, states_TX in states
+            word_states.pool(states_TX[start : start + len(text.ids)], text.ranges, pooling)
+            for text, states_TX in zip(aligned, states, strict=True)
         ]
 
     def _token_states(
@@ -390,7 +391,9 @@ class PretrainedPredictor:
         ]
         results = self.run(computation.attention, rows=rows)
         return [
-            word_states.pool_attention(windows[0][1], text) if windows else None
+            word_states.pool_attention(windows[0][1], text, self.tokenizer.text_start)
+            if windows
+            else None
             for text, windows in zip(aligned, results, strict=True)
         ]
 

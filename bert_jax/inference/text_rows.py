@@ -13,6 +13,7 @@ from bert_jax.inference.batching import TokenizedText
 from bert_jax.metrics.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.sliding_windows import Window, make_windows
+from bert_jax.tokenizers.special_tokens import CLS_TYPE
 from bert_jax.types import Batch, Tree
 
 Text = TypeVar('Text')
@@ -76,6 +77,7 @@ class TextRows:
             max_length=self.size + 2,
             pad_id=self._tokenizer.pad_id,
             advance=self._advance,
+            last_type=CLS_TYPE if self._tokenizer.is_cls_last else 0,
         )
         remaining = iter(results)
         return [[(row, next(remaining)) for row in text_rows] for text_rows in rows_of_texts]
@@ -83,7 +85,7 @@ class TextRows:
     def windows(
         self, ids: np.ndarray, split_points: Sequence[int] | None = None
     ) -> Iterator[tuple[Window, np.ndarray]]:
-        """Split a text into windows; token i is at i + 1 − window.start in the row of a window.
+        """Split a text into windows; token i is at `text_start` + i − window.start in a row.
 
         Args:
             ids: the tokens of the text.
@@ -94,26 +96,31 @@ class TextRows:
 
     def of_masks(self, ids: np.ndarray) -> Iterator[TokenizedText]:
         """Rows with `positions`: the positions of each [MASK] whose prediction the row gives."""
+        start = self._tokenizer.text_start
         for window, row in self.windows(ids):
             masks = np.flatnonzero(ids[window.first : window.last] == self._tokenizer.mask_id)
             if len(masks):
-                yield TokenizedText(row, {'positions': masks + window.first + 1 - window.start})
+                yield TokenizedText(row, {'positions': masks + window.first + start - window.start})
 
     def of_spans(
         self, ids: np.ndarray, pooling: str, split_points: Sequence[int] | None = None
     ) -> Iterator[TokenizedText]:
         """Rows with `span`: the first and last + 1 of the positions whose states the row gives."""
+        before = self._tokenizer.text_start
         for window, row in self.windows(ids, split_points):
-            # [CLS] belongs to the first window, [SEP] to the last.
-            first = window.first + (window.first > 0) - window.start
-            last = window.last + 1 + (window.last == len(ids)) - window.start
-            span = (0, 1) if pooling == 'cls' else (first, last)
+            # Tokens before the text belong to the first window, those after the text to the last.
+            first = window.first + before * (window.first > 0) - window.start
+            after = (2 - before) * (window.last == len(ids))
+            last = window.last + before + after - window.start
+            cls = len(row) - 1 if self._tokenizer.is_cls_last else 0
+            span = (cls, cls + 1) if pooling == 'cls' else (first, last)
             yield TokenizedText(row, {'span': np.array(span)})
 
     def of_tokens(self, ids: np.ndarray, maker: RowMaker) -> Iterator[ScoredRow]:
         """Rows that score every token of a text."""
         for window, row in self.windows(ids):
-            tokens = np.arange(window.first, window.last) + 1 - window.start
+            tokens = np.arange(window.first, window.last) + self._tokenizer.text_start
+            tokens -= window.start
             yield from maker.rows(row, tokens)
 
     def token(self, index: int) -> str:

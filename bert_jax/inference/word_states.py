@@ -132,10 +132,13 @@ def pool(states_NX: np.ndarray, ranges_W2: np.ndarray, pooling: str) -> np.ndarr
     return np.asarray(sums_WX / np.expand_dims(counts_W, tuple(range(1, sums_WX.ndim))))
 
 
-def pool_attention(weights_LHTT: np.ndarray, aligned: Aligned) -> np.ndarray:
-    """Pool attention between tokens, [CLS] and [SEP] included, to words: float32 [L, H, W, W]."""
-    number = len(aligned.ids)
-    inner_TTLH = np.moveaxis(weights_LHTT[..., 1 : number + 1, 1 : number + 1], (2, 3), (0, 1))
+def pool_attention(weights_LHTT: np.ndarray, aligned: Aligned, start: int) -> np.ndarray:
+    """Pool attention between tokens, [CLS] and [SEP] included, to words: float32 [L, H, W, W].
+
+    The text starts at the token `start`.
+    """
+    inside = slice(start, start + len(aligned.ids))
+    inner_TTLH = np.moveaxis(weights_LHTT[..., inside, inside], (2, 3), (0, 1))
     to_words_WTLH = pool(np.swapaxes(inner_TTLH, 0, 1), aligned.ranges, 'sum')
     between_WWLH = pool(np.swapaxes(to_words_WTLH, 0, 1), aligned.ranges, 'mean')
     return np.moveaxis(between_WWLH, (0, 1), (2, 3))

@@ -267,6 +267,8 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
         'model_max_length': architecture.max_length,
         'model_input_names': inputs,
     }
+    if tokenizer.is_cls_last:  # transformers pools the last position, even of padding
+        settings['padding_side'] = 'left'
     if tokenizer.kind == 'bytebpe':  # the default of transformers 4 is false
         settings['add_prefix_space'] = not tokenizer.sentence_prefix
     files.write_json(folder / 'tokenizer_config.json', settings)

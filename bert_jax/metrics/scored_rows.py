@@ -98,7 +98,9 @@ class RowMaker:
 
 
 def add_special(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
-    """Return the row of a text, int32: its ids between [CLS] and [SEP]."""
+    """Return the row of a text, int32: its ids between [CLS] and [SEP], or before [SEP] [CLS]."""
+    if tokenizer.is_cls_last:
+        return np.concatenate([ids, [tokenizer.sep_id, tokenizer.cls_id]]).astype(np.int32)
     return np.concatenate([[tokenizer.cls_id], ids, [tokenizer.sep_id]]).astype(np.int32)
 
 

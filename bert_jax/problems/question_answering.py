@@ -136,7 +136,10 @@ class AnswerLoss(base.Loss):
         logits_RS2T = jnp.where(may_be_end_RST[:, :, None], logits_R2T[:, None], answer_spans.NEVER)
         number = min(self.settings.n_best, logits_RS2T.shape[-1])
         logits_RS2K, positions_RS2K = jax.lax.top_k(logits_RS2T, number)
-        null_RS = jnp.take_along_axis(logits_R2T.sum(1), first_RS, axis=1)
+        null_RS = first_RS
+        if self.setup.layout.tokenizer.is_cls_last:
+            null_RS = first_RS + _sequence_positions(batch).sum(2) - 1
+        null_RS = jnp.take_along_axis(logits_R2T.sum(1), null_RS, axis=1)
         positions_RS2K -= first_RS[:, :, None, None]
         values = {'logits': logits_RS2K, 'positions': positions_RS2K, 'null_score': null_RS}
         return base.HostOutputs(values, {})
@@ -257,7 +260,7 @@ def _sequence(
     if answer and window.start <= answer[0] and answer[1] < window.stop:
         ends[np.array(answer) - window.start + first, [0, 1]] = 1
     elif is_known:
-        ends[0] = 1
+        ends[laid_out.cls_position] = 1
     tokens = {'answer_ends': ends, 'is_context': is_context}
     return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 

@@ -219,6 +219,7 @@ CLASSES: Mapping[str, TokenizerClass] = {
     'GPT2Tokenizer': TokenizerClass('*vocab.json', _read_gpt2, _override_byte_bpe),
     'HerbertTokenizer': TokenizerClass('*vocab.json', _read_herbert),
     'RobertaTokenizer': _BYTE_BPE,
+    'XLNetTokenizer': _sentencepiece(strip_accents=True, join_quotes=True, cls_last=True),
     'XLMRobertaTokenizer': _sentencepiece(ids='xlm-roberta'),
 }
 

@@ -32,6 +32,7 @@ _CLASSES = {
     'gpt2': 'GPT2Tokenizer',
     'roberta': 'RobertaTokenizer',
     'xlm-roberta': 'XLMRobertaTokenizer',
+    'xlnet': 'XLNetTokenizer',
 }
 # model_types without a class: their tokenizer.json is complete.
 _COMPLETE = ('modernbert', 'modernbert-decoder')

@@ -28,7 +28,12 @@ class Words(NamedTuple):
 SPACED = Words(re.compile(r'\S++'), 2**13)
 OF_ONE_KIND = Words(re.compile(r'[^\W\d_]++|\d++|\s++|(?:[^\w\s]|_)++'), 2**10)
 # Kind of vocabulary → the words that its trainer can handle; WordPiece ignores long words itself.
-LONGEST_WORDS = {'bytebpe': OF_ONE_KIND, 'unigram': SPACED, 'sentencepiece-bpe': SPACED}
+LONGEST_WORDS = {
+    'bytebpe': OF_ONE_KIND,
+    'unigram': SPACED,
+    'xlnet': SPACED,
+    'sentencepiece-bpe': SPACED,
+}
 
 
 class Cuts:

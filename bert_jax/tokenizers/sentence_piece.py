@@ -29,6 +29,18 @@ _FAIRSEQ_FIRST = {
 }
 IDS = ('file', *_FAIRSEQ_FIRST)
 
+# Ids of special tokens in training, as in the published vocabularies.
+_XLMR_SPECIAL: dict[str, Any] = dict(
+    bos_id=0, pad_id=1, eos_id=2, unk_id=3, control_symbols=['<mask>']
+)
+_XLNET_SPECIAL: dict[str, Any] = dict(
+    unk_id=0,
+    bos_id=1,
+    eos_id=2,
+    control_symbols=['<cls>', '<sep>', '<pad>', '<mask>', '<eod>'],
+    user_defined_symbols=['<eop>'],
+)
+
 Piece: TypeAlias = tuple[str, float, int]  # piece, score, type
 
 
@@ -55,11 +67,15 @@ class SentencePieceModel:
     remove_extra_whitespaces: bool = True
 
 
-def _train(model_type: str, size: int, texts: list[str], lowercase: bool) -> JsonObject:
+def _train(
+    model_type: str, size: int, texts: list[str], lowercase: bool, cls_last: bool = False
+) -> JsonObject:
     """Train a 'unigram' or 'bpe' tokenizer and return its settings.
 
-    The tokenizer has SentencePiece's normalization nmt_nfkc and XLM-R's special tokens.
+    The tokenizer has SentencePiece's normalization nmt_nfkc and XLM-R's special tokens or, with
+    `cls_last`, those of XLNet.
     """
+    special = _XLNET_SPECIAL if cls_last else _XLMR_SPECIAL
     lower = tokenizers.normalizers.Lowercase() if lowercase else None
     model, parse = io.BytesIO(), training_progress.sentencepiece_parser(size)
     try:
@@ -73,12 +89,8 @@ def _train(model_type: str, size: int, texts: list[str], lowercase: bool) -> Jso
                 character_coverage=CHARACTER_COVERAGE,
                 max_sentence_length=2**30,  # bytes; longer lines would be skipped
                 num_threads=TRAINING_THREADS,
-                bos_id=0,
-                pad_id=1,
-                eos_id=2,
-                unk_id=3,
-                control_symbols=['<mask>'],
                 minloglevel=0,
+                **special,
             )
     except RuntimeError as error:
         if 'required_chars' in str(error):
@@ -88,11 +100,12 @@ def _train(model_type: str, size: int, texts: list[str], lowercase: bool) -> Jso
         if 'empty()' in str(error):
             raise errors.UserError('the training text of the tokenizer has no words') from None
         raise errors.UserError(f'sentencepiece cannot train {model_type}: {error}') from error
-    return settings(read(model.getvalue()), lowercase=lowercase)
+    return settings(read(model.getvalue()), lowercase=lowercase, cls_last=cls_last)
 
 
 train_unigram = functools.partial(_train, 'unigram')
 train_bpe = functools.partial(_train, 'bpe')
+train_xlnet = functools.partial(_train, 'unigram', cls_last=True)
 
 
 def _training_lines(
@@ -182,6 +195,7 @@ def settings(
     split_punctuation: bool = False,
     add_prefix_space: bool = True,
     names: Mapping[str, str] | None = None,
+    cls_last: bool = False,
 ) -> JsonObject:
     """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
@@ -196,9 +210,11 @@ def settings(
         split_punctuation: Whether text is split at punctuation, an option of DeBERTa.
         add_prefix_space: Whether a space is inserted before each text, if the model does so.
         names: Role → name of its special token, for tokens without a published name.
+        cls_last: Whether [CLS] follows the texts, as in XLNet, with its special tokens.
     """
     pieces = list(model.pieces) if ids == 'file' else _fairseq(model.pieces, ids)
-    names = special_tokens.names({piece: 0 for piece, _, _ in pieces}, names or {})
+    known = (special_tokens.XLNET if cls_last else {}) | dict(names or {})
+    names = special_tokens.names({piece: 0 for piece, _, _ in pieces}, known)
     pieces += [
         (name, 0.0, _CONTROL) for name in names.values() if name not in {p for p, _, _ in pieces}
     ]
@@ -236,7 +252,7 @@ def settings(
             special_tokens.add(backend, [piece])
         elif kind == _USER_DEFINED:
             backend.add_tokens([tokenizers.AddedToken(piece, special=False, normalized=False)])
-    backend.post_processor = special_tokens.template(names, index_of)
+    backend.post_processor = special_tokens.template(names, index_of, cls_last=cls_last)
     return special_tokens.contents(backend)
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.special_tokens import CLS_TYPE
 
 
 class LaidOutSequence(NamedTuple):
@@ -15,11 +16,13 @@ class LaidOutSequence(NamedTuple):
         ids: int32 [N].
         token_type_ids: int32 [N].
         starts: Index of the first token of each text.
+        cls_position: Index of [CLS].
     """
 
     ids: np.ndarray
     token_type_ids: np.ndarray
     starts: tuple[int, ...]
+    cls_position: int = 0
 
 
 class SpecialTokenLayout:
@@ -27,7 +30,8 @@ class SpecialTokenLayout:
 
     [CLS] A [SEP] and [CLS] A [SEP] B [SEP] with token types 0 and 1 (BERT, ALBERT, DeBERTa); or,
     for a model without token types whose tokenizer has <s>, <s> A </s> and <s> A </s> </s> B </s>
-    (RoBERTa, XLM-R).
+    (RoBERTa, XLM-R); or, for a tokenizer with [CLS] last, A [SEP] [CLS] and A [SEP] B [SEP] [CLS]
+    with token types 0, 1 and, for [CLS], 2 (XLNet).
 
     Attributes:
         tokenizer: The tokenizer of the texts.
@@ -46,8 +50,9 @@ class SpecialTokenLayout:
 
     def lay_out(self, *texts: np.ndarray) -> LaidOutSequence:
         """Return the sequence of one text or two, given as token ids."""
-        ids: list[int] = [self.tokenizer.cls_id]
-        types, starts = [0], []
+        is_cls_last = self.tokenizer.is_cls_last
+        ids: list[int] = [] if is_cls_last else [self.tokenizer.cls_id]
+        types, starts = [0] * len(ids), []
         for number, text in enumerate(texts):
             if number:
                 ids += [self.tokenizer.sep_id] * (self._num_separators - 1)
@@ -55,7 +60,13 @@ class SpecialTokenLayout:
             starts.append(len(ids))
             ids += [*text, self.tokenizer.sep_id]
             types += [number * self._has_types] * (len(text) + 1)
-        return LaidOutSequence(np.array(ids, np.int32), np.array(types, np.int32), tuple(starts))
+        cls_position = 0
+        if is_cls_last:
+            cls_position = len(ids)
+            ids.append(self.tokenizer.cls_id)
+            types.append(CLS_TYPE * self._has_types)
+        arrays = np.array(ids, np.int32), np.array(types, np.int32)
+        return LaidOutSequence(*arrays, tuple(starts), cls_position)
 
 
 def truncate_longest_first(texts: Sequence[np.ndarray], max_tokens: int) -> list[np.ndarray]:

@@ -21,11 +21,15 @@ NAMES = {
     'mask': ('[MASK]', '<mask>'),
 }
 
+# Roles of XLNet's special tokens, where <s> and </s> have no role.
+CLS_TYPE = 2  # token type of XLNet's [CLS], which follows the texts
+XLNET = {role: f'<{role}>' for role in NAMES}
+
 # Ends a text of left-to-right models, and stands for the roles in END_ROLES that have no token.
 END = '<|endoftext|>'
 END_ROLES = ('cls', 'sep', 'pad')
 
-_LITERALS = re.compile('<(?=(s|pad|/s|unk|mask)>)')
+_LITERALS = re.compile('<(?=(s|pad|/s|unk|mask|cls|sep|eod|eop)>)')
 
 
 def separate_literals(text: str) -> str:
@@ -95,10 +99,24 @@ def _around(processor: JsonObject | None) -> dict[str, str | None]:
         if 'cls' in step:
             return {role: step[role][0] for role in ('cls', 'sep')}
         if step.get('single'):
-            ends = (step['single'][0], step['single'][-1])
+            if is_cls_last(processor):  # XLNet
+                ends = tuple(step['single'][:-3:-1])
+            else:
+                ends = (step['single'][0], step['single'][-1])
             names = [end.get('SpecialToken', {}).get('id') for end in ends]
             return dict(zip(('cls', 'sep'), names, strict=True))
     return {}
+
+
+def is_cls_last(processor: JsonObject | None) -> bool:
+    """Whether a template puts two tokens after a text and none before it: A [SEP] [CLS]."""
+    for step in (processor or {}).get('processors', [processor or {}]):
+        if single := step.get('single'):
+            return 'Sequence' in single[0] and ['SpecialToken' in one for one in single[1:]] == [
+                True,
+                True,
+            ]
+    return False
 
 
 def _unknown(model: JsonObject) -> str | None:
@@ -126,22 +144,30 @@ def add(backend: tokenizers.Tokenizer, names: list[str]) -> None:
 
 
 def template(
-    names: Mapping[str, str], ids: Mapping[str, int], has_types: bool = False
+    names: Mapping[str, str],
+    ids: Mapping[str, int],
+    has_types: bool = False,
+    cls_last: bool = False,
 ) -> tokenizers.processors.TemplateProcessing:
     """Return the template for one text or two.
 
     The template is [CLS] A [SEP] B [SEP] with types 0 and 1 (BERT, ALBERT, DeBERTa); or, if 'cls'
-    is <s> and `has_types` is false, <s> A </s> </s> B </s> with type 0 (RoBERTa, XLM-R).
+    is <s> and `has_types` is false, <s> A </s> </s> B </s> with type 0 (RoBERTa, XLM-R); or, if
+    `cls_last`, A [SEP] B [SEP] [CLS] with types 0, 1 and 2 (XLNet).
 
     Args:
         names: The token of each role.
         ids: The id of each token.
         has_types: Whether the model has token types.
+        cls_last: Whether [CLS] follows the texts.
     """
     cls, sep = names['cls'], names['sep']
+    single = f'{cls} $A {sep}'
     pair = f'{cls} $A {sep} $B:1 {sep}:1'
     if cls == '<s>' and not has_types:
         pair = f'{cls} $A {sep} {sep} $B {sep}'
+    if cls_last:
+        single, pair = f'$A {sep} {cls}:2', f'$A {sep} $B:1 {sep}:1 {cls}:2'
     return tokenizers.processors.TemplateProcessing(
-        single=f'{cls} $A {sep}', pair=pair, special_tokens=[(n, ids[n]) for n in (cls, sep)]
+        single=single, pair=pair, special_tokens=[(n, ids[n]) for n in (cls, sep)]
     )

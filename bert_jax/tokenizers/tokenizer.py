@@ -51,7 +51,9 @@ class Tokenizer:
             left-to-right models may lack unk and mask.
         pad_id, unk_id, cls_id, sep_id, mask_id: These ids; UserError if the tokenizer lacks one.
         special_ids: The ids of these special tokens.
-        starts_texts: Whether a text starts with the token of the role cls.
+        starts_texts: Whether a text has the tokens of the roles cls and sep around it.
+        is_cls_last: Whether these tokens follow a text, as in XLNet: A [SEP] [CLS].
+        text_start: Index of the first token of a text in its row.
         added_ids: The ids of the tokens that are recognized in a text before it is split into
             words: special tokens except [UNK], and all tokens that were added to the vocabulary.
         is_word_start: bool [V], whether a token starts a word: it has no ## (WordPiece), a Ġ
@@ -75,6 +77,8 @@ class Tokenizer:
         ids = self._special.library.get_vocab(with_added_tokens=True)
         self.role_ids = special_tokens.find_in_settings(settings, ids)
         self.starts_texts = 'cls' in self.role_ids
+        self.is_cls_last = special_tokens.is_cls_last(settings.get('post_processor'))
+        self.text_start = 0 if self.is_cls_last else 1
         if not self.starts_texts:
             end = dict.fromkeys(special_tokens.END_ROLES, ids[special_tokens.END])
             self.role_ids = end | self.role_ids

@@ -17,6 +17,7 @@ TRAINERS: LazyTable[Trainer] = LazyTable(
         'wordpiece': 'bert_jax.tokenizers.wordpiece:train',
         'bytebpe': 'bert_jax.tokenizers.byte_bpe:train',
         'unigram': 'bert_jax.tokenizers.sentence_piece:train_unigram',
+        'xlnet': 'bert_jax.tokenizers.sentence_piece:train_xlnet',
         'sentencepiece-bpe': 'bert_jax.tokenizers.sentence_piece:train_bpe',
     }
 )

@@ -1,6 +1,6 @@
 """Every objective through the command line: trains on two languages and resumes bit for bit.
 
-All runs share one prepared corpus.
+The runs of a tokenizer share one prepared corpus.
 """
 
 import json
@@ -78,6 +78,14 @@ RUNS = {
         'model.num_heads': None,
         'model.attention_dropout': None,
     },
+    'permuted': {
+        'objectives.plm': 1.0,
+        'plm.block_size': 8,
+        'masking.scheme': 'spaced_ngrams',
+        'data.segments': 'pairs',
+        'data.tokenizer': 'train:xlnet:90',
+        'model.architecture': 'xlnet',
+    },
     'diffused': {
         'objectives.diffusion': 1.0,
         'data.segments': 'single',
@@ -105,6 +113,8 @@ def arguments(folder, name, workdir):
         source = small.write_text(folder / language, documents, seed)
         sources.append(f'{source};language={language}')
     keys = COMMON | {'data.sources': tuple(sources), 'workdir': str(workdir)} | RUNS[name]
+    if 'data.tokenizer' in RUNS[name]:
+        keys['data.corpus'] = folder / f'{name}_corpus'
     return [f'--config.{key}={value}' for key, value in keys.items()]
 
 

@@ -12,6 +12,11 @@ FIRST = 10
 class Tokenizer:
     pad_id, cls_id, sep_id = 0, 1, 2
     vocab_size = 10**9
+    is_cls_last = False
+
+
+class ClsLast(Tokenizer):
+    is_cls_last = True
 
 
 @dataclasses.dataclass

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax import objectives
+from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.corruption import Vocabulary
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.eight_devices
 
 RULES = base.get_config().sharding_rules
 ARCHITECTURE = dataclasses.replace(synthetic.ARCHITECTURE, num_layers=1)
+SIZES = ('vocab_size', 'hidden_size', 'num_layers', 'num_heads', 'intermediate_size')
+XLNET = architectures.build('xlnet', **{name: getattr(ARCHITECTURE, name) for name in SIZES})
 OPTIONS = {
     'sbo': SpanBoundaryObjective(8, 4),
     'rtd': ReplacedTokenDetection(1.0, 1.0, 'disentangled', 1.0),
@@ -34,6 +37,7 @@ WEIGHTS = {
     'masked': {'mlm': 1.0, 'sbo': 0.5},
     'replaced': {'mlm': 1.0, 'rtd': 5.0, 'nsp': 0.5},
     'edited': dict.fromkeys(EDITS, 1.0),
+    'permuted': {'plm': 1.0},
 }
 
 
@@ -48,7 +52,9 @@ class Task:
         assert objectives.common_corruption(names, 'spans') == corruption
         kind = objectives.CORRUPTIONS[corruption]
         self.objectives = [OPTIONS.get(name) or small_objectives.build(name) for name in names]
-        self.model = objectives.build_model(ARCHITECTURE, Compute(), self.objectives)
+        self.model = objectives.build_model(
+            XLNET if corruption == 'permuted' else ARCHITECTURE, Compute(), self.objectives
+        )
         vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(100, int), np.arange(100) % 3 == 0)
         config = base.get_config()
         config.masking.scheme, config.editing = 'spans', dict.fromkeys(EDITS, 0.2)

@@ -222,6 +222,14 @@ def albert(**options):
     return sentencepiece_model('spiece.model', 'albert', data, tokenizer_config=options)
 
 
+def xlnet():
+    """A spiece.model of XLNet, in which some punctuation marks are symbols of their own."""
+    data = pieces(
+        control_symbols='<cls>,<sep>,<pad>,<mask>,<eod>', user_defined_symbols='<eop>,.,(,),",-,–'
+    )
+    return sentencepiece_model('spiece.model', 'xlnet', data)
+
+
 def japanese(words_by, subwords_by, **options):
     """The vocab.txt of BertJapaneseTokenizer; its characters are tokens."""
     config = {'model_type': 'bert', 'tokenizer_class': 'BertJapaneseTokenizer'}
@@ -309,6 +317,7 @@ LAYOUTS = {
         added_tokens=added(len(scores()) + 2, '<ent>', '[E1]'),
     ),
     'camembert': lambda: sentencepiece_model('sentencepiece.bpe.model', 'camembert', pieces()),
+    'xlnet': xlnet,
     'japanese, basic': lambda: japanese('basic', 'wordpiece'),
     'japanese, characters': lambda: japanese('basic', 'character'),
 }

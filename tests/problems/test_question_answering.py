@@ -29,7 +29,7 @@ ODD = 'The of in costs a naïve café 北京 £5 U.S. dog’s Москва “so
 WORDS = ODD.split()
 SPACES = [' ', ' ', '  ', '\n', '\u00a0 ', '\u2003']
 SETTINGS = dict(doc_stride=128, question_tokens=64, answer_tokens=30, n_best=20, no_answer=False)
-KINDS = ['wordpiece:140', 'bytebpe:330', 'unigram:130']
+KINDS = ['wordpiece:140', 'bytebpe:330', 'unigram:130', 'xlnet:130']
 
 
 def some_question(number: int, num_words: int = 30) -> QuestionExample:

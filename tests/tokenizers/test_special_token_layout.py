@@ -19,6 +19,7 @@ TEXT = ['the small ship and the old harbour near the sea'] * 3
         ('wordpiece', 0, None),
         ('bytebpe', 1, transformers.RobertaTokenizerFast),
         ('bytebpe', 2, None),
+        ('xlnet', 3, transformers.XLNetTokenizer),
     ],
 )
 def test_layout_equals_that_of_transformers(kind, types, reference):
