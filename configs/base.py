@@ -60,7 +60,16 @@ def get_config() -> ConfigDict:
         ),
         **KEYS,  # tokenizer, lowercase, strip_accents, held_out_fraction, …
         language_alpha=key(
-            1.0, 'language shares in training ∝ (share of examples)^alpha; XLM-R: 0.3', '[0, 1]'
+            1.0,
+            'language shares in training ∝ (share of examples)^alpha; XLM-R: 0.3',
+            '[0, 1]',
+            unused=overridden_by('data.language_alphas'),
+        ),
+        language_alphas=key(
+            (),
+            'Values of language_alpha in equal parts of the run, such as (0.7, 0.5, 0.3).',
+            '[0, 1]',
+            of=float,
         ),
         prepare_workers=key(
             None,
@@ -278,6 +287,17 @@ def get_config() -> ConfigDict:
         rate=key(
             0.15, 'share of the tokens to choose; training.max_predictions must allow it', '(0, 1)'
         ),
+        end_rate=key(
+            None,
+            '`rate` at the end of the run, and of all evaluations; default: `rate` does not change',
+            '(0, 1)',
+            kind=float,
+        ),
+        rate_change=key(
+            'linear',
+            "from `rate` to `end_rate`: 'linear', 'cosine', or 'step' at half of the run",
+            choices='bert_jax.objectives.masking:RATE_CHANGES',
+        ),
         per_sequence=key(True, 'choose `rate` of each packed sequence; False: of the whole row'),
         mask=key(0.8, 'share of the chosen tokens that become [MASK]', '[0, 1]'),
         random=key(
@@ -390,6 +410,32 @@ def get_config() -> ConfigDict:
         batch_size=key((256, 256), 'sequences per step, over all devices and micro-batches'),
         accumulation=key(
             (1,), 'micro-batches per step: less memory, same result', on_resume='free'
+        ),
+        batch_ramp=key(
+            (),
+            'Factors on batch_size at the start of the run, in equal parts of batch_ramp_share, '
+            'such as (0.25, 0.5, 0.75).',
+            '(0, 1)',
+            of=float,
+        ),
+        batch_ramp_share=key(
+            0.5,
+            'share of the run before batches are full',
+            '(0, 1)',
+            unused=needs('training.batch_ramp'),
+        ),
+        length_ramp=key(
+            (),
+            'Factors on sequence_length at the start of the run, in equal parts of '
+            'length_ramp_share, such as (0.25, 0.5); a batch has more sequences instead.',
+            '(0, 1)',
+            of=float,
+        ),
+        length_ramp_share=key(
+            0.5,
+            'share of the run before sequences are full',
+            '(0, 1)',
+            unused=needs('training.length_ramp'),
         ),
         max_predictions=key((20, 76), 'maximum number of masked tokens per sequence'),
         z_loss=key(

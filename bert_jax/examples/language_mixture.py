@@ -1,7 +1,8 @@
 """Mixtures of languages with the shares of `text.languages`, exact in every block of examples."""
 
 import collections
-from collections.abc import Callable, Iterable
+import copy
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -65,6 +66,19 @@ class Mixture(ExampleSource):
                     'decrease language_alpha'
                 )
         self._language_N, self._rank_N = _pattern(self._count_L, seed)
+        self._shift_L = np.zeros(len(sources), np.int64)
+
+    def continuing(self, seen: Mapping[str, int], number: int) -> 'Mixture':
+        """Return this mixture for the examples from `number` on, after others of other shares.
+
+        Args:
+            seen: Examples of each language in the run before.
+            number: Number of the next example; those before it are not meant to be read.
+        """
+        mixture, observed = copy.copy(self), self.observed(number)
+        shifts = [seen[language] - observed[language] for language in self.shares]
+        mixture._shift_L = np.array(shifts, np.int64)
+        return mixture
 
     def observed(self, num_examples: int) -> dict[str, int]:
         """Return how many of the first `num_examples` examples each language has."""
@@ -81,6 +95,7 @@ class Mixture(ExampleSource):
         period_B, place_B = np.divmod(number_B, _PERIOD)
         language_B = self._language_N[place_B]
         nth_B = period_B * self._count_L[language_B] + self._rank_N[place_B]
+        nth_B = np.maximum(nth_B + self._shift_L[language_B], 0)
         parts, rows = [], []
         for language, source in enumerate(self._sources.values()):
             row_R = np.flatnonzero(language_B == language)

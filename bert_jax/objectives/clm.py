@@ -6,6 +6,7 @@ The row "LTR & No NSP" of BERT's ablation (Devlin et al. 2019, section 5.1).
 from collections.abc import Mapping
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from bert_jax.averages import Terms
 from bert_jax.models.model import HeadOptions, ModelOutput
@@ -24,7 +25,7 @@ class CausalText(Corruption):
 
     hides_tokens = False
 
-    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
         """Return the clean rows with their targets; nothing is random."""
         ids_BP = rows.input_ids_BT[:, 1:]
         positions_BP = jnp.broadcast_to(jnp.arange(ids_BP.shape[1]), ids_BP.shape)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from bert_jax.models.rows import Rows
 from bert_jax.types import Array, Config, Key
@@ -84,13 +85,14 @@ class Corruption(abc.ABC):
         return cls(vocabulary)
 
     @abc.abstractmethod
-    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
         """Corrupt rows.
 
         Args:
             keys_B: One PRNG key per row. The result for a row must depend only on its key and its
                 arrays, so that it is the same on any mesh.
             rows: The clean rows.
+            progress: Share of the run that has passed, in [0, 1]; 1 in evaluation.
 
         Returns:
             The rows that the encoder reads, with `targets` or labels of what it must predict. Their

@@ -6,18 +6,37 @@ mesh, the number of hosts or the number of micro-batches.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from bert_jax.errors import UserError, unknown
 from bert_jax.models.rows import Rows, Targets, chosen_tokens, outer_neighbors
 from bert_jax.objectives.corruption import REPLACEMENTS, Corruption, Vocabulary
 from bert_jax.objectives.masking_schemes import SCHEMES, Scheme, TokenRow, find_scheme
 from bert_jax.types import Config, Key, Tree
+
+# masking.rate_change → the remaining share of the change of the rate, from the share of the run.
+RATE_CHANGES: dict[str, Callable[[jax.Array], jax.Array]] = {
+    'linear': lambda progress: 1 - progress,
+    'cosine': lambda progress: 0.5 + 0.5 * jnp.cos(jnp.pi * progress),
+    'step': lambda progress: jnp.float32(progress < 0.5),
+}
+
+
+def rate_at(start: float | jax.Array, end: float, change: str, progress: ArrayLike) -> jax.Array:
+    """Return a masking rate after a share of the run, a float32 scalar.
+
+    It falls (or rises) from `start` to `end`: linearly, along half a cosine, or in a step at half
+    the run (Ankner et al. 2023, arXiv 2305.15096; mosaicml/examples mlm_scheduling.py).
+    """
+    rate: jax.Array = end + (start - end) * RATE_CHANGES[change](jnp.float32(progress))
+    return rate
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,6 +53,8 @@ class MaskedText(Corruption):
         random: Share of the chosen tokens that become a random token.
         replacement: Distribution of random tokens: 'uniform' over the vocabulary (the original
             code) or 'unigram', by frequency in the corpus.
+        end_rate: The rate of the scheme at the end of the run; None: it does not change.
+        rate_change: How it changes, in RATE_CHANGES.
 
     Raises:
         UserError: For values out of range, and for a scheme that needs words if the vocabulary does
@@ -45,8 +66,13 @@ class MaskedText(Corruption):
     mask: float = 0.8
     random: float = 0.1
     replacement: str = 'uniform'
+    end_rate: float | None = None
+    rate_change: str = 'linear'
 
-    masking_keys: ClassVar[tuple[str, ...]] = ('unknown', 'scheme', 'mask', 'random', 'replacement')
+    masking_keys: ClassVar[tuple[str, ...]] = (
+        *('unknown', 'scheme', 'mask', 'random', 'replacement'),
+        *('end_rate', 'rate_change'),
+    )
 
     def __post_init__(self) -> None:
         if self.mask + self.random > 1:
@@ -78,16 +104,30 @@ class MaskedText(Corruption):
             )
         scheme = kind(**{name: masking[name] for name in kind.options()})
         shares = (masking.mask, masking.random, masking.replacement)
-        return cls(vocabulary, scheme, num_predictions, *shares)
+        change = (masking.end_rate, masking.rate_change)
+        return cls(vocabulary, scheme, num_predictions, *shares, *change)
 
-    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
         """Choose tokens of each row and replace them."""
         arrays: Tree = (rows.input_ids_BT, rows.attention_mask_BT, rows.segment_ids_BT)
-        ids_BT, targets = jax.vmap(self._mask_row)(keys_B, *arrays)
+        mask_row = functools.partial(self._mask_row, self.scheme_at(progress))
+        ids_BT, targets = jax.vmap(mask_row)(keys_B, *arrays)
         return rows.replace(input_ids_BT=ids_BT, targets=targets)
 
+    def scheme_at(self, progress: ArrayLike) -> Scheme:
+        """Return the scheme with the rate after this share of the run."""
+        if self.end_rate is None:
+            return self.scheme
+        rate = rate_at(self.scheme.rate, self.end_rate, self.rate_change, progress)
+        return dataclasses.replace(self.scheme, rate=rate)
+
     def _mask_row(
-        self, key: Key, ids_T: jax.Array, mask_T: jax.Array, segment_ids_T: jax.Array | None
+        self,
+        scheme: Scheme,
+        key: Key,
+        ids_T: jax.Array,
+        mask_T: jax.Array,
+        segment_ids_T: jax.Array | None,
     ) -> tuple[jax.Array, Targets]:
         choice_key, replace_key = jax.random.split(key)
         vocabulary, number = self.vocabulary, self.num_predictions[len(ids_T)]
@@ -95,7 +135,7 @@ class MaskedText(Corruption):
         starts_V = vocabulary.is_word_start_V
         starts_T = None if starts_V is None else jnp.asarray(starts_V)[ids_T]
         row = TokenRow(ids_T, mask_T, can_choose_T, segment_ids_T, starts_T)
-        positions_P, number_chosen = self.scheme.choose(choice_key, row, number)
+        positions_P, number_chosen = scheme.choose(choice_key, row, number)
         weights_P = (jnp.arange(number) < number_chosen).astype(jnp.float32)
         targets = Targets(positions_P, ids_T[positions_P], weights_P)
         return self._replace(replace_key, ids_T, targets), targets

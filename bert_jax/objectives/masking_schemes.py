@@ -51,13 +51,14 @@ class Scheme(abc.ABC):
     Every field is an option, read from the key of that name in `config.masking`.
 
     Attributes:
-        rate: Share of the tokens to choose; the scheme defines which tokens count.
+        rate: Share of the tokens to choose; the scheme defines which tokens count. In the step of
+            a run whose rate changes, a traced scalar.
         needs_words: Whether the vocabulary must mark where words start.
         shares_draws: Whether adjacent chosen tokens are replaced alike: by [MASK], by random tokens
             or not at all.
     """
 
-    rate: float
+    rate: float | jax.Array
 
     needs_words: ClassVar[bool] = False
     shares_draws: ClassVar[bool] = False

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from bert_jax.averages import Terms
 from bert_jax.models.model import HeadOptions, ModelOutput
@@ -37,7 +38,7 @@ class PermutedText(MaskedText):
     random: float = 0.0
     block_size: int = 256
 
-    masking_keys = ('unknown', 'scheme')
+    masking_keys = ('unknown', 'scheme', 'end_rate', 'rate_change')
     hides_tokens = False
     allows_packing = False
 
@@ -47,12 +48,19 @@ class PermutedText(MaskedText):
     ) -> 'PermutedText':
         """Return the corruption with the scheme of `config.masking`, which replaces no token."""
         masked = MaskedText.build(config, vocabulary, num_predictions)
-        return cls(vocabulary, masked.scheme, num_predictions, block_size=config.plm.block_size)
+        return cls(
+            vocabulary,
+            masked.scheme,
+            num_predictions,
+            end_rate=masked.end_rate,
+            rate_change=masked.rate_change,
+            block_size=config.plm.block_size,
+        )
 
-    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
         """Choose the targets of each row, and draw its order."""
         pairs_B2 = jax.vmap(jax.random.split)(keys_B)
-        permuted = super().__call__(pairs_B2[:, 0], rows)
+        permuted = super().__call__(pairs_B2[:, 0], rows, progress)
         ids_BT = jnp.asarray(rows.input_ids_BT)
         order_BT = jax.vmap(lambda key: self._order(key, ids_BT.shape[1]))(pairs_B2[:, 1])
         ranks_BT, targets = jax.vmap(self._ranks)(

@@ -110,7 +110,9 @@ class AnchoredSpans(Spans):
         return keep(kept_C)
 
 
-def num_in_spans(can_choose_T: jax.Array, rate: float, num_predictions: int) -> jax.Array:
+def num_in_spans(
+    can_choose_T: jax.Array, rate: float | jax.Array, num_predictions: int
+) -> jax.Array:
     """Return n = min(num_predictions, ceil(rate · length)), special tokens not counted.
 
     Source: facebookresearch/SpanBERT, pretraining/fairseq data/masking.py, which adds [CLS] and

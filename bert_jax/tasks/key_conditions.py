@@ -16,6 +16,8 @@ def unused_masking(config: Config, key: str) -> str:
         return '' if is_used else f'{", ".join(names)} does not use it'
     if key == 'masking.replacement' and not masking.random:
         return 'masking.random is 0'
+    if key == 'masking.rate_change' and masking.end_rate is None:
+        return 'masking.end_rate is not set'
     scheme = find_scheme(masking.scheme)
     of_words = ('word_starts', 'unspaced') if scheme.needs_words else ()
     is_used = key.removeprefix('masking.') in (*used, *scheme.options(), *of_words)

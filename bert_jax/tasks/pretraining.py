@@ -1,9 +1,10 @@
 """The pretraining task: corrupt a batch, encode it, and sum the loss terms of all objectives."""
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import jax
 import numpy as np
@@ -34,9 +35,12 @@ from bert_jax.tasks.evaluators import TEXT_ROWS, BuildEvaluator, Evaluator, Eval
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
-from bert_jax.training.task import Stage
+from bert_jax.training.task import Stage, first_batches
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, Config, JsonObject, JsonView, Key, Params, Tree
+
+if TYPE_CHECKING:  # only runs with several languages need it
+    from bert_jax.examples.language_mixture import Mixture
 
 _SAMPLES = 'bert_jax.tasks.diffusion_samples:samples'
 _DESCRIBE_ROW = 'bert_jax.tasks.show_batch:corrupted_row'
@@ -144,7 +148,7 @@ class Pretraining:
         """
         clean = Rows.of(batch)
         corruption_keys_B, dropout_keys_B = _example_keys(key, clean)
-        rows = self.corruption(corruption_keys_B, clean)
+        rows = self.corruption(corruption_keys_B, clean, progress)
         seeds_B = jax.vmap(jax.random.bits)(dropout_keys_B) if train else None
         output: Tree = self.model.apply({'params': params}, rows, seeds_B)
         terms = objectives.compute_terms(self.objectives.values(), output, clean)
@@ -156,7 +160,8 @@ class Pretraining:
         """Return batch `number` of a stage, clean and as corrupted in training step `step`."""
         clean = Rows.of(stage.source.batch(number))
         key = step_key(jax.random.key(self.config.seed), step)
-        return clean, jax.jit(self.corruption)(_example_keys(key, clean)[0], clean)
+        progress = step / sum(stage.steps for stage in self.stages)
+        return clean, jax.jit(self.corruption)(_example_keys(key, clean)[0], clean, progress)
 
     def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
         clean, rows = jax.device_get(self.corrupted_batch(stage, number, step))
@@ -270,7 +275,7 @@ class Pretraining:
             elsewhere = {name for section in sections for name in section.metrics}
             card = model_card.pretrained(
                 self.config,
-                _trained_stages(self.config.training, results),
+                _trained_stages(self.config, results),
                 self.start.architecture,
                 self.corpus,
                 results,
@@ -335,18 +340,14 @@ def build(
     )
     compute = Compute(**config.compute.to_dict())
     model = objectives.build_model(start.architecture, compute, built.values())
-    settings = stage_settings(config.training)
+    settings = _settings(config)
     if issubclass(corruption, MaskedText):
-        check_masking_rate(settings, config.masking.rate)
+        check_masking_rate(settings, max(config.masking.rate, config.masking.end_rate or 0.0))
     vocabulary = _vocabulary(config.masking, corpus, corruption.hides_tokens)
     mark_sentences = any('sentence_start' in one.batch_keys for one in built.values())
     if config.training.minutes:
         _check_timed(config)
-    total_steps = sum(stage['steps'] for stage in settings)
-    stages = tuple(
-        _build_stage(config, corpus, model, stage, stage['steps'] / total_steps, mark_sentences)
-        for stage in settings
-    )
+    stages = _build_stages(config, corpus, model, settings, mark_sentences)
     for stage in stages:
         _check_batch_keys(built, stage.source, config.data.segments)
     task = Pretraining(
@@ -381,11 +382,47 @@ def _check_timed(config: Config) -> None:
             'evaluation.linguistic has a share of the operations of the run, which '
             'training.minutes does not tell; measure the finished run with bert_jax.analyze'
         )
+    if config.data.language_alphas:
+        raise UserError(
+            'data.language_alphas needs the number of steps of each part of the run, which '
+            'training.minutes does not tell; set data.language_alpha'
+        )
     if config.debug.batch:
         raise UserError(
             'debug.batch counts steps, but training.minutes ends stages at a time; set '
             'training.minutes to 0'
         )
+
+
+def _settings(config: Config) -> list[dict[str, int]]:
+    """Return the settings of the stages of a run."""
+    return stage_settings(config.training, len(config.data.language_alphas) or 1)
+
+
+def _build_stages(
+    config: Config,
+    corpus: Corpus,
+    model: Model,
+    settings: Sequence[Mapping[str, int]],
+    mark_sentences: bool,
+) -> tuple[Stage, ...]:
+    """Build the stages; where the shares of languages change, each goes on where it was."""
+    total, starts = sum(stage['steps'] for stage in settings), [0]
+    stages: list[Stage] = []
+    seen: collections.Counter[str] = collections.Counter()
+    for own in settings:
+        stage = _build_stage(config, corpus, model, own, own['steps'] / total, mark_sentences)
+        stages.append(stage)
+        if config.data.language_alphas:
+            if not stage.continues:
+                seen.clear()
+            source = cast('Mixture', stage.source)
+            first = first_batches(stages, starts)[-1] * source.batch_size
+            stages[-1] = dataclasses.replace(stage, source=source.continuing(seen, first))
+            seen.update(source.observed(first + own['steps'] * source.batch_size))
+            seen.subtract(source.observed(first))
+        starts.append(starts[-1] + own['steps'])
+    return tuple(stages)
 
 
 def _build_stage(
@@ -405,7 +442,12 @@ def _build_stage(
         )
     tokens = batch_size * length
     source = pretraining_data.train_source(
-        corpus, config.data, (batch_size, length), config.seed, mark_sentences
+        corpus,
+        config.data,
+        (batch_size, length),
+        config.seed,
+        mark_sentences,
+        settings.get('part', 0),
     )
     return Stage(
         source=source,
@@ -415,6 +457,7 @@ def _build_stage(
         flops_per_step=tokens * model.flops_per_token(length, settings['max_predictions']),
         evaluate_at=frozenset(config.evaluation.get('steps', ())),
         seconds=60 * config.training.minutes * share,
+        continues=bool(settings.get('continues')),
     )
 
 
@@ -494,10 +537,10 @@ def _example_keys(key: Key, rows: Rows) -> tuple[Key, Key]:
     return keys[:, 0], keys[:, 1]
 
 
-def _trained_stages(training: Config, results: JsonObject) -> list[dict[str, int]]:
+def _trained_stages(config: Config, results: JsonObject) -> list[dict[str, int]]:
     """Return `stage_settings` with the steps that stages of a finished run had."""
-    settings = stage_settings(training)
-    if not training.minutes:
+    settings = _settings(config)
+    if not config.training.minutes:
         return settings
     steps = results['stage_steps']
     return [one | {'steps': number} for one, number in zip(settings, steps, strict=False)]

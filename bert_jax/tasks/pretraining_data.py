@@ -189,7 +189,12 @@ def _verify(corpus: Corpus) -> None:
 
 
 def train_source(
-    corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, mark_sentences: bool = False
+    corpus: Corpus,
+    data: Config,
+    shape: tuple[int, int],
+    seed: int,
+    mark_sentences: bool = False,
+    part: int = 0,
 ) -> ExampleSource:
     """Return training examples, with languages mixed in shares ∝ p^language_alpha.
 
@@ -199,6 +204,10 @@ def train_source(
         shape: (batch size, sequence length).
         seed: Seed of the order of the data.
         mark_sentences: See `RowSettings`.
+        part: Part of the run, for `data.language_alphas`.
+
+    Raises:
+        UserError: If `data.language_alphas` is set, but the corpus has one language.
     """
 
     def make(language: str | None, seed: int) -> ExampleSource:
@@ -206,9 +215,15 @@ def train_source(
 
     languages = list(corpus.split('train').languages)
     if len(languages) == 1:
+        if data.language_alphas:
+            raise UserError(
+                f'data.language_alphas is {data.language_alphas}, but the corpus has only the '
+                f'language {languages[0]!r}; leave it out'
+            )
         return make(None, seed)
+    alpha = data.language_alphas[part] if data.language_alphas else data.language_alpha
     mix_languages = lazy_table.load('bert_jax.examples.language_mixture:mix_languages')
-    examples: ExampleSource = mix_languages(make, languages, data.language_alpha, shape[0], seed)
+    examples: ExampleSource = mix_languages(make, languages, alpha, shape[0], seed)
     return examples
 
 

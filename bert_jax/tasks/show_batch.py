@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.training.task import Stage, Task
+from bert_jax.training.task import Stage, StepCourse, Task, first_batches
 from bert_jax.types import Batch, JsonObject
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ def dump(task: Task, step: int) -> Iterator[str]:
 
 
 def find(stages: Sequence[Stage], step: int) -> tuple[Stage, int, int]:
-    """Return the stage of a step, the number of its batch in the stage, and the step from 0.
+    """Return the stage of a step, the number of its batch in its source, and the step from 0.
 
     Raises:
         UserError: If the run does not have that step.
     """
-    first = 0
-    for stage in stages:
+    course = StepCourse([stage.steps for stage in stages])
+    numbers = first_batches(stages, course.starts)
+    for stage, first, first_batch in zip(stages, course.starts, numbers, strict=True):
         if first < step <= first + stage.steps:
-            return stage, step - 1 - first, step - 1
-        first += stage.steps
-    raise UserError(f'debug.batch is {step}, but the run has steps 1 to {first}')
+            return stage, first_batch + step - 1 - first, step - 1
+    raise UserError(f'debug.batch is {step}, but the run has steps 1 to {sum(course.steps)}')
 
 
 def corrupted_row(clean: Rows, rows: Rows, row: int, tokenizer: Tokenizer) -> JsonObject:

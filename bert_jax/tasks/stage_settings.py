@@ -1,7 +1,10 @@
 """The stages of a pretraining run, from `config.training`."""
 
+import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
 
 from bert_jax.errors import UserError
 from bert_jax.types import Config
@@ -9,12 +12,82 @@ from bert_jax.types import Config
 KEYS = ('steps', 'sequence_length', 'batch_size', 'accumulation', 'max_predictions')
 
 
-def stage_settings(training: Config) -> list[dict[str, int]]:
+def stage_settings(training: Config, num_parts: int = 1) -> list[dict[str, int]]:
     """Return KEYS → value for each stage; a single value of a key holds for all stages.
 
+    Where `training.batch_ramp` or `training.length_ramp` changes the shape of the batches, and
+    between `num_parts` equal parts of the run, a stage is divided into several. They also have the
+    keys 'part', the number of the part, and 'continues', 1 if the stage goes on with the examples
+    of the one before.
+
     Raises:
-        UserError: If a value is not an integer above 0, or the numbers of values differ.
+        UserError: If a value is not an integer above 0, the numbers of values differ, or a ramp
+            does not give whole sequences or tokens.
     """
+    stages = _configured_stages(training)
+    batch = _Ramp('batch_ramp', training.batch_ramp, training.batch_ramp_share)
+    length = _Ramp('length_ramp', training.length_ramp, training.length_ramp_share)
+    if num_parts == 1 and not batch.factors and not length.factors:
+        return stages
+    total, first = sum(stage['steps'] for stage in stages), 0
+    parts = {round(total * part / num_parts) for part in range(1, num_parts)}
+    edges = {*parts, *batch.edges(total), *length.edges(total)}
+    divided: list[dict[str, int]] = []
+    for stage in stages:
+        stop = first + stage['steps']
+        inside = sorted(edge for edge in edges if first < edge < stop)
+        for start, end in zip([first, *inside], [*inside, stop], strict=True):
+            factors = batch.factor_at(start, total), length.factor_at(start, total)
+            own = stage | {'steps': end - start, 'part': bisect.bisect(sorted(parts), start)}
+            own |= _scaled(stage, *factors)
+            is_same = start > first and own['sequence_length'] == divided[-1]['sequence_length']
+            divided.append(own | {'continues': int(is_same)})
+        first = stop
+    return divided
+
+
+class _Ramp(NamedTuple):
+    """Factors that hold in equal parts of the first `share` of a run; 1 holds in the rest."""
+
+    name: str
+    factors: Sequence[float]
+    share: float
+
+    def edges(self, total: int) -> Iterator[int]:
+        """Yield the steps at which the factor changes."""
+        for number in range(1, len(self.factors) + 1):
+            yield round(total * self.share * number / len(self.factors))
+
+    def factor_at(self, step: int, total: int) -> Fraction:
+        """Return the factor on the step after `step` steps."""
+        number = bisect.bisect(list(self.edges(total)), step)
+        return Fraction((*self.factors, 1.0)[number]).limit_denominator(4096)
+
+
+def _scaled(stage: Mapping[str, int], batch: Fraction, length: Fraction) -> dict[str, int]:
+    """Return the shape of the batches of a stage; those of shorter sequences have more of them."""
+    tokens = length * stage['sequence_length']
+    rows = batch * stage['batch_size'] / length
+    if tokens.denominator > 1:
+        raise UserError(
+            f'training.length_ramp has {float(length):g}, which makes {float(tokens):g} tokens of '
+            f'{stage["sequence_length"]}; choose factors that give whole numbers'
+        )
+    if rows.denominator > 1:
+        raise UserError(
+            f'training.batch_ramp and length_ramp have {float(batch):g} and {float(length):g}, '
+            f'which make {float(rows):g} sequences of {stage["batch_size"]}; choose factors that '
+            'give whole numbers'
+        )
+    predictions = math.ceil(length * stage['max_predictions'])
+    return {
+        'sequence_length': int(tokens),
+        'batch_size': int(rows),
+        'max_predictions': predictions,
+    }
+
+
+def _configured_stages(training: Config) -> list[dict[str, int]]:
     for key in KEYS:
         if any(not isinstance(value, int) or value < 1 for value in training[key]):
             raise UserError(

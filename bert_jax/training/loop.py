@@ -19,7 +19,7 @@ from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
 from bert_jax.training.run import NO_HOOKS, Evaluation, Hooks, Paused, Plan, Run, start
 from bert_jax.training.step import compile_train_step, make_train_step
-from bert_jax.training.task import Stage, Task
+from bert_jax.training.task import Stage, Task, first_batches
 from bert_jax.training.transfer import num_parameters
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config, JsonObject, Params
@@ -63,10 +63,13 @@ def train(
             if course.is_over(number, run.step):
                 continue  # finished before this process was started
             first_step = course.begin(number, run.step)
+            first_batch = first_batches(task.stages, course.starts)[number]
             run.log.info(f'compiling stage {number + 1} of {len(task.stages)}')
             with run.log.paused():
                 if run.step == first_step:
-                    predictions.check(run.plan.task, run.state.params, stage, run.key, threads)
+                    predictions.check(
+                        run.plan.task, run.state.params, stage, first_batch, run.key, threads
+                    )
                 train_step, lines = _compile(run.plan, stage)
             for line in lines:
                 run.log.info(line)
@@ -75,10 +78,9 @@ def train(
             )
             evaluate_every = stage.evaluate_every or config.evaluation.every_steps
             save_every = config.checkpoint.every_steps
-            number_of_batches = course.num_batches(number)
-            for batch in batches.read(
-                stage.source, run.step - first_step, number_of_batches, threads
-            ):
+            next_batch = first_batch + run.step - first_step
+            end = first_batch + course.num_batches(number)
+            for batch in batches.read(stage.source, next_batch, end, threads):
                 # 1. Dispatch the step. The devices compute it while the host continues.
                 run.profile.before(run.step + 1)
                 position = [] if course.position is None else [np.float32(course.position)]

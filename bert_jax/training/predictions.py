@@ -15,7 +15,9 @@ _ROWS = 1024  # evenly spaced rows of a stage that are tried
 _OPTIONS = {'cpu': {'xla_backend_optimization_level': 0, 'xla_cpu_use_fusion_emitters': False}}
 
 
-def check(task: Task, params: Params, stage: Stage, run_key: Key, threads: int) -> None:
+def check(
+    task: Task, params: Params, stage: Stage, first_batch: int, run_key: Key, threads: int
+) -> None:
     """Check that every loss of a stage counts at least one prediction.
 
     The counts do not depend on the encoder, which the compiler therefore leaves out. Usually one
@@ -25,6 +27,7 @@ def check(task: Task, params: Params, stage: Stage, run_key: Key, threads: int) 
         task: the task.
         params: its parameters; only their shapes matter.
         stage: the stage.
+        first_batch: number of its first batch in its source.
         run_key: random key of the run.
         threads: threads that read batches.
 
@@ -43,7 +46,8 @@ def check(task: Task, params: Params, stage: Stage, run_key: Key, threads: int) 
     missing = set(task.weights)
     number = min(stage.steps, -(-_ROWS // stage.source.batch_size))
     for step in np.linspace(0, stage.steps - 1, number).astype(int).tolist():
-        (batch,) = batches.read(stage.source, step, step + 1, threads)
+        batch_number = first_batch + step
+        (batch,) = batches.read(stage.source, batch_number, batch_number + 1, threads)
         found = jax.device_get(counts(params, batch, step_key(run_key, step)))
         missing -= {name for name, value in found.items() if value > 0}
         if not missing:

@@ -21,7 +21,7 @@ class Stage:
     """A number of steps on one source of batches, all of one shape.
 
     Attributes:
-        source: the training batches; batch 0 is the batch of the first step of the stage.
+        source: the training batches.
         steps: number of steps, one batch each.
         accumulation: number of micro-batches that each batch is divided into.
         tokens_per_step: tokens that a step counts for the reported tokens per second.
@@ -29,6 +29,8 @@ class Stage:
         evaluate_every: steps between evaluations; 0: `evaluation.every_steps` of the config.
         evaluate_at: further steps of the run after which to evaluate; 0 is before the first.
         seconds: time of the stage's steps, after which it ends instead of after `steps`; 0: none.
+        continues: whether the stage goes on with the examples of the stage before; its batches may
+            have another number of rows. Otherwise it starts with batch 0 of its source.
     """
 
     source: BatchSource
@@ -39,6 +41,23 @@ class Stage:
     evaluate_every: int = 0
     evaluate_at: frozenset[int] = frozenset()
     seconds: float = 0.0
+    continues: bool = False
+
+
+def first_batches(stages: Sequence[Stage], starts: Sequence[int]) -> list[int]:
+    """Return the number of the first batch of stages in their sources.
+
+    Args:
+        stages: the stages of a run.
+        starts: the number of steps before each of them, or before the first ones.
+    """
+    numbers = [0]
+    for before, stage, (start, end) in zip(
+        stages, stages[1:], itertools.pairwise(starts), strict=False
+    ):
+        examples = (numbers[-1] + end - start) * before.source.batch_size
+        numbers.append(-(-examples // stage.source.batch_size) if stage.continues else 0)
+    return numbers
 
 
 class Course(Protocol):
@@ -187,7 +206,7 @@ class Task(Protocol):
 
         Args:
             stage: the stage.
-            number: number of the batch in the stage, from 0.
+            number: number of the batch in the source of the stage, from 0.
             step: number of completed steps before the batch; its random key is derived from them.
         """
 
