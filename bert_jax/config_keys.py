@@ -26,6 +26,13 @@ NOT_NEGATIVE = '[0, inf)'  # the range of most numbers
 _BOOLEANS = {'true': True, '1': True, 'false': False, '0': False}
 _ONE = {int: 'a whole number', float: 'a number', bool: 'True or False', tuple: 'a tuple'}
 _KINDS = {int: 'whole numbers', float: 'numbers', str: 'strings', tuple: 'tuples'}
+_ONE = {
+    bool: 'True or False',
+    int: 'a whole number',
+    float: 'a number',
+    str: 'a string',
+    tuple: 'a tuple',
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +67,11 @@ class Declaration:
     on_resume: OnResume = 'same'
     section: str = ''
 
+    @property
+    def one(self) -> str:
+        """What a value is, with its article, such as 'a whole number'."""
+        return _ONE.get(self.kind, f'a {self.kind.__name__}')
+
     def describe(self) -> str:
         """Return the meaning and the range, if it is not that of most numbers."""
         return f'{self.meaning.rstrip(".")}; in {self.range}' if self.range else self.meaning
@@ -73,7 +85,7 @@ class Declaration:
         """Raise UserError for a value that the key cannot have."""
         values = value if isinstance(value, tuple) else (value,)
         if value is None and not self.optional:
-            raise UserError(f'{name} is None, but it is not optional; give a {self.kind.__name__}')
+            raise UserError(f'{name} is None, but it is not optional; give {self.one}')
         if self.must_be and not value:
             raise UserError(f'{name} is {value!r}; it must be {self.must_be}')
         if isinstance(value, tuple) and not all(_is_of(one, self.elements) for one in values):

@@ -1,6 +1,7 @@
 """Errors that a user can fix: one clear line instead of a traceback."""
 
 import contextlib
+import contextvars
 import difflib
 import errno
 import functools
@@ -76,8 +77,23 @@ def report(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
+_is_quiet = contextvars.ContextVar('is_quiet', default=False)
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """Print no warnings in the block, for work that is done again afterwards."""
+    token = _is_quiet.set(True)
+    try:
+        yield
+    finally:
+        _is_quiet.reset(token)
+
+
 def warn(text: str) -> None:
     """Print a warning to stderr, above progress bars if there are any."""
+    if _is_quiet.get():
+        return
     line = printable(f'warning: {text}')
     if 'tqdm' in sys.modules:
         sys.modules['tqdm'].tqdm.write(line, sys.stderr)

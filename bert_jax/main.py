@@ -17,7 +17,7 @@ import jax
 
 from bert_jax import config_keys, progress, recipes
 from bert_jax.cli import command_line
-from bert_jax.errors import UserError, exit_cleanly
+from bert_jax.errors import UserError, exit_cleanly, without_warnings
 from bert_jax.storage import hub, paths, wrong_paths
 from bert_jax.tasks import is_sweep, make_task
 from bert_jax.tasks.evaluators import BuildEvaluator
@@ -129,7 +129,8 @@ def _delete_run(config: Config, user_keys: Collection[str]) -> None:
         sweep.check(config, overwrite=True, user_keys=user_keys)
         first = next(iter(sweep.runs(config).values()))
     check_run(first, overwrite=True)
-    make_task(first, user_keys)
+    with without_warnings():  # the run itself gives them
+        make_task(first, user_keys)
     multihost.run_on_host0(lambda: Workdir.of(config.workdir).delete_run())
 
 

@@ -287,7 +287,7 @@ def _checked(key: str, value: Any, declared: Declaration) -> Any:
     if not isinstance(value, declared.kind) or (
         isinstance(value, bool) and declared.kind is not bool
     ):
-        raise UserError(f'{key} is {value!r:.60}; it must be a {declared.kind.__name__}')
+        raise UserError(f'{key} is {value!r:.60}; it must be {declared.one}')
     declared.check(key, value)
     return value
 

@@ -219,7 +219,10 @@ def test_overwriting_keeps_the_data_that_were_given(pretrained, tmp_path):
         (lambda folder: bert_jax.pretrain({'a': ['b']}, workdir=folder), "no column 'text'"),
         (lambda folder: bert_jax.pretrain(['a'], 'tinny'), 'did you mean configs/tiny.py'),
         (lambda folder: bert_jax.pretrain(['a'], training={'step': 3}), 'unknown config key'),
-        (lambda folder: bert_jax.pretrain(['a'], seed=1.5), 'seed is 1.5; it must be a int'),
+        (
+            lambda folder: bert_jax.pretrain(['a'], seed=1.5),
+            'seed is 1.5; it must be a whole number',
+        ),
         (lambda folder: bert_jax.pretrain(['a'], seed=-1), 'seed is -1; it must be in'),
         (lambda folder: bert_jax.pretrain(['a'], data={'sources': 'b'}), 'are both given'),
         (lambda folder: bert_jax.pretrain(['a'], 'finetune:cola'), 'call bert_jax.finetune'),

@@ -242,6 +242,7 @@ class FineTuned:
         records = labeled_files.read_files(tuple(gold), data, self.kind, readers, report)
         examples = [record.example for record in records]
         problem = self.problem()
+        problem.decoder.check(examples)
         predictions = self._predictions(problem, params, examples, advance)
         warnings = []
         if seen := seen_examples.count(model, examples):

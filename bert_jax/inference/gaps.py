@@ -35,6 +35,7 @@ class GappedText:
         new_tokens: int = 0,
         name: str = 'the text',
         max_length: int = 512,
+        model: str = 'the model',
     ) -> 'GappedText':
         """Find the gaps of a text.
 
@@ -45,6 +46,7 @@ class GappedText:
             new_tokens: length of a last gap after the text.
             name: the name of the text in error messages.
             max_length: the longest row of the model, in tokens, with special tokens.
+            model: the name of the model in error messages.
 
         Raises:
             UserError: there is nothing to fill, or the row is longer than `max_length`.
@@ -62,7 +64,7 @@ class GappedText:
             )
         if sum(lengths) > max_length:  # before a string of all masks is made
             raise UserError(
-                f'{name} has gaps of {sum(lengths):,} tokens; the model supports up to {max_length}'
+                f'{name} has gaps of {sum(lengths):,} tokens; {model} supports up to {max_length}'
             )
         masks = [mask * length for length in lengths]
         joined = ''.join(a + b for a, b in zip(pieces, [*masks, ''], strict=True))
@@ -70,7 +72,7 @@ class GappedText:
         row = add_special(tokenizer, ids)
         if len(row) > max_length:
             raise UserError(
-                f'{name} has {len(row)} tokens with its gaps; the model supports up to {max_length}'
+                f'{name} has {len(row)} tokens with its gaps; {model} supports up to {max_length}'
             )
         positions = np.flatnonzero(row == tokenizer.mask_id).astype(np.int32)
         return cls(tuple(pieces), tuple(lengths), row, positions)

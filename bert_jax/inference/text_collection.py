@@ -115,7 +115,10 @@ def open_collection(encoder: Encoder, options: CollectionOptions) -> TextCollect
     }
     folder = _folder(encoder.predictor, options.vectors, origin)
     stored = vector_store.load_or_make(
-        folder, origin, lambda: encoder.encode_documents([text.text for text in texts])
+        folder,
+        origin,
+        lambda: encoder.encode_documents([text.text for text in texts]),
+        encoder.predictor.counts,
     )
     if stored.news:
         report(stored.news)

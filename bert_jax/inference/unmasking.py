@@ -70,7 +70,14 @@ def generate(model: Writer, texts: Sequence[str], options: UnmaskingOptions) -> 
         UserError: a text has nothing to fill, or is longer than the model's input.
     """
     gapped = [
-        GappedText.of(model.tokenizer, text, options.new_tokens, f'text {number}', model.max_length)
+        GappedText.of(
+            model.tokenizer,
+            text,
+            options.new_tokens,
+            f'text {number}',
+            model.max_length,
+            model.name,
+        )
         for number, text in enumerate(texts, 1)
     ]
     rows = [[row] for row in _rows(gapped, options)]

@@ -1,7 +1,8 @@
 """Vectors that are kept on a disk, with what they were computed from.
 
     FOLDER/vectors.npy     float32 [N, D]; or vectors.npz, a sparse matrix of SciPy
-    FOLDER/manifest.json   the origin of the vectors, and the SHA-256 of the other file
+    FOLDER/manifest.json   the origin of the vectors, what was counted while they were computed, and
+                           the SHA-256 of the other file
 
 Vectors are used again only if model, texts and options are the same; else they are computed anew.
 """
@@ -9,6 +10,7 @@ Vectors are used again only if model, texts and options are the same; else they 
 import hashlib
 import json
 import pathlib
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -36,7 +38,12 @@ class Stored(NamedTuple):
     news: str
 
 
-def load_or_make(folder: pathlib.Path, origin: JsonObject, make: Callable[[], Vectors]) -> Stored:
+def load_or_make(
+    folder: pathlib.Path,
+    origin: JsonObject,
+    make: Callable[[], Vectors],
+    counts: Counter[str],
+) -> Stored:
     """Return the vectors in a folder, or make and keep them there.
 
     Args:
@@ -44,24 +51,30 @@ def load_or_make(folder: pathlib.Path, origin: JsonObject, make: Callable[[], Ve
             differs.
         origin: what the vectors depend on, JSON values by name, such as {'model': DIGEST}.
         make: computes the vectors.
+        counts: what `make` counts, such as truncated texts; kept with the vectors, and added again
+            when they are used again.
 
     Raises:
         UserError: the folder has other files, cannot be written, or its vectors are damaged.
     """
     news = f'vectors written to {folder}'
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        found = _read_manifest(folder)['origin']
+        manifest = _read_manifest(folder)
+        found = manifest['origin']
         if found == origin:
+            counts.update(manifest['counts'])
             return Stored(_open(folder), '')
         changed = [name for name in origin if found.get(name) != origin[name]]
         news = f'vectors in {folder} computed anew: changed {", ".join(changed)}'
+    before = counts.copy()
     vectors_ND = make()
+    counted = {what: n - before[what] for what, n in counts.items() if n > before[what]}
     with files.new_folder(folder, MANIFEST, overwrite=True) as partial:
         if isinstance(vectors_ND, np.ndarray):
             np.save(path := partial / VECTORS, np.asarray(vectors_ND, np.float32))
         else:
             sparse.save_npz(path := partial / SPARSE, vectors_ND, compressed=False)
-        content = {'origin': origin, 'sha256': files.sha256(path)}
+        content = {'origin': origin, 'counts': counted, 'sha256': files.sha256(path)}
         files.write_json(partial / MANIFEST, content)
     return Stored(_open(folder), news)
 
@@ -77,7 +90,8 @@ def _read_manifest(folder: pathlib.Path) -> JsonObject:
     if not folder.is_dir() or not path.is_file():
         raise UserError(f'--vectors={folder} has no vectors; choose a new or an empty folder')
     manifest: JsonObject = files.read_json(path)
-    if not isinstance(manifest.get('origin'), dict) or not isinstance(manifest.get('sha256'), str):
+    kinds = {'origin': dict, 'counts': dict, 'sha256': str}
+    if not all(isinstance(manifest.get(name), kind) for name, kind in kinds.items()):
         raise UserError(f'{path} is not a manifest of vectors; choose another folder')
     return manifest
 

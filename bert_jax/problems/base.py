@@ -366,6 +366,9 @@ class Decoder(_Part, abc.ABC, Generic[ExampleT, PredictionT]):
         """Keys of the settings whose values need a dev split; none by default."""
         return ()
 
+    def check(self, examples: Sequence[ExampleT]) -> None:
+        """Raise UserError if a split cannot be scored; by default any can."""
+
     @abc.abstractmethod
     def decode(
         self, example: ExampleT, parts: ExampleOutputs, calibration: Calibration

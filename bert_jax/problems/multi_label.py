@@ -71,7 +71,8 @@ class LabelSetLoss(base.Loss):
 
     The loss is the mean over examples and classes, as in transformers for problem_type
     multi_label_classification. With class_weights='balanced' the term of a class that applies is
-    multiplied by (N − n) / n, the examples without and with the class (`pos_weight` of torch).
+    multiplied by (N − n) / n, the examples without and with the class (`pos_weight` of torch); the
+    weight of a class that applies to all examples is 1, because there is nothing to balance.
     """
 
     weights = {'multi_label': 1.0}
@@ -96,7 +97,8 @@ class LabelSetLoss(base.Loss):
         if self.settings.class_weights == 'none' or not self.setup.class_counts:
             return np.ones(len(self.labels), np.float32)
         counts_C = np.maximum(np.array(self.setup.class_counts, np.float32), 1)
-        return np.asarray((self.setup.kept['examples'] - counts_C) / counts_C)
+        others_C = self.setup.kept['examples'] - counts_C
+        return np.where(others_C > 0, others_C / counts_C, 1).astype(np.float32)
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         return base.HostOutputs({'probabilities': jax.nn.sigmoid(outputs['logits'])}, {})

@@ -57,6 +57,8 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
         'test': splits.test,
         **splits.more,
     }
+    for name in examples.keys() - {'train'}:
+        problem.decoder.check(examples[name])
     encoded = {
         name: finetuning_model.EncodedExamples.of(problem, some)
         for name, some in examples.items()

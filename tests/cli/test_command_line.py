@@ -33,7 +33,7 @@ REFUSED = {
     'text for a process': ([TINY, '--num_processes=two'], 's=two: .* must be a whole number'),
     'text for a number': ([TINY, '--config.masking.rate=high'], 'rate=high: .* must be a number'),
     'text for a boolean': ([TINY, '--config.data.pack=maybe'], 'pack=maybe: .* be True or False'),
-    'not optional': ([TINY, '--config.data.pack=None'], 'data.pack is None, .* give a bool'),
+    'not optional': ([TINY, '--config.data.pack=None'], 'data.pack is None, .* give True or False'),
     'unknown flag': ([TINY, '--confg=x'], 'confg'),
     'stray word': ([TINY, 'tiny'], "'tiny' is not a flag"),
     'flag and its key': (

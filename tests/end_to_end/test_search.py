@@ -100,6 +100,15 @@ def test_vectors_are_used_again_only_for_the_same_model_texts_and_options(
     assert encoded == [5] * 4
 
 
+def test_counts_of_truncated_documents_are_repeated_with_their_vectors(model, inputs, capsys):
+    flags = {'max_length': 5, 'long_texts': 'truncate'}
+    search(model, inputs, **flags)
+    first = [line for line in capsys.readouterr().err.splitlines() if 'texts truncated' in line]
+    assert len(first) == 1
+    search(model, inputs, **flags)
+    assert first[0] in capsys.readouterr().err.splitlines()
+
+
 def test_by_default_vectors_are_kept_with_the_model(model, inputs):
     found = search(model, inputs, vectors='')
     assert found == search(model, inputs)

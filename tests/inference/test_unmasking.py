@@ -39,7 +39,7 @@ def pretrained():
 
 @pytest.fixture(scope='module')
 def model(pretrained):
-    return Predictor(pretrained, batch_tokens=64)
+    return Predictor(pretrained, name='runs/sea', batch_tokens=64)
 
 
 @pytest.fixture(scope='module')
@@ -208,8 +208,8 @@ def test_a_stop_string_cuts_what_is_written(model):
     [
         (['the ship'], {}, 'text 1 has no [MASK] and new_tokens is 0'),
         (['the [MASK:0]'], {}, 'a gap of 0 tokens'),
-        (['[MASK]', '[MASK:23]'], {}, 'text 2 has 25 tokens with its gaps; the model supports'),
-        (['[MASK:999999999999]'], {}, 'text 1 has gaps of 999,999,999,999 tokens; the model'),
+        (['[MASK]', '[MASK:23]'], {}, 'text 2 has 25 tokens with its gaps; runs/sea supports'),
+        (['[MASK:999999999999]'], {}, 'text 1 has gaps of 999,999,999,999 tokens; runs/sea'),
         (['the'], {'new_tokens': 10**12}, 'text 1 has gaps of 1,000,000,000,000 tokens'),
         (['the ship'], {'new_tokens': 22}, 'text 1 has 26 tokens'),
         (['[MASK:9]'], {'block': 2, 'steps': 3}, 'have 5 blocks of 2; set steps to 5'),

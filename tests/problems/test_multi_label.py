@@ -91,6 +91,17 @@ def test_the_loss_and_the_probabilities_are_those_of_transformers(weights):
     assert record['predicted'] == [name for name, p in record['probabilities'].items() if p >= 0.5]
 
 
+def test_a_class_of_all_examples_is_still_learned_with_balanced_weights():
+    examples = [LabelSetExample(str(n), ('the ship',), LABELS[: 1 + n % 2]) for n in range(6)]
+    problem, _ = make(
+        MULTI_LABEL, LABELS[:2], train=examples, **SETTINGS | {'class_weights': 'balanced'}
+    )
+    batch = {'labels': np.ones((1, 1, 2), np.float32), 'known': np.ones((1, 1))}
+    terms = problem.loss.terms({'logits': np.zeros((1, 1, 2), np.float32)}, batch)
+    # Both classes have weight 1: the first in all examples, the second in half of them.
+    assert float(mean(terms['multi_label'])) == pytest.approx(np.log(2), rel=1e-5)
+
+
 def test_thresholds_are_tuned_on_dev_and_used():
     examples, flags = examples_of(16)
     rng = np.random.default_rng(2)

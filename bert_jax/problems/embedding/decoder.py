@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.errors import UserError
 from bert_jax.labels.examples import TextGroup
 from bert_jax.metrics import vectors as vector_metrics
 from bert_jax.metrics.intervals import RowScore
@@ -20,6 +21,16 @@ class EmbeddingDecoder(base.Decoder[TextGroup, np.ndarray]):
     ) -> np.ndarray:
         """Return the vectors of the texts of an example, float32 [N, D]."""
         return np.stack([parts[place][0]['vector'] for place in range(len(example.texts))])
+
+    def check(self, examples: Sequence[TextGroup]) -> None:
+        """Raise UserError if some examples, but not all, are pairs with a score."""
+        unscored = [one for one in examples if len(one.texts) != 2 or len(one.scores) != 1]
+        if unscored and len(unscored) < len(examples):
+            raise UserError(
+                f'example {unscored[0].id}: not a pair with a score, but '
+                f'{len(examples) - len(unscored):,} of {len(examples):,} evaluated examples are; '
+                'give each of them a score, or leave out data.columns.scores'
+            )
 
     def score(self, examples: Sequence[TextGroup], predictions: Sequence[np.ndarray]) -> Scores:
         """Score the vectors, the main metric first.

@@ -31,10 +31,12 @@ class RankingLoss(abc.ABC):
 
     Attributes:
         min_documents: how many documents a query has at least.
+        needs_order: whether it learns nothing from a query whose labels are all equal.
         activation: what turns a logit into the answer of a trained model: 'sigmoid', or 'identity'.
     """
 
     min_documents: ClassVar[int] = 2
+    needs_order: ClassVar[bool] = False
     activation: ClassVar[str] = 'identity'
 
     @classmethod

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -83,6 +84,8 @@ class _Pairwise(RankingLoss, abc.ABC):
 
     It is the mean over all pairs of the batch with different labels.
     """
+
+    needs_order: ClassVar[bool] = True
 
     @abc.abstractmethod
     def pair_weights(self, gain_BN: jax.Array, rank_BN: jax.Array) -> jax.Array:

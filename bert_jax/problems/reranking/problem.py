@@ -52,7 +52,21 @@ class RerankingEncoding(base.Encoding[TextGroup]):
         for example in train:
             if reason := self._why_unusable(example):
                 raise UserError(f'example {example.id}: {reason}')
+        if loss.needs_order:
+            self._count_equal_labels(train)
         return {'activation': loss.activation}
+
+    def _count_equal_labels(self, train: Sequence[TextGroup]) -> None:
+        """Count queries without two different labels. Raises UserError if there are no others."""
+        equal, name = 'queries whose labels are all equal', f'problem.loss={self.settings.loss}'
+        number = sum(len({*labels_of(example)}) == 1 for example in train)
+        if number == len(train) > 0:
+            raise UserError(
+                f'the labels of each of the {number:,} training queries are all equal; {name} '
+                'compares documents with different labels: check data.columns.scores, or set '
+                'another problem.loss'
+            )
+        self.setup.counts[f'{equal}, from which {name} learns nothing'] += number
 
     def _why_unusable(self, example: TextGroup) -> str:
         """Say why the loss cannot learn from an example; '' if it can."""

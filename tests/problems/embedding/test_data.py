@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from bert_jax import main
 from bert_jax.errors import UserError
 from bert_jax.problems import read
 from bert_jax.tasks import make_task
@@ -123,6 +124,30 @@ def test_names_of_columns_that_look_wrong_are_warned_about(tmp_path, names, mess
     read(config.data, 'embedding')
     warnings = capsys.readouterr().err
     assert message in warnings if message else not warnings
+
+
+def test_a_run_that_replaces_another_warns_once(tmp_path, capsys):
+    config = config_of(tmp_path, [['answer', 'question'], *rows(9, 2)])
+    config.data.columns.texts = ('answer', 'question')
+    main._delete_run(config, ())  # builds the task, which the run does again
+    assert not capsys.readouterr().err
+    make_task(config)
+    assert 'the first column is the query' in capsys.readouterr().err
+
+
+def test_a_dev_split_with_scores_for_some_pairs_only_is_refused(tmp_path):
+    pairs, dev = rows(3, 2), tmp_path / 'dev.jsonl'
+    records = [
+        {'text1': first, 'text2': second} | ({'score': 0.5} if number else {})
+        for number, (first, second) in enumerate(pairs)
+    ]
+    dev.write_text(''.join(json.dumps(record) + '\n' for record in records))
+    config = config_of(tmp_path, [NAMES[:2], *rows(9, 2)], data__dev=(str(dev),))
+    config.data.columns.scores = ('score',)
+    with pytest.raises(UserError, match='not a pair with a score, but 2 of 3 evaluated examples'):
+        make_task(config)
+    config.data.columns.scores = ()
+    make_task(config)
 
 
 def test_sizes_above_that_of_the_vectors_are_refused(tmp_path):

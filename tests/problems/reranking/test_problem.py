@@ -136,6 +136,20 @@ def test_queries_that_cannot_be_learned_from_are_refused(row, keys, message, tmp
     assert message in str(error.value)
 
 
+def test_queries_without_an_order_are_counted_or_refused_by_losses_of_pairs(tmp_path):
+    equal = [{'query': 'q', 'documents': ['a', 'b'], 'scores': [0, 0]}] * 2
+    keys = {'problem__loss': 'ranknet', 'data__dev_fraction': 0.0}
+    task = make_task(small.config_of(tmp_path, [*small.rows(3), *equal], **keys))
+    assert (
+        '2 queries whose labels are all equal, from which problem.loss=ranknet learns nothing'
+    ) in task.describe()
+    with pytest.raises(
+        UserError, match='the labels of each of the 2 training queries are all equal'
+    ):
+        make_task(small.config_of(tmp_path, equal, **keys))
+    make_task(small.config_of(tmp_path, equal, **keys | {'problem__loss': 'listnet'}))
+
+
 @pytest.mark.parametrize(
     ('row', 'message'),
     [
