@@ -14,7 +14,7 @@ os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ.setdefault(
     'XLA_FLAGS',
     f'--xla_force_host_platform_device_count={os.environ["BERT_JAX_TEST_DEVICES"]} '
-    '--xla_backend_optimization_level=0 '
+    '--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 '
     '--xla_cpu_use_fusion_emitters=false',
 )
 os.environ.setdefault(
@@ -30,6 +30,8 @@ import pytest
 
 from bert_jax.training import state
 from tests import op_by_op
+
+gc.disable()  # until all tests are collected: imports make no garbage worth a search
 
 NUM_DEVICES = int(os.environ['BERT_JAX_TEST_DEVICES'])
 
@@ -59,6 +61,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     """Do not search the objects of all imported libraries for garbage over and over."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(100_000, 20, 50)
 
 
@@ -78,16 +81,24 @@ def initialize_by_operation():
         yield
 
 
-@pytest.fixture(scope='module')
+@pytest.fixture(scope='session', autouse=True)
 def no_figures():
     """Runs draw no figures, which are half of the time of the smallest ones."""
     from bert_jax.reports import tables
     from bert_jax.training.logging import Log
 
+    drawing = [(Log, 'plot', Log.plot), (tables, 'plot_confusion', tables.plot_confusion)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Log, 'plot', lambda *_: None)
-        patch.setattr(tables, 'plot_confusion', lambda *_: None)
-        yield
+        for owner, name, _ in drawing:
+            patch.setattr(owner, name, lambda *_: None)
+        yield drawing
+
+
+@pytest.fixture
+def figures(no_figures, monkeypatch):
+    """Runs of this process draw figures."""
+    for owner, name, function in no_figures:
+        monkeypatch.setattr(owner, name, function)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The documentation agrees with the project: links, config keys, commands and generated pages."""
 
+import functools
 import importlib
 import pathlib
 import re
@@ -48,16 +49,19 @@ def flatten(config, prefix=''):
             yield prefix + key
 
 
+@functools.cache
+def known_keys() -> set[str]:
+    configs = [base.get_config(), *map(finetune.get_config, PROBLEMS)]
+    return {key for config in configs for key in flatten(config)}
+
+
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_and_config_keys_of_a_page_exist(page):
     text = page.read_text()
     for target in re.findall(r'\]\(([^)#\s]+)(?:#[\w-]*)?\)', text):
         if '://' not in target:
             assert (page.parent / target).exists(), target
-    known = set(flatten(base.get_config()))
-    for kind in PROBLEMS:
-        known |= set(flatten(finetune.get_config(kind)))
-    assert set(KEY.findall(text)) <= known
+    assert set(KEY.findall(text)) <= known_keys()
 
 
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))

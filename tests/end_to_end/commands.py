@@ -25,9 +25,19 @@ class Command:
         text: the content of stdin.
         xla_flags: XLA flags beside those of the tests.
         die_at: the step of a training run after which it ends by SIGKILL.
+        figures: whether a training run draws its figures.
     """
 
-    def __init__(self, module: str, arguments, *, text='', xla_flags='', die_at: int | None = None):
+    def __init__(
+        self,
+        module: str,
+        arguments,
+        *,
+        text='',
+        xla_flags='',
+        die_at: int | None = None,
+        figures: bool = False,
+    ):
         context = multiprocessing.get_context('forkserver')
         context.set_forkserver_preload(['tests.end_to_end.preloaded'])
         self._folder = tempfile.TemporaryDirectory()
@@ -38,7 +48,7 @@ class Command:
         environment = os.environ | {'XLA_FLAGS': flags}
         command = [module, *map(str, arguments)]
         self._process = context.Process(
-            target=_run, args=(command, environment, self._files, die_at)
+            target=_run, args=(command, environment, self._files, die_at, figures)
         )
         self._process.start()
 
@@ -67,7 +77,7 @@ def run(module: str, *arguments: str, **options) -> subprocess.CompletedProcess:
     return subprocess.CompletedProcess(arguments, command.returncode, stdout, stderr)
 
 
-def _run(command, environment, files, die_at):
+def _run(command, environment, files, die_at, figures):
     """Do what `python -m` does, in the forked process."""
     os.environ.clear()
     os.environ.update(environment)
@@ -77,12 +87,21 @@ def _run(command, environment, files, die_at):
     sys.stdin = os.fdopen(0, closefd=False)
     os.chdir(ROOT)
     sys.argv = command
+    if not figures:
+        _draw_no_figures()
     if die_at:
         _die_at(die_at)
     try:
         runpy.run_module(command[0], run_name='__main__', alter_sys=True)
     finally:
         atexit._run_exitfuncs()
+
+
+def _draw_no_figures():
+    from bert_jax.reports import tables
+    from bert_jax.training.logging import Log
+
+    Log.plot = tables.plot_confusion = lambda *_: None
 
 
 def _die_at(step: int):

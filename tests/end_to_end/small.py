@@ -22,6 +22,9 @@ ONE_STAGE = {
     'training__max_predictions': (3,),
     'schedule__warmup_steps': 1,
 }
+ONE_STAGE_ARGUMENTS = tuple(
+    f'--config.{key.replace("__", ".")}={value}' for key, value in ONE_STAGE.items()
+)
 
 
 def write_text(folder: pathlib.Path, documents: int = 60, seed: int = 0) -> str:

@@ -216,14 +216,14 @@ class TestAWorkdirInUse:
     @pytest.fixture(scope='class')
     def folder(self, tmp_path_factory):
         folder = tmp_path_factory.mktemp('used')
-        status, stderr = small.run(folder)
+        status, stderr = small.run(folder, *small.ONE_STAGE_ARGUMENTS)
         assert status == 0, stderr
         return folder
 
     def refuse(self, folder, word, *arguments):
         checkpoints = sorted(os.listdir(folder / 'run/checkpoints'))
         config = (folder / 'run/config.json').read_text()
-        status, stderr = small.run(folder, *arguments)
+        status, stderr = small.run(folder, *small.ONE_STAGE_ARGUMENTS, *arguments)
         assert status == 2
         assert word in stderr.splitlines()[-1]
         assert 'Traceback' not in stderr
@@ -289,22 +289,24 @@ def test_a_read_only_disk_is_refused(tmp_path, disk):
 
 
 def test_a_full_disk_gives_a_one_line_error(tmp_path, disk):
+    arguments = (*small.ONE_STAGE_ARGUMENTS, f'--config.workdir={disk}/run')
     (disk / 'filling').write_bytes(bytes(2**21 - 2**13))
-    status, stderr = small.run(tmp_path, f'--config.workdir={disk}/run')
+    status, stderr = small.run(tmp_path, *arguments)
     assert status == 2
     assert stderr.splitlines()[-1].startswith('error: ')
     assert 'No space left on device' in stderr.splitlines()[-1]
     assert 'Traceback' not in stderr
     (disk / 'filling').unlink()
-    status, stderr = small.run(tmp_path, f'--config.workdir={disk}/run')
+    status, stderr = small.run(tmp_path, *arguments)
     assert status == 0, stderr
 
 
 def test_a_full_disk_during_a_save_keeps_the_last_good_checkpoint(tmp_path, disk):
     arguments = (
+        *small.ONE_STAGE_ARGUMENTS[1:],
         f'--config.workdir={disk}/run',
         '--config.model.hidden_size=64',
-        '--config.training.steps=(60,10)',
+        '--config.training.steps=(60,)',
         '--config.checkpoint.keep=50',
     )
     status, stderr = small.run(tmp_path, *arguments)

@@ -314,7 +314,9 @@ def test_at_most_three_large_programs_are_compiled(sentiment):
     assert 2 <= len(large) <= 3, sentiment.compiled
 
 
-@pytest.mark.parametrize('task', ['sample_pairs', 'sample_embedding'])
+@pytest.mark.parametrize(
+    'task', ['sample_pairs', pytest.param('sample_embedding', marks=pytest.mark.slow)]
+)
 def test_killed_and_resumed_bitwise(task, tmp_path):
     more = {'model__hidden_dropout': 0.1, 'checkpoint__every_steps': 7, 'training__steps': 30}
     for name, step in (('killed', 17), ('whole', None)):

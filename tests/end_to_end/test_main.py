@@ -1,17 +1,13 @@
 """Pretraining through its command line, and the files that a run leaves behind."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from bert_jax.training import checkpoints
 from tests.end_to_end import small
-from tests.end_to_end.commands import ROOT
 
 ARGUMENTS = (
     '--config.training.steps=(300,100)',
@@ -21,6 +17,8 @@ ARGUMENTS = (
     '--config.model.hidden_dropout=0.0',
     '--config.model.attention_dropout=0.0',
     '--config.logging.every_steps=20',
+    '--config.evaluation.every_steps=300',
+    '--config.checkpoint.every_steps=100',
 )
 ONE_STAGE = {
     'steps': (6,),
@@ -35,7 +33,7 @@ ONE_STAGE = {
 def finished(tmp_path_factory):
     """The folder of a finished run, with the file `stdout`."""
     folder = tmp_path_factory.mktemp('run')
-    command = small.start(folder, *ARGUMENTS)
+    command = small.start(folder, *ARGUMENTS, figures=True)
     stdout, stderr = command.communicate()
     assert command.returncode == 0, stderr
     (folder / 'stdout').write_text(stdout)
@@ -97,10 +95,8 @@ def test_a_checkpoint_describes_itself(finished):
 
 def test_a_finished_run_is_not_trained_again(finished):
     before = (finished / 'run/metrics.jsonl').read_text()
-    command = [sys.executable, '-m', 'bert_jax.main', *small.arguments(finished, *ARGUMENTS)]
-    environment = os.environ | {'XLA_FLAGS': ''}
-    done = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    status, stderr = small.run(finished, *ARGUMENTS)
+    assert status == 0, stderr
     after = (finished / 'run/metrics.jsonl').read_text()
     assert after == before
 

@@ -82,6 +82,38 @@ def held_out(folder):
     return found
 
 
+def test_a_run_terminated_killed_and_damaged_ends_the_same(tmp_path, undisturbed):
+    assert stop_at(tmp_path, 40, signal.SIGTERM) == multihost.RESTART
+    check_saved_on_exit(tmp_path)
+    assert stop_at(tmp_path, 130, signal.SIGKILL) == -signal.SIGKILL
+    damaged = damage_newest_checkpoint(tmp_path)
+    status, stderr = small.run(tmp_path, *arguments(tmp_path))
+    assert status == 0, stderr
+    assert damaged in stderr
+    check_same(tmp_path, undisturbed)
+
+
+def check_saved_on_exit(folder):
+    saved = checkpoints.Checkpoints.open(folder / 'run/checkpoints', 2).steps()[0]
+    assert saved >= 40
+    assert saved % 25  # not a checkpoint that was due anyway
+
+
+def damage_newest_checkpoint(run) -> str:
+    """Flip a bit of the largest file of the newest checkpoint; return its name."""
+    folder = run / 'run/checkpoints'
+    newest = checkpoints.Checkpoints.open(folder, 2).steps()[0]
+    largest = max(
+        (path for path in (folder / str(newest)).rglob('*') if path.is_file()),
+        key=lambda path: path.stat().st_size,
+    )
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+    return largest.name
+
+
+@pytest.mark.slow
 def test_a_run_killed_in_both_stages_ends_the_same(tmp_path, undisturbed):
     rng = random.Random(0)
     for low, high in ((10, 100), (121, 160)):
@@ -92,31 +124,23 @@ def test_a_run_killed_in_both_stages_ends_the_same(tmp_path, undisturbed):
     check_same(tmp_path, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_terminated_run_saves_before_it_exits(tmp_path, undisturbed):
     status = stop_at(tmp_path, 40, signal.SIGTERM)
     assert status == multihost.RESTART
-    saved = checkpoints.Checkpoints.open(tmp_path / 'run/checkpoints', 2).steps()[0]
-    assert saved >= 40
-    assert saved % 25  # not a checkpoint that was due anyway
+    check_saved_on_exit(tmp_path)
     status, stderr = small.run(tmp_path, *arguments(tmp_path))
     assert status == 0, stderr
     check_same(tmp_path, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(tmp_path, undisturbed):
     stop_at(tmp_path, 90, signal.SIGKILL)
-    folder = tmp_path / 'run/checkpoints'
-    newest = checkpoints.Checkpoints.open(folder, 2).steps()[0]
-    largest = max(
-        (path for path in (folder / str(newest)).rglob('*') if path.is_file()),
-        key=lambda path: path.stat().st_size,
-    )
-    content = bytearray(largest.read_bytes())
-    content[len(content) // 2] ^= 1
-    largest.write_bytes(content)
+    damaged = damage_newest_checkpoint(tmp_path)
     status, stderr = small.run(tmp_path, *arguments(tmp_path))
     assert status == 0, stderr
-    assert largest.name in stderr
+    assert damaged in stderr
     check_same(tmp_path, undisturbed)
 
 

@@ -39,7 +39,7 @@ def test_main_metrics_come_first_preceded_by_their_mean():
         scores.classification(GOLD, GUESSES, ('y', 'n', '?'), positive='maybe')
 
 
-def test_scores_are_saved_as_json_markdown_and_a_plot(tmp_path):
+def test_scores_are_saved_as_json_markdown_and_a_plot(tmp_path, figures):
     found = scores.classification(GOLD, GUESSES, ('y', 'n', '?'))
     tables.save_scores(found, tmp_path / 'new', 'A | task')
     saved = json.loads((tmp_path / 'new' / 'metrics.json').read_text())
@@ -52,7 +52,7 @@ def test_scores_are_saved_as_json_markdown_and_a_plot(tmp_path):
     assert matplotlib.image.imread(tmp_path / 'new' / 'confusion.png').ndim == 3
 
 
-def test_the_report_of_many_classes_stays_readable(tmp_path):
+def test_the_report_of_many_classes_stays_readable(tmp_path, figures):
     labels = [f'class_{number}_$' for number in range(60)]
     gold, guesses = [*labels, 'class_7_$'], [*labels, 'class_50_$']
     found = scores.classification(gold, guesses, labels)
@@ -140,7 +140,7 @@ def test_candidates_are_written_as_the_scorer_of_gap_reads_them(tmp_path):
     assert (tmp_path / 'candidates.tsv').read_text() == 'd\tc\tA\n'
 
 
-def test_regression_has_a_scatter_plot(tmp_path):
+def test_regression_has_a_scatter_plot(tmp_path, figures):
     found = scores.regression([1.0, 2.0, 3.0], [1.0, 2.0, 5.0])
     tables.save_scores(found, tmp_path, 'numbers')
     assert matplotlib.image.imread(tmp_path / 'scatter.png').ndim == 3

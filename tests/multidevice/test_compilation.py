@@ -43,7 +43,7 @@ def compile_step(mesh, accumulation=1):
         return state, compile_train_step(step, state, batch)
 
 
-@pytest.mark.parametrize('accumulation', [1, 2])
+@pytest.mark.parametrize('accumulation', [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_gradients_are_summed_over_the_devices_once_and_together(accumulation):
     state, compiled = compile_step(make_mesh(8, 1, 1), accumulation)
     size = local_bytes(state.params)
@@ -53,7 +53,10 @@ def test_gradients_are_summed_over_the_devices_once_and_together(accumulation):
     assert max(collective.bytes for collective in collectives) >= 0.98 * size
 
 
-@pytest.mark.parametrize('sizes', [(8, 1, 1), (1, 8, 1), (2, 2, 2)])
+@pytest.mark.parametrize(
+    'sizes',
+    [*(pytest.param(own, marks=pytest.mark.slow) for own in [(8, 1, 1), (1, 8, 1)]), (2, 2, 2)],
+)
 def test_initialization_needs_no_collective(sizes, monkeypatch):
     """So no host waits for another that is still compiling."""
     monkeypatch.setattr(runtime, 'compiler_options', dict)  # refused inside another jit
@@ -76,7 +79,14 @@ def test_the_new_state_has_the_shardings_of_the_old_one():
     assert all(jax.tree.leaves(same))
 
 
-@pytest.mark.parametrize('name', ['bert_adam', 'adamw', 'lamb', 'albert_lamb', 'stable_adamw'])
+@pytest.mark.parametrize(
+    'name',
+    [
+        'bert_adam',
+        'albert_lamb',
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ('adamw', 'lamb', 'stable_adamw')),
+    ],
+)
 def test_the_old_state_is_overwritten_and_not_copied(name):
     """On one device, where XLA keeps the names of the arguments."""
     config = ConfigDict(synthetic.OPTIMIZER.to_dict() | {'name': name})

@@ -54,7 +54,7 @@ def run(
     optimizer_name='bert_adam',
     scan_layers=False,
 ):
-    """Train 5 steps on a mesh of MESHES and return (losses, parameters, abstract state)."""
+    """Train 5 steps on a mesh of MESHES and return (losses, parameters)."""
     task = synthetic.SyntheticTask(architecture, Compute(scan_layers=scan_layers))
     config = ConfigDict(synthetic.OPTIMIZER.to_dict() | {'name': optimizer_name})
     optimizer = optimizers.build(config, lambda step: 1e-3)
@@ -68,7 +68,7 @@ def run(
             batch = jax.device_put(synthetic.batch(number), sharding.batch_sharding(mesh))
             state, metrics = step(state, batch, jax.random.key(1))
             losses.append(float(metrics['loss']))
-        return losses, jax.device_get(state.params), abstract
+        return losses, jax.device_get(state.params)
 
 
 def agree(ours, *arguments):
@@ -81,17 +81,23 @@ def agree(ours, *arguments):
     )
 
 
-@pytest.mark.parametrize('name', [name for name in MESHES if name != 'one device'])
+SLOW = pytest.mark.slow  # '2 × 2 × 2' divides over all axes
+
+
+@pytest.mark.parametrize(
+    'name',
+    ['2 × 2 × 2', pytest.param('8 × data', marks=SLOW), pytest.param('8 × fsdp', marks=SLOW)],
+)
 def test_every_mesh_trains_the_same(name):
     agree(run(name))
 
 
-@pytest.mark.parametrize('scan_layers', [False, True])
+@pytest.mark.parametrize('scan_layers', [pytest.param(False, marks=SLOW), True])
 def test_muon_is_the_same_with_kernels_divided_over_devices(scan_layers):
     agree(run('2 × 2 × 2', 1, *MUON, scan_layers), 1, *MUON, scan_layers)
 
 
-@pytest.mark.parametrize('name', ['one device', '2 × 2 × 2'])
+@pytest.mark.parametrize('name', ['2 × 2 × 2', pytest.param('one device', marks=SLOW)])
 def test_four_micro_batches_train_the_same(name):
     agree(run(name, accumulation=4))
 
@@ -109,7 +115,9 @@ def test_parameter_efficient_tuning_is_the_same_on_any_mesh(method):
 
 
 def test_fsdp_shards_parameters_and_moments():
-    _, _, abstract = run('8 × fsdp')
+    task, mesh = synthetic.SyntheticTask(), make_mesh(MESHES['8 × fsdp'])
+    optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
+    abstract = abstract_state(task, optimizer, mesh, RULES)
     for tree in (abstract.params, abstract.opt_state):
         sizes = [
             (leaf.size, np.prod(leaf.sharding.shard_shape(leaf.shape)))
