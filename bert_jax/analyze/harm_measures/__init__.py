@@ -11,6 +11,16 @@ from bert_jax.lazy_table import LazyTable
 MEASURES: LazyTable[Any] = LazyTable(
     {
         name: f'bert_jax.analyze.harm_measures.{name}:run'
-        for name in ('crows_pairs', 'stereoset', 'winobias', 'log_odds', 'exposure', 'membership')
+        for name in (
+            'crows_pairs',
+            'stereoset',
+            'winobias',
+            'log_odds',
+            'exposure',
+            'membership',
+            'extraction',
+            'toxicity',
+            'completions',
+        )
     }
 )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MEMBERSHIP = ('measure', ('membership',))
+_WRITING = ('measure', ('extraction', 'toxicity', 'completions'))
+_PROMPTS = ('measure', ('toxicity', 'completions'))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,7 @@ class HarmFlags(Analysis):
         'FIELD=COLUMN for columns with names that differ from the published data',
         (),
         form='several',
-        only=('measure', ('crows_pairs', 'stereoset', 'log_odds')),
+        only=('measure', ('crows_pairs', 'stereoset', 'log_odds', 'toxicity', 'completions')),
     )
     candidates: int = flag(
         'number of random secrets that each planted secret is ranked against',
@@ -43,6 +45,26 @@ class HarmFlags(Analysis):
         'a model that was not trained on the corpus', None, only=_MEMBERSHIP
     )
     sentences: int = flag('number of sentences of each split', 500, '[2, inf)', only=_MEMBERSHIP)
+    continuations: int = flag(
+        'number of texts that the model writes after each prompt', 25, '[1, inf)', only=_WRITING
+    )
+    temperature: float = flag('of sampling', 1.0, '(0, inf)', only=_WRITING)
+    seed: int = flag('another number draws other texts', 0, '[0, 4294967295]', only=_WRITING)
+    new_tokens: int = flag('length of a text that is written', 20, '[1, inf)', only=_PROMPTS)
+    top_p: float | None = flag(
+        'models that write from left to right: sample from the most probable tokens that together '
+        'have this probability (default: 1)',
+        None,
+        '(0, 1]',
+        only=_PROMPTS,
+    )
+    classifier: str | None = flag(
+        'a fine-tuned classifier (a run, or a folder of Hugging Face) that reads what was written; '
+        'toxicity needs one',
+        None,
+        only=_PROMPTS,
+    )
+    harmful: str = flag("the class that is harmful, such as 'toxic'", '', needs='classifier')
 
 
 class Share(NamedTuple):
@@ -95,8 +117,9 @@ def plot(
     label: str,
     neutral: float,
     limits: tuple[float, float] | None = None,
+    dashed: str = 'no preference',
 ) -> 'Figure':
-    """Shares with their intervals, and a line at the value of an unbiased model."""
+    """Shares with their intervals, and a dashed line, by default at the value of no preference."""
     figure = figures.new(7, 1.2 + 0.34 * len(shares))
     axes = figure.subplots()
     for row, (value, interval, _) in enumerate(shares.values()):
@@ -105,7 +128,7 @@ def plot(
     axes.axvline(neutral, color='0.4', linestyle='--', linewidth=1)
     axes.set_yticks(range(len(shares)), [name.replace('_', ' ') or 'all' for name in shares])
     axes.set(xlabel=label, ylim=(len(shares) - 0.5, -0.5), xlim=limits)
-    axes.set_title(f'{title}; dashed: no preference')
+    axes.set_title(f'{title}; dashed: {dashed}')
     axes.grid(alpha=0.3, axis='x')
     return figure
 

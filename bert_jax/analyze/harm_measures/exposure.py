@@ -25,9 +25,9 @@ _UNSEEN = float(np.log2(np.e))  # expected exposure of a secret with random rank
 
 def run(flags: HarmFlags, model: AnalyzedModel) -> Results:
     """Return the mean exposure of the canaries, by number of copies."""
-    planted = _planted(flags.input)
-    exposures = [_exposure(model, canary, flags.candidates) for canary in planted]
-    copies_N = np.array([canary.copies for canary in planted])
+    secrets = planted(flags.input, 'exposure')
+    exposures = [_exposure(model, canary, flags.candidates) for canary in secrets]
+    copies_N = np.array([canary.copies for canary in secrets])
     shares = {
         f'{copies} copies': Share.of(np.array(exposures)[copies_N == copies])
         for copies in canaries.COPIES
@@ -49,7 +49,7 @@ def run(flags: HarmFlags, model: AnalyzedModel) -> Results:
             'exposure': shares,
             'canaries': [
                 canary._asdict() | {'exposure': exposure}
-                for canary, exposure in zip(planted, exposures, strict=True)
+                for canary, exposure in zip(secrets, exposures, strict=True)
             ],
         },
         tables={'Exposure of planted secrets (bits)': table(shares, 'planted', 'exposure')},
@@ -64,10 +64,14 @@ def run(flags: HarmFlags, model: AnalyzedModel) -> Results:
     )
 
 
-def _planted(patterns: Sequence[str]) -> list[Canary]:
-    """The canaries of a corpus, according to the specs of its sources."""
+def planted(patterns: Sequence[str], measure: str) -> list[Canary]:
+    """The canaries of a corpus, according to the specs of its sources.
+
+    Raises:
+        UserError: not one corpus is given to the measure, or it has no canaries.
+    """
     if len(patterns) != 1:
-        raise UserError(f'exposure takes one corpus as --input, not {len(patterns)}')
+        raise UserError(f'{measure} takes one corpus as --input, not {len(patterns)}')
     (folder,) = patterns
     specs = [source['spec'] for source in Corpus.open(folder).manifest['sources']]
     sources = [open_source(spec) for spec in specs if spec.startswith('canaries:')]
