@@ -75,6 +75,7 @@ the run, without "gold"):
   prompt     prompt; with --template any  a text, or TEXT<tab>TEXT for {text} and {text2}, or
              pretrained model with a      {"FIELD": "...", ...} for the fields of the template
              masked-language-model head
+  write      generation                   a text, or TEXT<tab>TEXT for templates with {text2}
 
 A .csv, .tsv, .parquet or .json file is a table: its rows are the examples, and its columns have
 the names of these fields or those of data.columns in training. For tasks of pretrained models, a
@@ -217,6 +218,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         predictors = {name: request.apply_prompt(bert_jax.load(name, **options)) for name in names}
         if request.no_answer:
             predictors = {n: p.with_settings(no_answer=True) for n, p in predictors.items()}
+        if request.task == 'write' and (settings := request.write_settings()):
+            predictors = {n: p.with_settings(**settings) for n, p in predictors.items()}
         for predictor in predictors.values():
             predictor.require(_METHODS.get(request.task, request.task))
         task = PRETRAINED.get(request.task, predict_finetuned)

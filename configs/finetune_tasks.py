@@ -127,6 +127,8 @@ TASKS: dict[str, Values] = {
         ),
     )
     | dict(problem=dict(metrics=('f1',), positive='TRUE', exclusive=True)),
+    'sample_summaries': _sample('generation', 'summaries.jsonl', 'jsonl', dict(target='summary'))
+    | dict(problem=dict(target_tokens=32)),
     'sample_questions': _sample('question_answering', 'questions.json', 'squad', group='context')
     | _UNANSWERABLE,
 }

@@ -8,6 +8,12 @@ from bert_jax.types import JsonObject
 
 TASKS = ('generate',)
 _ONLY = ('task', TASKS)  # of predict
+_ALSO_WRITE = ('task', (*TASKS, 'write'))
+# Flag → the setting of a run of the problem 'generation'.
+_SETTINGS = {
+    'new_tokens': 'target_tokens',
+    **{n: n for n in ('beams', 'length_penalty', 'no_repeat_ngrams', 'min_new_tokens')},
+}
 _EARLY_STOPPING = {'true': True, 'false': False, 'never': 'never'}
 
 
@@ -16,10 +22,11 @@ class GenerateFlags:
     """The flags of generation, which are named as the options of `Predictor.generate`."""
 
     new_tokens: int | None = flag(
-        'number of tokens to write after each text (default: 0, only the gaps of the text)',
+        'number of tokens to write after each text (default: 0, only the gaps of the text); write: '
+        'at most (default of these flags: as in training)',
         None,
         '[1, inf)',
-        only=_ONLY,
+        only=_ALSO_WRITE,
     )
     temperature: float | None = flag(
         'of sampling (default: 1); 0 takes the most probable tokens', None, '[0, inf)', only=_ONLY
@@ -75,12 +82,15 @@ class GenerateFlags:
         only=_ONLY,
     )
     beams: int | None = flag(
-        'left to right: number of beams (default: 1, no beam search)', None, '[1, inf)', only=_ONLY
+        'left to right: number of beams (default: 1, no beam search)',
+        None,
+        '[1, inf)',
+        only=_ALSO_WRITE,
     )
     length_penalty: float | None = flag(
         'left to right: scores of beams are divided by length to this power (default: 1)',
         None,
-        only=_ONLY,
+        only=_ALSO_WRITE,
     )
     early_stopping: str | None = flag(
         'left to right: beams stop when as many texts have ended (true), when no text of the '
@@ -93,10 +103,13 @@ class GenerateFlags:
         'left to right: length of the sequences of tokens that occur once (default: 0, any)',
         None,
         '[0, inf)',
-        only=_ONLY,
+        only=_ALSO_WRITE,
     )
     min_new_tokens: int | None = flag(
-        'left to right: tokens before a text may end (default: 0)', None, '[0, inf)', only=_ONLY
+        'left to right: tokens before a text may end (default: 0)',
+        None,
+        '[0, inf)',
+        only=_ALSO_WRITE,
     )
 
     stream: bool = flag(
@@ -115,6 +128,11 @@ class GenerateFlags:
         if not options.pop('stream'):
             return options
         return options | {'stream': _show}
+
+    def write_settings(self) -> JsonObject:
+        """Return the given settings of a run of the problem 'generation', by name."""
+        given = {setting: getattr(self, flag) for flag, setting in _SETTINGS.items()}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def _show(text: str) -> None:

@@ -44,6 +44,7 @@ _CHUNK = 4096  # lines that are batched together, sorted by length
 _COLUMNS = {  # task → names of the tab-separated columns of a line of text
     'classify': ('text', 'text2'),
     'prompt': ('text', 'text2'),
+    'write': ('text', 'text2'),
     'answer': ('question', 'context'),
 }
 # Task → name of the columns after a query.

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from bert_jax import config_keys
 from bert_jax.errors import UserError, unknown
 from bert_jax.examples.finetune_batches import BatchShape, row_length
-from bert_jax.inference import prompts
+from bert_jax.inference import prompts, target_writing
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels import labeled_files, loader, seen_examples, word_spans
@@ -23,7 +23,7 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.problems import PROBLEMS
-from bert_jax.problems.base import AnyProblem, Calibration, Setup
+from bert_jax.problems.base import AnyProblem, Calibration, ExampleOutputs, Setup
 from bert_jax.problems.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
@@ -288,6 +288,8 @@ class FineTuned:
             run = prompts.runner(problem.encoding, self.model, params, self.batch_tokens, advance)
             references = run_examples(problem, problem.encoding.references(), run)
             parts = run_examples(problem, examples, run)
+        elif target_writing.writes(problem):
+            parts, references = self._write(problem, params, examples, advance), []
         else:
             encoded = EncodedExamples.of(problem, examples)
             max_length = self.model.architecture.max_length
@@ -296,6 +298,17 @@ class FineTuned:
             step = self._step(problem.setup.all_probabilities)
             parts, references, _ = predict(step, params, encoded, shape, advance)
         return decode_all(problem, examples, parts, Calibration(self.thresholds, references))
+
+    def _write(
+        self,
+        problem: AnyProblem,
+        params: Params,
+        examples: Sequence[Example],
+        advance: Callable[[int], object],
+    ) -> list[ExampleOutputs]:
+        return target_writing.write(
+            problem, self.model, params, examples, self.batch_tokens, advance=advance
+        )
 
     @functools.cache  # noqa: B019
     def _step(self, all_probabilities: bool) -> PredictionStep:

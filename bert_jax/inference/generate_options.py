@@ -83,6 +83,22 @@ class Generated(NamedTuple):
     steps: np.ndarray
 
 
+class Vocabulary(Protocol):
+    """What the tokens that may be written depend on."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model."""
+
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture of the model."""
+
+    @property
+    def learned_end(self) -> bool:
+        """Whether the model has learned the token after a text."""
+
+
 class Writer(Protocol):
     """A loaded model, as generation uses it; see `PretrainedPredictor`."""
 
@@ -144,7 +160,7 @@ def row_seeds(rows: Iterable[np.ndarray], seed: int) -> Iterator[np.ndarray]:
         yield np.frombuffer(digest, np.int32)
 
 
-def never_written(model: Writer) -> list[int]:
+def never_written(model: Vocabulary) -> list[int]:
     """The ids that are not written: special tokens, and ids of the model without a token."""
     tokenizer, num_ids = model.tokenizer, model.architecture.vocab_size
     empty = {index for index, token in enumerate(tokenizer.vocab) if not token}

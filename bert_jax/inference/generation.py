@@ -18,6 +18,7 @@ from bert_jax.inference.generate_options import (
     Generated,
     GenerateOptions,
     Generator,
+    Vocabulary,
     Writer,
     find_stop,
     never_written,
@@ -128,8 +129,8 @@ def generate(model: Writer, texts: Sequence[str], options: CausalOptions) -> lis
         [TokenizedText(ids, {'seed': seed, 'is_text': np.ones(1, np.int32)})]
         for ids, seed in zip(prompts, seeds, strict=True)
     ]
-    watch = _Watch(model.tokenizer, options.stop, options.stream)
-    function = functools.partial(_write, options, _constraints(model, options), watch)
+    watch = Watch(model.tokenizer, options.stop, options.stream)
+    function = functools.partial(write_batch, options, constraints_of(model, options), watch)
     results = model.run(function, rows=rows)
     return [
         _finish(model, text, prompt, result, options)
@@ -156,7 +157,7 @@ def _prompts(model: Writer, texts: Sequence[str], new_tokens: int) -> list[np.nd
     return prompts
 
 
-def _constraints(model: Writer, options: CausalOptions) -> Constraints:
+def constraints_of(model: Vocabulary, options: CausalOptions) -> Constraints:
     """What may be written: no special tokens, and no ids without a token."""
     ends = (model.tokenizer.sep_id,) if model.learned_end else ()
     suppressed = tuple(index for index in never_written(model) if index not in ends)
@@ -165,15 +166,24 @@ def _constraints(model: Writer, options: CausalOptions) -> Constraints:
     )
 
 
-def _write(
+def write_batch(
     options: CausalOptions,
     constraints: Constraints,
-    watch: '_Watch',
+    watch: 'Watch',
     model: Model,
     params: Params,
     batch: Batch,
 ) -> dict[str, Any]:
     """Write after the prompts of a batch.
+
+    Args:
+        options: how texts are written.
+        constraints: what may be written.
+        watch: reads the texts while they are written.
+        model: a causal model.
+        params: its parameters.
+        batch: input_ids and attention_mask, of rows padded at the end; 'seed', int32 [B, 1];
+            'is_text', int32 [B, 1], 0 for empty rows.
 
     Returns:
         'ids' int32 and 'log_p' fp32 [B, new tokens], and 'length' int32 [B].
@@ -210,7 +220,7 @@ def _search(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Watch:
+class Watch:
     """Reads texts while they are written: finds stop strings, and shows the text.
 
     Attributes:

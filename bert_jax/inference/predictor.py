@@ -154,6 +154,20 @@ class Predictor(PretrainedPredictor):
         pairs = zip(questions, contexts, strict=True)
         return self.predict('answer', [{'question': q, 'context': c} for q, c in pairs])
 
+    def write(self, texts: Sequence[str | Sequence[str] | JsonView]) -> list[JsonObject]:
+        """The text that a run of the problem 'generation' writes for each text or pair.
+
+        `with_settings(beams=4, target_tokens=60)` changes how texts are written.
+
+        Args:
+            texts: strings, (text, text2) pairs, or dictionaries with these fields.
+
+        Returns:
+            A dictionary for each text: 'written'; 'log_probability', in nats; and 'ended', whether
+            the text ended before the longest length.
+        """
+        return self.predict('write', list(map(finetuned.as_pair, check_list(texts))))
+
     def with_settings(self, **settings: Any) -> 'Predictor':
         """Return this fine-tuned model with other settings of its problem (docs/configs.md).
 
@@ -286,7 +300,7 @@ class Predictor(PretrainedPredictor):
         """Answer a fine-tuned task for dictionaries, as the method of that name does.
 
         Args:
-            task: 'classify', 'tag', 'parse', 'spans', 'answer', 'rerank' or 'prompt'.
+            task: 'classify', 'tag', 'parse', 'spans', 'answer', 'rerank', 'prompt' or 'write'.
             inputs: as for these methods; 'id' names an input in errors and results, by default
                 its number: 'input 1' for the first.
         """

@@ -25,7 +25,7 @@ _TEXT_TASKS = {
     'terms': ('text',),
     'pairs': ('text', 'text2'),
 }
-_NEEDS_TEXT = ('classify', 'tag', 'parse', 'spans')  # or words
+_NEEDS_TEXT = ('classify', 'tag', 'parse', 'spans', 'write')  # or words
 
 
 def text_fields(task: str, unit: str) -> Sequence[str]:

@@ -179,6 +179,7 @@ def load_checkpoint(
     arrays = tree_paths.flatten(params)
     heads = tuple(name for name in PUBLISHED_HEADS if name in {*heads, *params})
     weights = metadata.get('config', {}).get('objectives', {})
+    is_causal = objectives.is_causal(weights) or bool(metadata.get('kept', {}).get('is_causal'))
     num_labels = pretrained.num_labels(params)
     expected = pretrained.abstract_leaves(architecture, heads, num_labels)
     left_over = sorted(arrays.keys() - expected.keys())
@@ -199,7 +200,7 @@ def load_checkpoint(
         card=_card(paths.path(path)),
         problem_type=metadata.get('problem_type') or None,
         activation_fn=pretrained.torch_activation(metadata.get('kept', {}).get('activation')),
-        is_causal=objectives.is_causal(weights),
+        is_causal=is_causal,
         is_generative=objectives.is_generative(weights),
         sentence_modules=sentence_modules.of_run(metadata),
         learned_end=not objectives.is_causal(weights),

@@ -174,6 +174,18 @@ class QuestionExample(NamedTuple):
     answers: tuple[Answer, ...] | None
 
 
+class TargetExample(NamedTuple):
+    """One or two texts, and the text to write for them.
+
+    Attributes:
+        targets: the references, of which the first is learned.
+    """
+
+    id: ExampleId
+    texts: tuple[str, ...]
+    targets: tuple[str, ...] | None
+
+
 Example = (
     TextExample
     | DistilledExample
@@ -187,11 +199,12 @@ Example = (
     | SpansExample
     | MarkedExample
     | QuestionExample
+    | TargetExample
 )
 
 
 # Names of fields; each class of examples has at least one of each kind.
-_GOLD = ('label', 'tags', 'heads', 'spans', 'answers')
+_GOLD = ('label', 'tags', 'heads', 'spans', 'answers', 'targets')
 _TEXTS = ('text', 'texts', 'premise', 'choices', 'question', 'context', 'fields')
 
 

@@ -16,6 +16,7 @@ TEXTS = (
 )
 NUMBERS = ('multi_regression',)
 GROUPS = ('embedding', 'sparse_embedding', 'reranking')
+TARGETS = ('generation',)
 MARKED = ('relation', 'word_in_context', 'coreference')
 _WORDS = ('tagging', 'parsing', 'spans')
 _KINDS = (
@@ -26,6 +27,7 @@ _KINDS = (
     'multiple_choice',
     'question_answering',
     *GROUPS,
+    *TARGETS,
 )
 TABLES = ('csv', 'tsv')
 LISTS = ('jsonl', 'json', 'parquet', 'xml')

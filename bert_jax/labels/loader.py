@@ -24,6 +24,7 @@ from bert_jax.labels.key_conditions import (
     NUMBERS,
     ROWS,
     TABLES,
+    TARGETS,
     TEXT_FILES,
     TEXTS,
     UsedBy,
@@ -44,7 +45,7 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
     """
     used_by = functools.partial(UsedBy, tuple(readable))
     with_texts = (*TEXTS, *NUMBERS, *MARKED)
-    rows_of_texts = used_by((*with_texts, 'multiple_choice', 'tagging', 'spans'), ROWS)
+    rows_of_texts = used_by((*with_texts, 'multiple_choice', 'tagging', 'spans', *TARGETS), ROWS)
     tagging = ('conll', *LISTS)
     span_objects = used_by(('spans',), LISTS)
     questions = used_by(('question_answering',), ROWS)
@@ -198,7 +199,15 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
                 'embedding: a list of numbers for each text, the vector of a teacher or guide',
                 unused=used_by(('embedding',), LISTS),
             ),
-            text2=key('', 'the second text of a pair', unused=used_by(with_texts, ROWS)),
+            text2=key(
+                '', 'the second text of a pair', unused=used_by((*with_texts, *TARGETS), ROWS)
+            ),
+            target=key(
+                'target',
+                'generation: the text to write, or a list of references, of which the first is '
+                'learned',
+                unused=used_by(TARGETS, ROWS),
+            ),
             label=key(
                 'label',
                 'the class, the number or the index of the choice; multi_label: a list of classes, '
@@ -323,12 +332,14 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
         skip_labels=key(
             (),
             "rows with these labels or scores are left out and counted: ('',), ('-',)",
-            unused=used_by((*TEXTS, *MARKED, 'multiple_choice', *GROUPS)),
+            unused=used_by((*TEXTS, *MARKED, 'multiple_choice', *GROUPS, *TARGETS)),
         ),
         rename_labels=key(
             (),
             "('0=negative', '1=positive')",
-            unused=used_by((*with_texts, 'multiple_choice', 'tagging', 'spans', 'embedding')),
+            unused=used_by(
+                (*with_texts, 'multiple_choice', 'tagging', 'spans', 'embedding', *TARGETS)
+            ),
         ),
         malformed_fraction=key(
             0.01, 'maximum share of unreadable records; they are skipped and counted', '[0, 1]'

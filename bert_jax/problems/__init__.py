@@ -23,6 +23,7 @@ from bert_jax.labels import (
     loader,
     marked_pairs,
     questions,
+    targets,
     text_groups,
     text_pairs,
     word_lists,
@@ -55,6 +56,7 @@ class ProblemKind:
         problem_type: what config.json of an exported classifier says; '' for nothing.
         min_labels: minimum number of classes.
         has_probabilities: whether predictions can list the probability of every class.
+        writes: whether its models write text: causal models, and models with a decoder.
         long_texts: supported treatments of texts longer than a sequence, the default first:
             'truncate', or 'windows' whose predictions are combined.
     """
@@ -70,6 +72,7 @@ class ProblemKind:
     problem_type: str = ''
     min_labels: int = 0
     has_probabilities: bool = False
+    writes: bool = False
     long_texts: tuple[str, ...] = ('windows',)
 
     @property
@@ -603,5 +606,62 @@ PROBLEMS: dict[str, ProblemKind] = {
         },
         answer_settings=('doc_stride', 'question_tokens', 'answer_tokens', 'n_best', 'no_answer'),
         pretrained_heads=('question_answering',),
+    ),
+    'generation': ProblemKind(
+        implementation='bert_jax.problems.generation.problem:GENERATION',
+        predict_task='write',
+        keys=_LABELS
+        | dict(
+            template=key(
+                '{text}',
+                "source text: a pattern with {text} and {text2}, such as 'summarize: {text}', or "
+                'the name of a task of T5 (docs/generation_tasks.md)',
+            ),
+            metrics=key(
+                ('rouge1', 'rouge2', 'rougeLsum'),
+                'Main metrics: rouge1, rouge2, rougeLsum, bleu, chrf (package extra [generation]), '
+                'exact_match; for classes accuracy, f1_macro, matthews; for numbers pearson, '
+                'spearman. Several metrics are averaged.',
+            ),
+            target_tokens=key(64, 'longest text to write, in tokens, its end included', '[2, inf)'),
+            label_smoothing=key(0.0, 'ε: share of the target of all tokens together', '[0, 1)'),
+            smoothing_form=key(
+                'uniform',
+                "'uniform': ε / V for every token (torch, transformers); 'fairseq': ε / (V − 1) "
+                'for every other token',
+                choices='bert_jax.problems.generation.smoothing:FORMS',
+                unused=needs('problem.label_smoothing'),
+            ),
+            round_numbers=key(
+                0.0, 'targets are numbers, rounded to multiples of this (T5: 0.2)', '[0, inf)'
+            ),
+            beams=key(1, 'texts that beam search continues; 1: greedy', '[1, inf)'),
+            length_penalty=key(
+                1.0,
+                'scores of beams are divided by length to this power',
+                '[0, inf)',
+                unused='bert_jax.problems.generation:unused_with_one_beam',
+            ),
+            no_repeat_ngrams=key(
+                0,
+                'length of sequences of tokens that may occur once, the source of a causal '
+                'model included; 0: any',
+                '[0, inf)',
+            ),
+            min_new_tokens=key(0, 'tokens before a text may end', '[0, inf)'),
+        ),
+        readers=dict.fromkeys(_ROWS, targets.build_generation),
+        answer_settings=(
+            'metrics',
+            'target_tokens',
+            'beams',
+            'length_penalty',
+            'no_repeat_ngrams',
+            'min_new_tokens',
+        ),
+        pretrained_heads=('clm',),
+        reads_last_layer=True,
+        writes=True,
+        long_texts=('truncate',),
     ),
 }

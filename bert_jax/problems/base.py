@@ -403,7 +403,7 @@ class Decoder(_Part, abc.ABC, Generic[ExampleT, PredictionT]):
     def blind_guesses(
         self, train: Sequence[ExampleT], examples: Sequence[ExampleT]
     ) -> Sequence[PredictionT]:
-        """Return the best predictions without reading the inputs; none by default."""
+        """Return the best predictions without a model; none by default."""
         return []
 
     @abc.abstractmethod

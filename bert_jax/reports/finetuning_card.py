@@ -35,6 +35,7 @@ PIPELINE_TAGS = {
     **dict.fromkeys(('tagging', 'spans', 'parsing'), 'token-classification'),
     'multiple_choice': 'multiple-choice',
     'question_answering': 'question-answering',
+    'generation': 'text2text-generation',
 }
 
 
@@ -69,7 +70,7 @@ class SplitScores(NamedTuple):
             return ''
         return (
             f'{name} {value:.4g} is not clearly better than {guess:.4g}, which a guess without '
-            f'reading the input reaches ({intervals.LEVEL:.0%} interval {low:.4g} to {high:.4g}, '
+            f'a model reaches ({intervals.LEVEL:.0%} interval {low:.4g} to {high:.4g}, '
             f'{self.num_examples:,} examples)'
         )
 
@@ -122,8 +123,9 @@ An encoder fine-tuned with bert_jax.
 ## Scores
 
 {intervals.LEVEL:.0%} intervals: bootstrap over the examples of this run; results also vary by seed
-(`config.sweep.seeds`). Baseline: a guess without reading the input, namely the most frequent class
-or tag, or the mean, of the training data; no span; no answer.
+(`config.sweep.seeds`). Baseline: a guess without a model, namely the most frequent class or tag, or
+the mean, of the training data; no span; no answer; of texts to write the best of the first three
+sentences, the source and the most frequent target.
 
 {warnings}{scores}
 ## Limits

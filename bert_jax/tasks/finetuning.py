@@ -21,6 +21,7 @@ from bert_jax.examples.finetune_batches import (
     evaluation_batches,
     evaluation_slots,
 )
+from bert_jax.inference import target_writing
 from bert_jax.labels import loader, seen_examples
 from bert_jax.labels.examples import (
     DistilledExample,
@@ -29,6 +30,7 @@ from bert_jax.labels.examples import (
     ParsedExample,
     SpansExample,
     TaggedExample,
+    TargetExample,
     TextExample,
     is_labeled,
     texts_of,
@@ -283,6 +285,15 @@ class FineTuning:
         encoded, shape = self.held_out[split], self._evaluation_shape()
         examples, decoder = encoded.examples, self.problem.decoder
         parts, references, terms = finetuning_model.predict(self._predict, params, encoded, shape)
+        if target_writing.writes(self.problem):
+            parts = target_writing.write(
+                self.problem,
+                self.model.model,
+                params,
+                examples,
+                shape.rows * shape.length,
+                concurrent_batches=1,  # computations of several devices must have one order
+            )
         is_dev = split == 'dev'
         thresholds = decoder.tune_thresholds(examples, parts) if is_dev else self._thresholds
         calibration = Calibration(thresholds, references)
@@ -406,6 +417,7 @@ class FineTuning:
             | TaggedExample
             | ParsedExample
             | SpansExample
+            | TargetExample
         )
         if isinstance(examples[0], takes_text):  # a short text, because the command is printed
             texts = min(map(texts_of, examples), key=lambda texts: sum(map(len, texts)))

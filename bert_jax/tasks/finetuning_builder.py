@@ -32,6 +32,7 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
     kind, splits = problems.find(config.task), finetuning_data.read_splits(config)
     model = initialization.load_weights(config)
     tokenizer = finetuning_data.make_tokenizer(config, model, splits.train)
+    is_causal = finetuning_data.is_causal(config, kind, model)
     labels, heads = finetuning_data.choose_labels(kind, splits.unsplit, config.problem, model)
     reasons = finetuning_data.reasons_to_drop(config.task, labels, model)
     start = initialization.initialize(config, model, tokenizer, heads, reasons)
@@ -45,11 +46,12 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
         config.problem,
         layout,
         labels,
-        kept={'modules': modules.describe()} if modules else {},
+        kept=({'modules': modules.describe()} if modules else {})
+        | ({'is_causal': is_causal} if kind.writes else {}),
         batch_size=config.training.batch_size,
     )
     problem = kind.load().build_for(splits.train, setup)
-    trained_model = Model(architecture, compute, problem.loss.heads())
+    trained_model = Model(architecture, compute, problem.loss.heads(), is_causal)
     problem.decoder.score((), ())  # raises for invalid metrics now rather than after training
     examples = {
         'train': problem.encoding.training_examples(splits.train, splits.unlabeled),

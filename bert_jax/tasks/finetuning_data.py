@@ -89,6 +89,22 @@ def _check_classes(labels: Sequence[str], num_examples: int) -> None:
     )
 
 
+def is_causal(config: ConfigDict, kind: ProblemKind, model: Pretrained | None) -> bool:
+    """Whether the positions of a run attend to earlier positions only.
+
+    Raises:
+        UserError: the problem writes text, but init_from is an encoder.
+    """
+    if not kind.writes:
+        return False
+    if model is not None and not model.is_causal:
+        raise UserError(
+            f'{config.task} writes text, but init_from={config.init_from} is an encoder, whose '
+            'positions attend in both directions; set init_from to a causal model'
+        )
+    return True
+
+
 def choose_labels(
     kind: ProblemKind,
     train: Sequence[Example],

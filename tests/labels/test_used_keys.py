@@ -66,6 +66,7 @@ VARIANTS = {
     'embedding': [{'label': 'label'}, {'scores': ('start',)}],
     'multiple_choice': [{'choices': ('red', 'blue')}],
     'question_answering': QUESTIONS,
+    'generation': [{'target': 'red'}, PAIR | {'target': 'label'}],
     'reranking': [{'scores': ('start',)}],
     'sparse_embedding': [{'scores': ('start',)}],
     'tagging': [{}, {'tokens': 'objects'}],

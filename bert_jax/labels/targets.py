@@ -1,0 +1,26 @@
+"""Builds examples of generation from rows: a text, or a pair, and the text to write for it."""
+
+from bert_jax.labels.builder import ExampleBuilder
+from bert_jax.labels.examples import TargetExample
+from bert_jax.labels.records import InvalidRecord, Row, SkippedRecord
+
+
+def build_generation(row: Row, example_id: str, builder: ExampleBuilder) -> list[TargetExample]:
+    """Read `data.columns.target`, a text or a list of references; the first one is learned."""
+    column = builder.columns.target
+    if not builder.has_label(row, column, 'target'):
+        return [TargetExample(example_id, builder.texts(row), None)]
+    value = row[column]
+    given = value if isinstance(value, list) else [row.text(column)]
+    if not all(isinstance(one, str) for one in given):
+        raise InvalidRecord(f'column {column!r} has a reference that is not a text')
+    targets = tuple(builder.new_labels.get(one.strip(), one.strip()) for one in given)
+    if any(target in builder.data.skip_labels for target in targets):
+        raise SkippedRecord('skipped_by_label')
+    if not targets or not all(targets):
+        if not builder.labeled:
+            return [TargetExample(example_id, builder.texts(row), None)]
+        raise InvalidRecord(
+            f"column {column!r} has an empty target; data.skip_labels=('',) skips such rows"
+        )
+    return [TargetExample(example_id, builder.texts(row), targets)]

@@ -1,0 +1,141 @@
+"""Rows of a source text and its target, for causal models and for models with a decoder.
+
+A causal model reads [CLS] source [SEP] target [SEP] in one sequence and learns the tokens after the
+first [SEP]; [CLS] is there if texts of its tokenizer start with one. A model with a decoder reads
+[CLS] source [SEP] in its encoder and learns target [SEP] in its decoder.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.errors import UserError
+from bert_jax.examples.finetune_batches import Item, TokenSequence
+from bert_jax.labels.examples import TargetExample
+from bert_jax.metrics import written_texts
+from bert_jax.problems import base, raw_input
+from bert_jax.problems.generation import templates
+from bert_jax.types import JsonObject, JsonView
+
+_MULTIPLE = 8  # the length of targets in a decoder is a multiple, so that few shapes are compiled
+
+
+class TargetEncoding(base.Encoding[TargetExample]):
+    """A source text, or a pair in a template, and the target to write."""
+
+    def __post_init__(self) -> None:
+        written_texts.check(self.settings.metrics)
+        if self.settings.min_new_tokens > self.settings.target_tokens:
+            raise UserError(
+                f'problem.min_new_tokens is {self.settings.min_new_tokens}; it must be at most '
+                f'problem.target_tokens, {self.settings.target_tokens}'
+            )
+        if self.is_causal and self.max_source_tokens < 1:
+            raise UserError(
+                f'problem.target_tokens is {self.settings.target_tokens}, which leaves no room for '
+                f'a source in the {self.layout.max_length} tokens of a sequence; lower it, or '
+                'raise training.sequence_length'
+            )
+        _ = self.pattern
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether source and target are one sequence, read from left to right."""
+        return bool(self.setup.kept.get('is_causal'))
+
+    @functools.cached_property
+    def pattern(self) -> str:
+        """The pattern of the source text."""
+        return templates.pattern_of(self.settings.template)
+
+    @property
+    def target_slots(self) -> int:
+        """Number of tokens of each target in a decoder: that of the longest one in training."""
+        return int(self.setup.kept.get('target_slots', self.settings.target_tokens))
+
+    @property
+    def max_source_tokens(self) -> int:
+        """Number of tokens of a source text that fit, without special tokens."""
+        if not self.is_causal:
+            return self.layout.max_text_tokens(1)
+        starts = int(self.tokenizer.starts_texts)
+        return int(self.layout.max_length - self.settings.target_tokens - 1 - starts)
+
+    def keep(self, train: Sequence[TargetExample]) -> JsonView:
+        """Keep what the model is, and the number of tokens of the longest target."""
+        kept = {'is_causal': self.is_causal}
+        if self.is_causal or not train:
+            return kept
+        longest = max(len(self.target_ids(example)) for example in train)
+        return kept | {'target_slots': -(-longest // _MULTIPLE) * _MULTIPLE}
+
+    def parse_input(self, name: str, record: JsonView) -> TargetExample:
+        """Read 'text' and, for templates of pairs, 'text2'."""
+        return TargetExample(name, raw_input.require_texts(record, name), None)
+
+    def source_ids(self, example: TargetExample) -> np.ndarray:
+        """Return the tokens that the model reads before it writes, int32 [n]."""
+        text = templates.fill(self.pattern, example.texts, example.id)
+        (ids,) = self.tokenizer.encode_batch([text]).ids
+        if len(ids) > self.max_source_tokens:
+            self.setup.counts['truncated sources'] += 1
+        ids = ids[: self.max_source_tokens]
+        if not self.is_causal:
+            return self.layout.lay_out(ids).ids
+        start = [self.tokenizer.cls_id] if self.tokenizer.starts_texts else []
+        return np.array([*start, *ids, self.tokenizer.sep_id], np.int32)
+
+    def target_text(self, text: str, example: object) -> str:
+        """Return a target or reference as it is learned and scored."""
+        step = self.settings.round_numbers
+        return templates.round_number(text, step, example) if step else text
+
+    def target_ids(self, example: TargetExample) -> np.ndarray:
+        """Return the tokens of the first target with [SEP], int32 [n]; [] if it is unknown.
+
+        Raises:
+            UserError: the target has no token.
+        """
+        if not example.targets:
+            return np.zeros(0, np.int32)
+        text = self.target_text(example.targets[0], example.id)
+        (ids,) = self.tokenizer.encode_batch([text]).ids
+        if not len(ids):
+            raise UserError(
+                f'example {example.id}: the target {text!r:.40} has no token; correct or remove it'
+            )
+        if len(ids) + 1 > self.settings.target_tokens:
+            self.setup.counts['truncated targets (problem.target_tokens)'] += 1
+        return np.append(ids[: self.settings.target_tokens - 1], self.tokenizer.sep_id)
+
+    def encode(self, example: TargetExample) -> list[Item]:
+        """Make one sequence.
+
+        Causal: 'is_target', int32 [n], is 1 at the tokens to learn. With a decoder: 'target_ids',
+        int32 [U], the tokens to learn and padding, and 'target_length'.
+        """
+        source, target = self.source_ids(example), self.target_ids(example)
+        if self.is_causal:
+            ids = np.concatenate([source, target]).astype(np.int32)
+            is_target = (np.arange(len(ids)) >= len(source)).astype(np.int32)
+            return [(TokenSequence(ids, np.zeros_like(ids), {'is_target': is_target}, {}),)]
+        target = target[: self.target_slots]
+        padded = np.full(self.target_slots, self.tokenizer.pad_id, np.int32)
+        padded[: len(target)] = target
+        values: dict[str, Any] = {
+            'target_ids': padded,
+            'target_length': np.int32(len(target)),
+        }
+        return [(TokenSequence(source, np.zeros_like(source), {}, values),)]
+
+    def describe_targets(
+        self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
+    ) -> JsonObject:
+        """Return the tokens to write."""
+        if self.is_causal:
+            places = np.flatnonzero(fields['is_target']).tolist()
+            return {'target': [tokens[place] for place in places]}
+        ids = fields['target_ids'][: int(fields['target_length'])]
+        return {'target': [self.tokenizer.vocab[index] for index in ids]}

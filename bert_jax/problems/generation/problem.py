@@ -1,0 +1,176 @@
+"""Fine-tuning problem: write a target text for a source text."""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.averages import Terms, weighted_sum
+from bert_jax.labels.examples import TargetExample
+from bert_jax.metrics import written_texts
+from bert_jax.metrics.intervals import RowScore
+from bert_jax.metrics.scores import Scores, Table
+from bert_jax.models.model import HeadOptions
+from bert_jax.models.rows import Rows, Targets
+from bert_jax.objectives.mlm import cross_entropy, is_best
+from bert_jax.problems import base
+from bert_jax.problems.generation.encoding import TargetEncoding
+from bert_jax.problems.generation.smoothing import smoothed_cross_entropy
+from bert_jax.text.sentences import split_sentences
+from bert_jax.types import Batch, JsonObject, Tree
+
+_LEAD_SENTENCES = 3
+
+
+class Written(NamedTuple):
+    """A text that the model has written.
+
+    Attributes:
+        text: without special tokens.
+        log_probability: in nats, of all tokens, the one that ends the text included.
+        has_ended: whether it ended by itself.
+    """
+
+    text: str
+    log_probability: float = 0.0
+    has_ended: bool = True
+
+
+class TargetLoss(base.Loss):
+    """Cross-entropy of the tokens of the target and of the token that ends it."""
+
+    encoding: TargetEncoding
+    weights = {'generation': 1.0}
+
+    def heads(self) -> Mapping[str, HeadOptions]:
+        return {'clm': {}}
+
+    def corrupt(self, rows: Rows, dropout_seeds_R: base.Seeds) -> Rows:
+        """Make the next token the target of each position before a token of a target."""
+        if 'is_target' not in rows.labels:  # to write a text
+            return rows
+        ids_RP = jnp.asarray(rows.input_ids_BT)[:, 1:]
+        positions_RP = jnp.broadcast_to(jnp.arange(ids_RP.shape[1]), ids_RP.shape)
+        weights_RP = jnp.asarray(rows.labels['is_target'])[:, 1:].astype(jnp.float32)
+        return rows.replace(targets=Targets(positions_RP, ids_RP, weights_RP))
+
+    def outputs(self, heads: Mapping[str, Tree], rows: Rows) -> base.Outputs:
+        """Return the logits, fp32 [R, P, V], the tokens to predict, and their weights."""
+        (logits,) = heads.values()
+        targets = rows.chosen
+        return {'logits': logits, 'ids': targets.ids_BP, 'weights': targets.weights_BP}
+
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
+        """Return 'generation', smoothed, and 'nll', which is not, and the accuracy of tokens."""
+        logits_RPV = outputs['logits'][..., : self.encoding.tokenizer.vocab_size]
+        ids_RP, weights_RP = outputs['ids'], outputs['weights']
+        settings = self.settings
+        loss_RP = smoothed_cross_entropy(
+            logits_RPV, ids_RP, settings.label_smoothing, settings.smoothing_form
+        )
+        terms = {
+            'generation': weighted_sum(loss_RP, weights_RP),
+            'token_accuracy': weighted_sum(is_best(logits_RPV, ids_RP), weights_RP),
+        }
+        if settings.label_smoothing:
+            terms['nll'] = weighted_sum(cross_entropy(logits_RPV, ids_RP), weights_RP)
+        return terms
+
+    def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
+        """Return nothing: texts are written token by token (inference/target_writing.py)."""
+        return base.HostOutputs({}, {})
+
+
+class TargetDecoder(base.Decoder[TargetExample, Written]):
+    """The text that the model writes, compared with the references."""
+
+    encoding: TargetEncoding
+
+    def decode(
+        self, example: TargetExample, parts: base.ExampleOutputs, calibration: base.Calibration
+    ) -> Written:
+        """Return the text of the written tokens."""
+        (part,) = parts[0]
+        tokenizer, ids = self.encoding.tokenizer, part['ids'].tolist()
+        text = tokenizer.decode([index for index in ids if index not in tokenizer.special_ids])
+        has_ended = ids[-1:] == [tokenizer.sep_id]
+        return Written(text.strip(), float(part['log_p'].sum()), has_ended)
+
+    def references(self, example: TargetExample) -> list[str]:
+        """Return the references of an example as they are scored."""
+        return [self.encoding.target_text(one, example.id) for one in example.targets or ()]
+
+    def score(self, examples: Sequence[TargetExample], predictions: Sequence[Written]) -> Scores:
+        """Return the metrics, and a table of them beside baselines that read the source only."""
+        rows_N = np.arange(len(examples))
+        metrics = dict(self.score_rows(examples, predictions)(rows_N))
+        if not len(examples):
+            return Scores(metrics, {})
+        baselines = {name: texts_of(examples) for name, texts_of in BASELINES.items()}
+        compared = {'model': metrics} | {
+            name: self.score_rows(examples, texts)(rows_N) for name, texts in baselines.items()
+        }
+        words = {name: _mean_words(texts) for name, texts in baselines.items()}
+        words['model'] = _mean_words(predictions)
+        columns = ('texts', *metrics, 'words')
+        cells = [(name, *values.values(), words[name]) for name, values in compared.items()]
+        ended = sum(one.has_ended for one in predictions) / len(predictions)
+        share = Table(('share of texts that ended by themselves',), [(ended,)])
+        return Scores(metrics, {'Baselines': Table(columns, cells), 'Ends': share})
+
+    def score_rows(
+        self, examples: Sequence[TargetExample], predictions: Sequence[Written]
+    ) -> RowScore:
+        references = list(map(self.references, examples))
+        texts = [one.text for one in predictions]
+        return written_texts.score_rows(references, texts, self.settings.metrics)
+
+    def blind_guesses(
+        self, train: Sequence[TargetExample], examples: Sequence[TargetExample]
+    ) -> list[Written]:
+        """Return the best of: the first three sentences, the source, the most frequent target."""
+        counts = Counter(self.references(example)[0] for example in train)
+        frequent = [Written(counts.most_common(1)[0][0])] * len(examples)
+        guesses = [*(texts_of(examples) for texts_of in BASELINES.values()), frequent]
+        rows_N = np.arange(len(examples))
+
+        def main_metric(texts: list[Written]) -> float:
+            return next(iter(self.score_rows(examples, texts)(rows_N).values()))
+
+        return max(guesses, key=main_metric)
+
+    def to_record(self, example: TargetExample, prediction: Written) -> JsonObject:
+        return {
+            'id': example.id,
+            'texts': list(example.texts),
+            'gold': None if example.targets is None else self.references(example),
+            'written': prediction.text,
+            'log_probability': prediction.log_probability,
+            'ended': prediction.has_ended,
+        }
+
+
+def _lead(number: int, examples: Sequence[TargetExample]) -> list[Written]:
+    """The first sentences of each source; of pairs, of the first text."""
+    return [Written(' '.join(split_sentences(one.texts[0])[:number])) for one in examples]
+
+
+def _copy(examples: Sequence[TargetExample]) -> list[Written]:
+    return [Written(one.texts[0]) for one in examples]
+
+
+# Name → what can be written without a model.
+BASELINES: dict[str, Callable[[Sequence[TargetExample]], list[Written]]] = {
+    'lead-3': functools.partial(_lead, _LEAD_SENTENCES),
+    'copy': _copy,
+}
+
+
+def _mean_words(texts: Sequence[Written]) -> float:
+    return sum(len(one.text.split()) for one in texts) / len(texts)
+
+
+GENERATION = base.Parts(TargetEncoding, TargetLoss, TargetDecoder)

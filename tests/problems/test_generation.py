@@ -1,0 +1,134 @@
+"""Generation: rows, the loss of targets alone, label smoothing, templates, what is refused."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from bert_jax import problems
+from bert_jax.averages import mean
+from bert_jax.errors import UserError
+from bert_jax.labels.examples import TargetExample
+from bert_jax.models.architecture import Compute
+from bert_jax.models.model import Model
+from bert_jax.models.rows import Rows
+from bert_jax.problems.base import Setup
+from bert_jax.problems.finetuning_model import EncodedExamples, FineTuningModel
+from bert_jax.problems.generation import templates
+from bert_jax.problems.generation.problem import GENERATION, Written
+from bert_jax.problems.generation.smoothing import smoothed_cross_entropy
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
+from tests.tasks import small_problems
+
+EXAMPLES = [
+    TargetExample('1', ('the small ship near the sea .',), ('the old anchor',)),
+    TargetExample('2', ('who saw the cow in the barn ?',), ('nobody saw the cow .', 'nobody')),
+    TargetExample('3', ('a red tram',), ('a red tram on the bridge !',)),
+]
+
+
+def build(train=EXAMPLES, max_length=48, **settings):
+    layout = SpecialTokenLayout(small_problems.tokenizer(), max_length, 0)
+    defaults = problems.find('generation').settings | {'target_tokens': 16, 'metrics': ('rouge1',)}
+    setup = Setup(ConfigDict(defaults | settings), layout, kept={'is_causal': True})
+    return GENERATION.build_for(list(train), setup)
+
+
+@pytest.mark.parametrize('form', ['uniform', 'fairseq'])
+def test_smoothing_equals_torch_and_the_formula_of_fairseq(form):
+    import torch
+
+    rng = np.random.default_rng(0)
+    logits_XV, labels_X = 9 * rng.normal(size=(50, 31)).astype('f'), rng.integers(0, 31, 50)
+    loss_X = smoothed_cross_entropy(jnp.asarray(logits_XV), labels_X, 0.1, form)
+    log_p_XV = torch.log_softmax(torch.tensor(logits_XV, dtype=torch.float64), -1)
+    if form == 'uniform':
+        expected_X = torch.nn.functional.cross_entropy(
+            log_p_XV, torch.tensor(labels_X), label_smoothing=0.1, reduction='none'
+        )
+    else:
+        other = 0.1 / 30
+        nll_X = -log_p_XV[np.arange(50), labels_X]
+        expected_X = (1 - 0.1 - other) * nll_X - other * log_p_XV.sum(-1)
+    np.testing.assert_allclose(loss_X, expected_X.numpy(), rtol=1e-6)
+    plain_X = smoothed_cross_entropy(jnp.asarray(logits_XV), labels_X, 0.0, form)
+    np.testing.assert_allclose(plain_X, -log_p_XV[np.arange(50), labels_X].numpy(), rtol=1e-6)
+
+
+def test_only_the_target_and_its_end_are_learned():
+    """The loss of packed rows equals a loop over single rows and their target tokens."""
+    problem = build()
+    architecture = small_problems.architecture('gpt2')
+    model = Model(architecture, Compute(), problem.loss.heads(), is_causal=True)
+    wrapped = FineTuningModel(problem, model)
+    params = small_problems.large_params(wrapped, EncodedExamples.of(problem, EXAMPLES))
+    _, terms = small_problems.answers(wrapped, params, EXAMPLES)
+    tokenizer, losses = problem.encoding.tokenizer, []
+    for example in EXAMPLES:
+        source = problem.encoding.source_ids(example)
+        (words,) = tokenizer.encode_batch([example.targets[0]]).ids
+        ids = [*source, *words, tokenizer.sep_id]
+        assert list(source)[-1] == tokenizer.sep_id
+        rows = Rows(np.array([ids], np.int32), np.ones((1, len(ids)), np.int32))
+        logits_TV = np.asarray(model.apply({'params': params}, rows).heads['clm'], np.float64)[0]
+        log_p_TV = logits_TV - np.log(np.exp(logits_TV).sum(-1, keepdims=True))
+        losses += [-log_p_TV[place - 1, ids[place]] for place in range(len(source), len(ids))]
+    assert mean(terms['generation']) == pytest.approx(np.mean(losses), rel=1e-5)
+    assert terms['generation'].count == len(losses)
+
+
+def test_long_sources_and_targets_are_truncated_and_counted():
+    problem = build(target_tokens=4, max_length=12)
+    source, target = (
+        f(EXAMPLES[1]) for f in (problem.encoding.source_ids, problem.encoding.target_ids)
+    )
+    assert (len(source), len(target)) == (8, 4)
+    assert source[-1] == target[-1] == problem.encoding.tokenizer.sep_id
+    assert problem.setup.counts == {
+        'truncated sources': 1,
+        'truncated targets (problem.target_tokens)': 1,
+    }
+
+
+def test_scores_stand_beside_the_source_and_its_first_sentences():
+    text = 'The ship left. The sea was calm. Nobody spoke. It rained.'
+    examples = [TargetExample(n, (text,), ('The ship left. The sea was calm.',)) for n in range(4)]
+    problem = build(examples, metrics=('rouge1', 'bleu'))
+    predictions = [Written('The ship left.', -1.0, n > 0) for n in range(4)]
+    scores = problem.decoder.score(examples, predictions)
+    rows = {row[0]: row[1:] for row in scores.tables['Baselines'].rows}
+    assert set(rows) == {'model', 'lead-3', 'copy'}
+    assert rows['model'][:-1] == tuple(scores.metrics.values())
+    assert rows['copy'][-1] == 11
+    assert rows['lead-3'][-1] == 9
+    assert scores.tables['Ends'].rows == [(0.75,)]
+    (best, *_) = problem.decoder.blind_guesses(examples, examples)
+    assert best.text == 'The ship left. The sea was calm.'  # the most frequent target
+    (best, *_) = problem.decoder.blind_guesses(EXAMPLES, examples)
+    assert best.text == 'The ship left. The sea was calm. Nobody spoke.'
+
+
+def test_templates_make_texts_of_tasks():
+    problem = build(template='stsb', round_numbers=0.2)
+    example = TargetExample('7', ('A {text} man.', 'A dog.'), ('3.71',))
+    assert templates.fill(problem.encoding.pattern, example.texts, '7') == (
+        'stsb sentence1: A {text} man. sentence2: A dog.'
+    )
+    assert problem.decoder.references(example) == ['3.8']
+    assert templates.round_number('2.5', 1.0, '') == '2'
+    with pytest.raises(UserError, match='example 7: 1 texts, but problem.template .* has 2'):
+        templates.fill(problem.encoding.pattern, ('A man.',), '7')
+    with pytest.raises(UserError, match="'good' is not a number"):
+        templates.round_number('good', 0.2, '7')
+    for template, message in (('{text3} {text}', 'has {text3}'), ('none', 'lacks {text}')):
+        with pytest.raises(UserError, match=message):
+            build(template=template)
+
+
+def test_what_cannot_be_learned_is_refused():
+    with pytest.raises(UserError, match='leaves no room for a source in the 16 tokens'):
+        build(max_length=16)
+    with pytest.raises(UserError, match='min_new_tokens is 17'):
+        build(min_new_tokens=17)
+    with pytest.raises(UserError, match='example 9: the target .* has no token'):
+        build().encoding.encode(TargetExample('9', ('the ship',), ('\u200b',)))
