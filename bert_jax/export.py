@@ -44,6 +44,12 @@ class Request:
     generator: bool = flag(
         'for a run with the objective rtd: export the generator instead of the discriminator', False
     )
+    average: int = flag(
+        'for a run: the mean of the parameters of so many of its newest checkpoints (of their '
+        'moving averages, with optimizer.ema); 0: the best or the newest checkpoint',
+        0,
+        '[0, inf)',
+    )
     leave_out: str = flag(
         'for a Hugging Face folder with parts that bert_jax does not have: regular expression for '
         'the names of the weights to leave out',
@@ -96,10 +102,18 @@ def export(request: Request) -> None:
         hub.check_can_push(request.push)
     if request.generator and request.leave_out:
         raise errors.UserError('--leave_out is for Hugging Face folders, which have no generator')
-    if request.generator:
-        loaded = loading.load_checkpoint(request.model, generator=True)
+    if request.average and request.leave_out:
+        raise errors.UserError('--leave_out is for Hugging Face folders, which have no checkpoints')
+    unused = ('^encoder/pooler/',) if request.format in _FORMATS else ()
+    if request.generator or request.average:
+        loaded = loading.load_checkpoint(
+            request.model,
+            (),
+            () if request.generator else unused,
+            generator=request.generator,
+            average=request.average,
+        )
     else:
-        unused = ('^encoder/pooler/',) if request.format in _FORMATS else ()
         loaded = loading.load_any(request.model, (), unused, leave_out=request.leave_out)
     if request.format in _FORMATS:
         _export_other(loaded, request)

@@ -146,15 +146,20 @@ def load_checkpoint(
     allow_missing: Iterable[str] = (),
     generator: bool = False,
     base_of: str | Path | None = None,
+    average: int = 0,
 ) -> Pretrained:
     """Load a checkpoint of bert_jax; of a run, the best checkpoint or else the newest.
 
     Args:
         heads, allow_missing, base_of: see `load_any`.
         generator: load the generator of replaced-token detection instead of the discriminator.
+        average: load the mean of so many of the newest checkpoints of a run; 0: one checkpoint.
     """
     _check_exists(paths.path(path))
-    restored = checkpoints.load_params(path)
+    if average:
+        restored = checkpoints.load_mean_params(path, average)
+    else:
+        restored = checkpoints.load_params(path)
     metadata = restored.metadata
     fields = dict(metadata['architecture'])
     method = fields.pop('tuning', None)

@@ -303,6 +303,34 @@ def load_params(path: str | os.PathLike[str]) -> Restored:
     return restored._replace(state=traverse_util.unflatten_dict(averaged, sep='/'))
 
 
+def load_mean_params(path: str | os.PathLike[str], number: int) -> Restored:
+    """Load the mean of the parameters of the newest checkpoints of a run.
+
+    Sums are in float64. The step and the metadata are those of the newest.
+
+    Args:
+        path: a run, or its folder of checkpoints.
+        number: of checkpoints.
+
+    Raises:
+        UserError: the run has fewer undamaged checkpoints, or as for `load`.
+    """
+    run = paths.path(path).absolute()
+    folders = [folder for folder in (run, run / 'checkpoints') if checkpoint_files.steps(folder)]
+    steps = checkpoint_files.steps(folders[0]) if folders else []
+    if len(steps) < number:
+        raise UserError(
+            f'{path} has {len(steps)} checkpoints, too few for the mean of {number}; train with '
+            f'--config.checkpoint.keep={number}'
+        )
+    newest, *others = (load_params(folders[0] / str(step)) for step in steps[:number])
+    total = jax.tree.map(np.float64, newest.state)
+    for restored in others:
+        total = jax.tree.map(np.add, total, restored.state)
+    mean = jax.tree.map(lambda leaf: (leaf / number).astype(np.float32), total)
+    return newest._replace(state=mean)
+
+
 def load(path: str | os.PathLike[str], *prefixes: str) -> Restored:
     """Load one checkpoint as nested dicts of NumPy arrays, for use outside of training.
 

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 import bert_jax
-from bert_jax import main
+from bert_jax import main, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.export import Request, export
 from bert_jax.export import main as command_line
@@ -83,6 +83,19 @@ def test_the_model_card_describes_the_model(workdir, exported):
     step = max(int(f.name) for f in (workdir / 'checkpoints').iterdir() if f.name.isdigit())
     assert f'"step": {step}' in card
     assert json.loads((exported / 'config.json').read_text())['num_hidden_layers'] == 2
+
+
+def test_the_mean_of_the_last_checkpoints_is_exported(workdir, tmp_path):
+    steps = sorted(int(f.name) for f in (workdir / 'checkpoints').iterdir() if f.name.isdigit())
+    export(Request(model=str(workdir), output=str(tmp_path / 'mean'), average=len(steps)))
+    name = 'encoder/embeddings/token'
+    each = [
+        tree_paths.flatten(loading.load_checkpoint(workdir / f'checkpoints/{step}').params)[name]
+        for step in steps
+    ]
+    found = tree_paths.flatten(loading.load_any(tmp_path / 'mean').params)[name]
+    np.testing.assert_allclose(found, np.mean(each, axis=0), rtol=1e-6)
+    assert not np.array_equal(found, each[-1])
 
 
 def test_a_checkpoint_and_a_published_folder_can_be_exported(workdir, exported, tmp_path):

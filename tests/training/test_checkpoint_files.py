@@ -167,3 +167,18 @@ def test_load_reports_what_is_wrong(tmp_path, directory):
     (directory / '10' / 'arrays.json').write_text('{}')
     with pytest.raises(UserError, match=r'10 is damaged: arrays\.json does not match'):
         checkpoints.load(directory / '10')
+
+
+def test_the_mean_of_the_last_checkpoints_is_that_of_their_parameters_or_averages(tmp_path):
+    writer = Checkpoints.open(tmp_path / 'checkpoints', keep=3)
+    for step, value in [(10, 100.0), (20, 2.0), (30, 4.0)]:
+        params = {'kernel': jnp.full(3, value), 'bias': jnp.full(2, -value)}
+        state = {'params': params, 'average': {'kernel': jnp.full(3, 10 * value)}}
+        writer.save(step, state, {'at': step, 'best': {'step': 10}})
+    writer.close()
+    mean = checkpoints.load_mean_params(tmp_path, 2)
+    assert (mean.step, mean.metadata['at']) == (30, 30)
+    np.testing.assert_array_equal(mean.state['kernel'], np.full(3, 30, np.float32))
+    np.testing.assert_array_equal(mean.state['bias'], np.full(2, -3, np.float32))
+    with pytest.raises(UserError, match='has 3 checkpoints, too few for the mean of 4; train with'):
+        checkpoints.load_mean_params(tmp_path, 4)
