@@ -211,6 +211,11 @@ def get_config() -> ConfigDict:
             'Heads that predict tokens.',
             transform=key(None, 'whether a dense layer precedes the vocabulary', kind=bool),
             bias=key(None, 'whether predicted tokens have a bias', kind=bool),
+            shift=key(
+                None,
+                'whether a hidden token is predicted at the position before it; for mntp',
+                kind=bool,
+            ),
             soft_cap=key(None, 'logits become cap · tanh(logits / cap)', '(0, inf)', kind=float),
         ),
         scaled_output_init=key(
@@ -264,6 +269,12 @@ def get_config() -> ConfigDict:
         sbo=key(0.0, "span boundary objective; masking.scheme='spans' or 'anchored_spans'"),
         rtd=key(0.0, 'replaced token detection, together with mlm; published: 50'),
         clm=key(0.0, 'causal language modeling; needs memory for logits at every position'),
+        mntp=key(
+            0.0,
+            'masked next-token prediction (GPT-BERT); training.max_predictions must be the '
+            'sequence length, model.prediction.shift True',
+        ),
+        ntp=key(0.0, 'prediction of every token in the causal rows of mntp'),
         bilm=key(
             0.0,
             "language modeling in both directions; needs model.architecture='elmo', and memory for "
@@ -329,6 +340,13 @@ def get_config() -> ConfigDict:
         span_p=key(0.2, 'p of the geometric distribution of span lengths', '(0, 1)'),
         longest_span=key(10, 'words', '[1, inf)'),
         longest_ngram=key(3, 'words', '[1, inf)'),
+    )
+    config.mntp = section(
+        'Options of the objective mntp.',
+        unused=needs('objectives.mntp'),
+        causal_share=key(
+            1 / 16, 'share of the rows with causal attention, for the objective ntp', '[0, 1]'
+        ),
     )
     config.sbo = section(
         'Options of the objective sbo.',
@@ -444,7 +462,12 @@ def get_config() -> ConfigDict:
             'GPT-BERT: 1e-4',
             '[0, inf)',
             unused=needs(
-                'objectives.mlm', 'objectives.clm', 'objectives.plm', 'objectives.diffusion'
+                'objectives.mlm',
+                'objectives.clm',
+                'objectives.plm',
+                'objectives.diffusion',
+                'objectives.mntp',
+                'objectives.ntp',
             ),
         ),
     )

@@ -1,5 +1,6 @@
 """Inference with a pretrained model: masked tokens, embeddings, attention, likelihoods."""
 
+import copy
 import functools
 import hashlib
 from collections import Counter
@@ -104,6 +105,7 @@ class PretrainedPredictor:
         self._sentence_modules = modules
         self._advance = advance or (lambda num_rows: None)
         self.is_causal, self.learned_end = model.is_causal, model.learned_end
+        self._writes_causally = model.is_generative and self.architecture.prediction.shift
         self._warns_generate = not (model.is_generative or model.is_causal)
         self._compute, self._overlap, self._batch_tokens = Compute(dtype), overlap, batch_tokens
         self.max_length = max_length
@@ -115,7 +117,7 @@ class PretrainedPredictor:
         elif self.is_causal and 'clm' in model.heads:
             self.tasks, heads = ('embed', 'pseudo_likelihood'), ('clm',)
         if generates := GENERATORS.keys() & {*heads}:
-            self._generator = generates.pop()
+            self._generator = 'clm' if self._writes_causally else generates.pop()
             self.tasks += ('generate',)
         self._model = Model(
             self.architecture, self._compute, dict.fromkeys(heads, {}), self.is_causal
@@ -479,7 +481,16 @@ class PretrainedPredictor:
             warn(f'{self.name} is not known to be trained to write text: expect little of it')
             self._warns_generate = False
         generator = GENERATORS[self._generator]
-        return generator.generate(self, check_texts(texts), generator.read(options))
+        writer = self._as_causal() if self._writes_causally else self
+        return generator.generate(writer, check_texts(texts), generator.read(options))
+
+    def _as_causal(self) -> 'PretrainedPredictor':
+        """Return the model with causal attention; the same head predicts the next token."""
+        causal = copy.copy(self)
+        causal.is_causal, causal.learned_end = True, False
+        causal._model = Model(self.architecture, self._compute, {'clm': {}}, True)
+        causal._params = {'encoder': self._params['encoder'], 'clm': self._params['mlm']}
+        return causal
 
     def run(
         self,

@@ -263,6 +263,7 @@ class Prediction(Checked):
         scaled: states are divided by √hidden_size before the product with the token embeddings.
         soft_cap: logits become cap · tanh(logits / cap), which bounds them (Gemma Team 2024, arXiv
             2408.00118, section 2); None: they do not.
+        shift: whether the head mlm predicts a token at the position before it.
     """
 
     activation: Activation | None = None
@@ -271,6 +272,7 @@ class Prediction(Checked):
     transform: bool = True
     scaled: bool = False
     soft_cap: float | None = None
+    shift: bool = False
 
     @property
     def has_parameters(self) -> bool:

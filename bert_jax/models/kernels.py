@@ -29,7 +29,13 @@ _AMPERE_OR_LATER = r'([89]|\d\d)\.\d'  # compute capability of an NVIDIA GPU
 _Axes: TypeAlias = tuple[str | None, ...]  # logical axis names
 
 
-def choose(architecture: Architecture, compute: Compute, length: int, is_training: bool) -> str:
+def choose(
+    architecture: Architecture,
+    compute: Compute,
+    length: int,
+    is_training: bool,
+    has_causal_rows: bool = False,
+) -> str:
     """Choose the attention kernel: 'xla', 'cudnn' or 'flash'.
 
     Args:
@@ -38,23 +44,27 @@ def choose(architecture: Architecture, compute: Compute, length: int, is_trainin
             else 'xla'.
         length: of the sequences.
         is_training: whether dropout is active.
+        has_causal_rows: whether attention is causal in some of the rows (`Visibility.causal_B`).
 
     Raises:
         UserError: the kernel that compute names cannot run this encoder on this machine.
     """
     is_auto = compute.attention_kernel == 'auto'
     kernel = _kernel_of_platform() if is_auto else compute.attention_kernel
-    limitation = _limitation(kernel, architecture, compute, length, is_training)
+    limitation = _limitation(kernel, architecture, compute, length, is_training, has_causal_rows)
     if limitation and not is_auto:
         raise UserError(f'compute.attention_kernel={kernel} {limitation}; set it to auto')
     return 'xla' if limitation else kernel
 
 
-def describe(architecture: Architecture, compute: Compute, length: int) -> str:
+def describe(
+    architecture: Architecture, compute: Compute, length: int, has_causal_rows: bool = False
+) -> str:
     """Return a log line: the kernel for training, and why it is not the platform's kernel."""
-    line = f'attention kernel {choose(architecture, compute, length, is_training=True)}'
+    settings = (architecture, compute, length, True, has_causal_rows)
+    line = f'attention kernel {choose(*settings)}'
     kernel = _kernel_of_platform()
-    limitation = _limitation(kernel, architecture, compute, length, is_training=True)
+    limitation = _limitation(kernel, *settings)
     if compute.attention_kernel == 'auto' and limitation:
         line += f': {kernel} {limitation}'
     return line
@@ -65,13 +75,20 @@ def _kernel_of_platform() -> str:
 
 
 def _limitation(
-    kernel: str, architecture: Architecture, compute: Compute, length: int, is_training: bool
+    kernel: str,
+    architecture: Architecture,
+    compute: Compute,
+    length: int,
+    is_training: bool,
+    has_causal_rows: bool,
 ) -> str | None:
     """Return why a kernel cannot run this encoder; None if it can."""
     if kernel == 'xla':
         return None
     if platform() != PLATFORMS[kernel]:
         return f'runs on {PLATFORMS[kernel]}, but the backend is {platform()}'
+    if has_causal_rows:
+        return 'does not support causal attention in some of the rows'
     if architecture.attention.kind == 'relative':
         return 'does not support relative attention'
     if architecture.attention.kind == 'relative_bias':

@@ -80,12 +80,16 @@ def attend_in_blocks(
         return _merge_rows(_with_neighbors(_split(x_BU, block_size(window)), window, num_later))
 
     segment_ids_BT = visibility.segment_ids_BT
+    causal_B = visibility.causal_B
+    if causal_B is not None:
+        causal_B = jnp.repeat(causal_B, -(-length // block_size(window)))
     block_visibility = dataclasses.replace(
         visibility,
         attention_mask_BU=keys(mask_BU),  # zero outside the row
         segment_ids_BT=None if segment_ids_BT is None else queries(segment_ids_BT),
         key_segment_ids_BU=None if segment_ids_BT is None else keys(segment_ids_BT),
         first_key=-window,
+        causal_B=causal_B,
     )
     states = (queries(query_BTHK), keys(key_BUHK), keys(value_BUHK))
     result = attend_block(*states, block_visibility)

@@ -52,6 +52,8 @@ class Rows(flax.struct.PyTreeNode):
         ranks_BT: int32, the order of a permutation language model: a position with a rank from 0 on
             is visible to positions of higher rank only; positions with rank −1, which are context,
             are visible to all and see only each other. None: every position sees every other.
+        causal_B: bool, the rows whose positions do not attend to later positions; None: as the
+            model says.
         labels: further arrays by name, such as the labels of sequences [B, …] or [B, S, …] and of
             positions [B, T, …].
         target: the decoder's rows, which are written while it attends to these rows: their ids
@@ -69,6 +71,7 @@ class Rows(flax.struct.PyTreeNode):
     first_positions_BS: Array | None = None
     targets: Targets | None = None
     ranks_BT: Array | None = None
+    causal_B: Array | None = None
     labels: Mapping[str, Array] = field(default_factory=dict)
     cache: 'Cache | None' = None
     target: 'Rows | None' = None
@@ -102,6 +105,11 @@ class Rows(flax.struct.PyTreeNode):
         if self.targets is None:
             return states_BTD
         return gather_positions(states_BTD, self.targets.positions_BP)
+
+    def before_targets(self, states_BTD: jax.Array) -> jax.Array:
+        """As `at_targets`, but the states of the positions before; the first has its own."""
+        before_BTD = jnp.concatenate([states_BTD[:, :1], states_BTD[:, :-1]], axis=1)
+        return self.at_targets(before_BTD)
 
     def first_states(self, states_BTD: jax.Array) -> jax.Array:
         """[B, D]: the state of the first position; [B, S, D], of each sequence, in packed rows."""

@@ -30,6 +30,7 @@ class Visibility:
         slopes_H: fp32, subtracted from scores per unit of distance (ALiBi). None: no penalty.
         window: the largest attended distance. None: unlimited.
         is_causal: positions do not attend to later positions.
+        causal_B: bool, the rows of which the same is true; None: none but those of `is_causal`.
         first_key: position of the first key relative to the first query.
         query_positions_BT: int32, positions of the queries, for queries that continue the keys; the
             keys have the positions 0, 1, 2, …. None: 0, 1, 2, …, the first key as above.
@@ -43,6 +44,7 @@ class Visibility:
     is_causal: bool = flax.struct.field(pytree_node=False, default=False)
     first_key: int = flax.struct.field(pytree_node=False, default=0)
     query_positions_BT: jax.Array | None = None
+    causal_B: jax.Array | None = None
 
     def is_local(self, length: int) -> bool:
         """Whether to compute in blocks: if a block has at most three quarters of the row's keys.
@@ -68,6 +70,9 @@ class Visibility:
             is_visible = is_visible & (query_BT[:, None, :, None] == key_BU[:, None, None, :])
         if self.is_causal:
             is_visible = is_visible & (distance_XTU >= 0)
+        if self.causal_B is not None:
+            sees_later_B = ~self.causal_B[:, None, None, None]
+            is_visible = is_visible & (sees_later_B | (distance_XTU >= 0))
         if self.window is not None:
             is_visible = is_visible & (abs(distance_XTU) <= self.window)
         if self.slopes_H is None:

@@ -68,6 +68,11 @@ class Corruption(abc.ABC):
     hides_tokens: ClassVar[bool] = True
     allows_packing: ClassVar[bool] = True
 
+    @property
+    def has_causal_rows(self) -> bool:
+        """Whether some of the rows have causal attention (`Rows.causal_B`)."""
+        return False
+
     @classmethod
     def build(
         cls, config: Config, vocabulary: Vocabulary, num_predictions: Mapping[int, int]

@@ -106,7 +106,9 @@ class Pretraining:
             f'{", ".join(self.weights)}',
             f'{self.config.data.corpus}: {train.num_tokens:,} tokens in {train.num_documents:,} '
             f'documents; held out {held_out.num_tokens:,} in {held_out.num_documents:,}',
-            kernels.describe(architecture, self.model.compute, longest),
+            kernels.describe(
+                architecture, self.model.compute, longest, self.corruption.has_causal_rows
+            ),
         ]
         for number, stage in enumerate(self.stages, start=1):
             source = cast(ExampleSource, stage.source)
@@ -340,6 +342,11 @@ def build(
     )
     compute = Compute(**config.compute.to_dict())
     model = objectives.build_model(start.architecture, compute, built.values())
+    if start.architecture.prediction.shift and 'mntp' not in built:
+        raise UserError(
+            f'model.prediction.shift is True, which {", ".join(names)} does not train; enable '
+            'objectives.mntp or set it to False'
+        )
     settings = _settings(config)
     if issubclass(corruption, MaskedText):
         check_masking_rate(settings, max(config.masking.rate, config.masking.end_rate or 0.0))

@@ -56,6 +56,8 @@ def counted_and_declared(names, **changes):
             name: SIZES[name] for name in SIZES if name not in ('num_heads', 'type_vocab_size')
         }
         architecture = architectures.build('elmo', **sizes)
+    if 'mntp' in names:
+        architecture = architecture.changed({'prediction.shift': True})
     if 'plm' in names:
         architecture = architectures.build('xlnet', **SIZES)
     scheme = 'spans' if 'sbo' in names else 'tokens'
@@ -76,7 +78,7 @@ def counted_and_declared(names, **changes):
     config.masking.scheme = scheme
     config.objectives.update({name: float(name in names) for name in config.objectives})
     kind = objectives.CORRUPTIONS[objectives.common_corruption(names, scheme)]
-    predictions = LENGTH if 'diffusion' in names else PREDICTIONS
+    predictions = LENGTH if {'diffusion', 'mntp'} & {*names} else PREDICTIONS
     corrupt = kind.build(config, vocabulary, {LENGTH: predictions})
     chosen = [small_objectives.build(name) for name in names]
     model = objectives.build_model(architecture, Compute(), chosen)

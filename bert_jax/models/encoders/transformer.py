@@ -81,7 +81,8 @@ class Transformer(LayerStack, Encoder):
             mask_BT = prompts.insert_first_values(mask_BT, absent=0)
             if segment_ids_BT is not None:
                 segment_ids_BT = prompts.insert_first_values(segment_ids_BT, absent=-1)
-        visibility = Visibility(mask_BT, segment_ids_BT, is_causal=causal)
+        causal_B = None if rows.causal_B is None else jnp.asarray(rows.causal_B)
+        visibility = Visibility(mask_BT, segment_ids_BT, is_causal=causal, causal_B=causal_B)
         if rows.cache is not None:  # causality hides the slots that are not written yet
             visibility = Visibility(None, is_causal=True, query_positions_BT=positions_BT)
         context = Context(visibility)

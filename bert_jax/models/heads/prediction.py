@@ -1,5 +1,7 @@
 """Pretraining heads: masked and next tokens, sentence pairs, replaced tokens."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -20,6 +22,7 @@ class MaskedLanguageModelHead(Head):
 
     google-research/bert run_pretraining.py, get_masked_lm_output. The dense layer maps to the width
     of the embeddings; with prediction.transform False, only the product and the bias are left.
+    With prediction.shift, a token is predicted from the state of the position before it.
     Logits beyond vocab_size are about −10⁹, so their probabilities and all gradients through them
     are exactly 0.
 
@@ -30,12 +33,15 @@ class MaskedLanguageModelHead(Head):
     predicts_everywhere: bool = False
 
     reads_decoded = True
+    can_shift: ClassVar[bool] = True
 
     def __call__(
         self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
     ) -> jax.Array:
         """Return the logits at the targets of the rows or, without targets, at every position."""
         decoded_BTD = states.hidden_BTD if states.decoded_BTD is None else states.decoded_BTD
+        if self.can_shift and self.architecture.prediction.shift:
+            return self.predict(rows.before_targets(decoded_BTD), states.embedding_VE)
         return self.predict(rows.at_targets(decoded_BTD), states.embedding_VE)
 
     @nn.compact
@@ -81,6 +87,7 @@ class NextTokenHead(MaskedLanguageModelHead):
     """The same layers on the states of the last layer: logits of the token after a position."""
 
     reads_decoded = False
+    can_shift = False
 
     def __call__(
         self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
@@ -96,6 +103,8 @@ class NextTokenHead(MaskedLanguageModelHead):
 
 class DeletedTokenHead(MaskedLanguageModelHead):
     """Logits of the token that was deleted after a position."""
+
+    can_shift = False
 
     @nn.nowrap
     def vocabulary_products(self, sequence_length: int, num_predictions: int) -> int:
