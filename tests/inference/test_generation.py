@@ -72,13 +72,14 @@ def reference(prompts, **options):
         )
         found = getattr(output, 'sequences_scores', None)
         for row, number in enumerate(numbers):
-            texts[number] = cut(output.sequences[row, length:].tolist())
+            ends = options.get('eos_token_id', ENDS)
+            texts[number] = cut(output.sequences[row, length:].tolist(), ends)
             scores[number] = None if found is None else found[row].item()
     return [texts[n] for n in range(len(prompts))], [scores[n] for n in range(len(prompts))]
 
 
-def cut(ids):
-    end = next((place + 1 for place, token in enumerate(ids) if token in ENDS), len(ids))
+def cut(ids, ends):
+    end = next((place + 1 for place, token in enumerate(ids) if token in ends), len(ids))
     return ids[:end]
 
 

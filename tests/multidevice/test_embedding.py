@@ -53,9 +53,9 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize(
     ('name', 'accumulation'),
     [
-        ('8 × data', 1),
         ('8 × data', 2),
-        ('one device', 16),
+        pytest.param('8 × data', 1, marks=pytest.mark.slow),
+        pytest.param('one device', 16, marks=pytest.mark.slow),
         pytest.param('8 × fsdp', 1, marks=pytest.mark.slow),
         pytest.param('2 × 2 × 2', 2, marks=pytest.mark.slow),
     ],

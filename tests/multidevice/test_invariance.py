@@ -131,8 +131,8 @@ def test_a_spike_or_a_step_that_is_not_finite_is_skipped_and_counted():
     task = synthetic.SyntheticTask()
     good_terms = task.terms
 
-    def terms(params, batch, key, train):
-        found = good_terms(params, batch, key, train)
+    def terms(params, batch, key, train, progress=1.0):
+        found = good_terms(params, batch, key, train, progress)
         return {
             name: term._replace(sum=term.sum * batch['spoil'][0]) for name, term in found.items()
         }

@@ -1,4 +1,4 @@
-"""Runs the tests marked eight_devices, each file in a process of its own with eight devices.
+"""Runs the tests marked eight_devices in a process with eight devices.
 
 To run one of them by hand: BERT_JAX_TEST_DEVICES=8 python -m pytest -n 0 FILE
 """
@@ -19,9 +19,19 @@ FILES = sorted(
 NONE_SELECTED = 5  # pytest's exit status
 
 
-def run(file: str, marks: str) -> None:
+def run(files: list[str], marks: str) -> None:
     done = subprocess.run(
-        [sys.executable, '-m', 'pytest', '-n', '0', '-q', '-m', f'eight_devices and {marks}', file],
+        [
+            sys.executable,
+            '-m',
+            'pytest',
+            '-n',
+            '0',
+            '-q',
+            '-m',
+            f'eight_devices and {marks}',
+            *files,
+        ],
         cwd=TESTS.parent,
         env={name: value for name, value in os.environ.items() if name != 'XLA_FLAGS'}
         | {'BERT_JAX_TEST_DEVICES': '8'},
@@ -30,17 +40,17 @@ def run(file: str, marks: str) -> None:
         check=False,
     )
     if done.returncode == NONE_SELECTED:
-        pytest.skip(f'{file} has no such test')
+        pytest.skip(f'{files} have no such test')
     assert done.returncode == 0, done.stdout + done.stderr
     assert 'skipped' not in done.stdout
 
 
-@pytest.mark.parametrize('file', FILES)
-def test_on_eight_devices(file):
-    run(file, 'not slow')
+def test_on_eight_devices():
+    """All files in one process, because every process imports JAX, PyTorch and TensorFlow."""
+    run(FILES, 'not slow')
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('file', FILES)
 def test_slowly_on_eight_devices(file):
-    run(file, 'slow')
+    run([file], 'slow')
