@@ -89,9 +89,9 @@ def test_a_stage_is_divided_into_micro_batches(tmp_path, monkeypatch):
     rows, terms = [], toy.Toy.terms
     monkeypatch.setattr(predictions, 'check', lambda *_: None)  # reads whole batches
 
-    def spy(self, params, batch, key, train):
+    def spy(self, params, batch, key, train, progress=1.0):
         rows.append(len(batch['x']))
-        return terms(self, params, batch, key, train)
+        return terms(self, params, batch, key, train, progress)
 
     monkeypatch.setattr(toy.Toy, 'terms', spy)
     mesh = dict(mesh__fsdp=1, mesh__tensor=jax.device_count())
