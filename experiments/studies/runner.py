@@ -45,7 +45,8 @@ def argument_parser(
     output = f'experiments/studies/{study}'
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument('--texts', required=True, help="glob of English novels: 'novels/*.txt'")
-    parser.add_argument('--steps', type=int, default=steps, help='training steps of a run')
+    if steps:
+        parser.add_argument('--steps', type=int, default=steps, help='training steps of a run')
     parser.add_argument('--seeds', type=int, default=seeds, help='number of seeds')
     parser.add_argument('--runs', default=f'runs/{study}', help='folder of the runs')
     parser.add_argument('--output', default=output, help='folder of the results')
@@ -72,7 +73,7 @@ def run_all(
         for name, changes in variants.items():
             folder = run_folder(options, name, seed)
             train(folder, options.texts, _settings(options) | {'seed': seed} | changes)
-            results[name].append(_cached_measures(folder, measure))
+            results[name].append(cached_measures(folder, measure))
             shown = ', '.join(f'{key} {value:.4g}' for key, value in results[name][-1].items())
             print(f'{name}, seed {seed}: {shown}', flush=True)
     return results
@@ -175,7 +176,8 @@ def table(summary: dict[str, dict[str, dict]], columns: dict[str, str]) -> str:
     return '\n'.join(lines) + '\n'
 
 
-def _cached_measures(folder: pathlib.Path, measure: Callable[[pathlib.Path], Measures]) -> Measures:
+def cached_measures(folder: pathlib.Path, measure: Callable[[pathlib.Path], Measures]) -> Measures:
+    """Return the measures of a finished run, which are computed once."""
     path = folder / 'measures.json'
     if not path.exists():
         write_json(path, measure(folder), indent=1)

@@ -87,6 +87,26 @@ NEOBERT = Builder(
     ),
 )
 
+# Rotary positions, norms before, gated feed-forward and no biases, in which every part can be
+# changed: the start of recipes that follow no published model.
+ROTARY = Builder(
+    sizes=dict(
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        layer_norm_eps=1e-5,
+        type_vocab_size=0,
+        positions=NoPositions(),
+        attention=Rotary(),
+        feedforward='gated',
+        norms=Norms('unbiased_layer_norm', 'pre_except_first'),
+        biases=NO_BIASES,
+        scaled_output_init=True,
+        pooler=False,
+        prediction=Prediction('gelu'),
+        classifier=Classifier('dense_norm', 'gelu', pooling='mean', dropout=0.0),
+    ),
+)
+
 BUILDERS = {
     'modernbert': MODERNBERT,
     'modernbert_base': MODERNBERT,
@@ -96,4 +116,5 @@ BUILDERS = {
     'mosaicbert_base': MOSAICBERT,
     'mosaicbert_large': MOSAICBERT.resized(num_layers=24, hidden_size=1024),
     'neobert': NEOBERT,
+    'rotary': ROTARY,
 }

@@ -1,0 +1,245 @@
+"""A race of pretraining recipes: held-out masked loss after the same training time.
+
+python -m experiments.studies.race.run --texts='novels/*.txt' --treebank=ud_english_ewt --minutes=2
+
+Each entry (entries.py) is trained for as many steps as fit into the time on an idle machine, its
+schedule included. The time of a step is measured once (step_times.py), so the runs themselves may
+share the machine. All entries are evaluated at 15 % masks (80 % [MASK], 10 % random) on the same
+held-out text; those of one vocabulary on the same masks.
+"""
+
+import argparse
+import copy
+import dataclasses
+import functools
+import json
+import math
+import pathlib
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax import figures
+from bert_jax.errors import unknown
+from bert_jax.files import write_json
+from bert_jax.interop import loading
+from bert_jax.interop.pretrained import Pretrained
+from bert_jax.reports import comparison
+from experiments.studies import measures, runner
+from experiments.studies.novels import config as novels
+from experiments.studies.race import step_times
+from experiments.studies.race.entries import COMMON, ENTRIES, Keys
+
+CHECKPOINTS = 5  # at which the loss is measured
+LENGTH = 64  # of the rows of the evaluation
+COLUMNS = {
+    'mlm_loss': 'MLM loss at 15 %, nats per token',
+    'nats_per_byte': 'nats per byte',
+    'pos_accuracy': 'POS accuracy',
+    'steps': 'steps',
+    'tokens': 'tokens',
+    'milliseconds': 'ms per step',
+}
+
+
+def stage_steps(shares: Sequence[int], step_seconds: Sequence[float], seconds: float) -> list[int]:
+    """Return the steps of each stage that take this time together, in these shares."""
+    unit = seconds / sum(share * time for share, time in zip(shares, step_seconds, strict=True))
+    return [max(1, round(share * unit)) for share in shares]
+
+
+def flags(entry: Keys, step_seconds: Sequence[float], seconds: float) -> dict[str, object]:
+    """Return the config keys of a run of an entry that takes this time."""
+    keys = {**COMMON, **entry}
+    steps = stage_steps(keys['training.steps'], step_seconds, seconds)
+    total = sum(steps)
+    every = -(-total // CHECKPOINTS)
+    keys |= {
+        'training.steps': tuple(steps),
+        'evaluation.every_steps': every,
+        'checkpoint.every_steps': every,
+        'checkpoint.keep': CHECKPOINTS,
+    }
+    return {name: value(total) if callable(value) else value for name, value in keys.items()}
+
+
+def config_of(entry: Keys, texts: str) -> ConfigDict:
+    """Return the config of an entry with a step of each stage, for measuring the steps."""
+    config = novels.get_config(texts).unlock()
+    keys = {name: value for name, value in {**COMMON, **entry}.items() if not callable(value)}
+    keys['training.steps'] = (1,) * len(keys['training.steps'])
+    config.update_from_flattened_dict(keys)
+    return config.lock()
+
+
+class Measurement:
+    """Measures finished runs, and deletes their weights but the last."""
+
+    def __init__(self, treebank: str | None):
+        self._probe = None if treebank is None else measures.PosProbe(treebank)
+
+    def __call__(self, folder: pathlib.Path, step_seconds: Sequence[float]) -> runner.Measures:
+        """Return the measures of the last checkpoint, and write curve.json for all of them."""
+        config = json.loads((folder / 'config.json').read_text())
+        checkpoints = sorted(
+            (path for path in (folder / 'checkpoints').iterdir() if path.name.isdigit()),
+            key=lambda path: int(path.name),
+        )
+        curve: list[tuple[float, float]] = []
+        masked_loss = None
+        for path in checkpoints:
+            model = loading.load_checkpoint(path)
+            seconds = _seconds(int(path.name), config['training']['steps'], step_seconds)
+            if 'mlm' in model.heads:  # not with RTD, where the head belongs to the generator
+                masked_loss = masked_loss or measures.MaskedLoss(_evaluated(model))
+                curve.append((seconds, masked_loss(model)))
+        write_json(folder / 'curve.json', curve)
+        results = runner.read_results(folder)
+        values = {
+            'steps': results['steps'],
+            'tokens': results['tokens'],
+            'milliseconds': 1000 * seconds / results['steps'],
+        }
+        if masked_loss is not None:
+            loss = curve[-1][1]
+            bytes_per_token = masked_loss.task.corpus.bytes_per_token('held_out')
+            values |= {'mlm_loss': loss, 'nats_per_byte': loss / bytes_per_token}
+        if self._probe is not None:
+            values['pos_accuracy'] = self._probe(model)
+        for path in checkpoints[:-1]:
+            shutil.rmtree(path)
+        return values
+
+
+def _evaluated(model: Pretrained) -> Pretrained:
+    """The same model with a config whose last stage has the shape of the evaluation."""
+    config = copy.deepcopy(model.metadata['config'])
+    config['training'] |= {
+        'steps': [1],
+        'sequence_length': [LENGTH],
+        'batch_size': [32],
+        'accumulation': [1],
+    }
+    config['optimizer']['name'] = 'adamw'
+    return dataclasses.replace(model, metadata={**model.metadata, 'config': config})
+
+
+def _seconds(step: int, steps: Sequence[int], step_seconds: Sequence[float]) -> float:
+    """The time of the first steps of a run with stages."""
+    seconds, start = 0.0, 0
+    for number, time in zip(steps, step_seconds, strict=True):
+        seconds += time * min(max(step - start, 0), number)
+        start += number
+    return seconds
+
+
+def race(
+    options: argparse.Namespace, names: Sequence[str], step_seconds: Mapping[str, Sequence[float]]
+) -> dict[str, list[runner.Measures]]:
+    """Train and measure entries with every seed; finished runs are kept.
+
+    Returns:
+        Name of an entry → the measures of each seed.
+    """
+    measurement = Measurement(options.treebank)
+    results: dict[str, list[runner.Measures]] = {name: [] for name in names}
+    for seed in range(options.seeds):
+        for name in names:
+            folder = run_folder(options, name, seed)
+            times = step_seconds[name]
+            keys = flags(ENTRIES[name], times, 60 * options.minutes) | {'seed': seed}
+            runner.train(folder, options.texts, keys)
+            values = runner.cached_measures(
+                folder, functools.partial(measurement, step_seconds=times)
+            )
+            results[name].append(values)
+            shown = ', '.join(f'{key} {value:.4g}' for key, value in values.items())
+            print(f'{name}, seed {seed}: {shown}', flush=True)
+    return results
+
+
+def run_folder(options: argparse.Namespace, name: str, seed: int) -> pathlib.Path:
+    """The folder of the run of an entry with a seed."""
+    slug = re.sub(r'[^a-z0-9.]+', '_', name.lower().replace('√', 'root'))
+    return pathlib.Path(options.runs) / f'{slug}_{options.minutes:g}min_{seed}'
+
+
+def write(
+    options: argparse.Namespace,
+    results: Mapping[str, list[runner.Measures]],
+    curves: Mapping[str, list[list[tuple[float, float]]]],
+) -> None:
+    """Write results.json, table.md, plot.png (final losses) and curves.png (loss against time)."""
+    folder, summary = pathlib.Path(options.output), runner.summaries(dict(results))
+    ranked = sorted(summary, key=lambda name: summary[name].get('nats_per_byte', LAST)['mean'])
+    summary = {name: summary[name] for name in ranked}
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = {name: _shown(ENTRIES[name]) for name in summary}
+    record = {'minutes': options.minutes, 'entries': entries, 'results': summary}
+    write_json(folder / f'results_{options.minutes:g}min.json', record, indent=1)
+    table = runner.table(summary, COLUMNS)
+    (folder / f'table_{options.minutes:g}min.md').write_text(table, encoding='utf-8')
+    titles = {name: COLUMNS[name] for name in ('nats_per_byte', 'pos_accuracy')}
+    comparison.plot_runs(folder / f'plot_{options.minutes:g}min', summary, titles)
+    plot_curves(curves, folder / f'curves_{options.minutes:g}min')
+    print(table)
+
+
+LAST = {'mean': math.inf}  # the place in the ranking of an entry without a masked loss
+
+
+def _shown(entry: Keys) -> dict[str, object]:
+    return {
+        name: 'a share of the steps' if callable(value) else value for name, value in entry.items()
+    }
+
+
+def plot_curves(curves: Mapping[str, list[list[tuple[float, float]]]], path: pathlib.Path) -> None:
+    """Plot the loss against training time, the mean over seeds, a line for each entry."""
+    figure = figures.new(9, 6)
+    axes = figure.subplots()
+    for number, (name, runs) in enumerate(curves.items()):
+        if not all(runs):
+            continue
+        points_C2 = np.mean(runs, axis=0)
+        style = ('-', '--', ':', '-.')[number // 10 % 4]
+        axes.plot(*points_C2.T, style, color=f'C{number % 10}', label=name)
+    axes.set_xlabel('seconds of training')
+    axes.set_ylabel(COLUMNS['mlm_loss'])
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=6, ncols=2)
+    figures.save(figure, path)
+
+
+def main() -> None:
+    parser = runner.argument_parser('race', __doc__, steps=0, seeds=3)
+    parser.add_argument('--treebank', help='folder of UD English EWT, for the probe')
+    parser.add_argument('--minutes', type=float, default=2.0, help='training time of a run')
+    parser.add_argument('--entries', nargs='*', default=list(ENTRIES), help='names in entries.py')
+    parser.add_argument('--only_times', action='store_true', help='only measure the steps')
+    options = parser.parse_args()
+    for name in options.entries:
+        if name not in ENTRIES:
+            sys.exit(f'error: {unknown("entry", name, ENTRIES)}')
+    names = list(dict.fromkeys(['BERT', *options.entries]))
+    configs = {name: config_of(ENTRIES[name], options.texts) for name in names}
+    times = step_times.measure(configs, pathlib.Path(options.output) / 'step_times.json')
+    if options.only_times:
+        return
+    results = race(options, names, times)
+    curves = {
+        name: [
+            json.loads((run_folder(options, name, seed) / 'curve.json').read_text())
+            for seed in range(options.seeds)
+        ]
+        for name in names
+    }
+    write(options, results, curves)
+
+
+if __name__ == '__main__':
+    main()
