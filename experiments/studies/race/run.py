@@ -93,7 +93,7 @@ class Measurement:
         masked_loss = None
         for path in checkpoints:
             model = loading.load_checkpoint(path)
-            seconds = _seconds(int(path.name), config['training']['steps'], step_seconds)
+            seconds = seconds_until(int(path.name), config['training']['steps'], step_seconds)
             if 'mlm' in model.heads:  # not with RTD, where the head belongs to the generator
                 masked_loss = masked_loss or measures.MaskedLoss(_evaluated(model))
                 curve.append((seconds, masked_loss(model)))
@@ -128,7 +128,7 @@ def _evaluated(model: Pretrained) -> Pretrained:
     return dataclasses.replace(model, metadata={**model.metadata, 'config': config})
 
 
-def _seconds(step: int, steps: Sequence[int], step_seconds: Sequence[float]) -> float:
+def seconds_until(step: int, steps: Sequence[int], step_seconds: Sequence[float]) -> float:
     """The time of the first steps of a run with stages."""
     seconds, start = 0.0, 0
     for number, time in zip(steps, step_seconds, strict=True):
@@ -166,6 +166,19 @@ def run_folder(options: argparse.Namespace, name: str, seed: int) -> pathlib.Pat
     """The folder of the run of an entry with a seed."""
     slug = re.sub(r'[^a-z0-9.]+', '_', name.lower().replace('√', 'root'))
     return pathlib.Path(options.runs) / f'{slug}_{options.minutes:g}min_{seed}'
+
+
+def curves(
+    options: argparse.Namespace, names: Sequence[str]
+) -> dict[str, list[list[tuple[float, float]]]]:
+    """Read the curves of finished runs: entry → seed → seconds of training and masked losses."""
+    return {
+        name: [
+            json.loads((run_folder(options, name, seed) / 'curve.json').read_text())
+            for seed in range(options.seeds)
+        ]
+        for name in names
+    }
 
 
 def write(
@@ -231,14 +244,7 @@ def main() -> None:
     if options.only_times:
         return
     results = race(options, names, times)
-    curves = {
-        name: [
-            json.loads((run_folder(options, name, seed) / 'curve.json').read_text())
-            for seed in range(options.seeds)
-        ]
-        for name in names
-    }
-    write(options, results, curves)
+    write(options, results, curves(options, names))
 
 
 if __name__ == '__main__':

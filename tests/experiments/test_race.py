@@ -1,0 +1,75 @@
+"""The race of recipes: equal times, keys of every entry, ranking, and a race of two entries."""
+
+import argparse
+import json
+
+import pytest
+
+from bert_jax.models import architectures
+from experiments.studies.race import run
+from experiments.studies.race.entries import ENTRIES, START
+from tests.end_to_end import small
+
+
+def test_stages_take_the_time_together_in_their_shares():
+    first, second = run.stage_steps((1, 3), (0.1, 0.2), 70.0)
+    assert (first, second) == (100, 300)
+    assert first * 0.1 + second * 0.2 == pytest.approx(70)
+
+
+def test_a_faster_step_gives_an_entry_more_steps():
+    slow, fast = (run.flags(START, [time], 120)['training.steps'] for time in (0.1, 0.05))
+    assert (slow, fast) == ((1200,), (2400,))
+
+
+def test_values_may_depend_on_the_number_of_steps():
+    keys = run.flags(ENTRIES['constant, last 40 % linear'], [0.1], 120)
+    assert keys['schedule.decay_steps'] == 480
+
+
+def test_the_keys_of_every_entry_exist():
+    for keys in ENTRIES.values():
+        config = run.config_of(keys, 'novels/*.txt')
+        assert len(config.training.steps) == len(keys['training.steps'])
+        architectures.find(config.model.architecture)
+
+
+def test_no_two_entries_are_the_same():
+    times = {name: [0.1] * len(keys['training.steps']) for name, keys in ENTRIES.items()}
+    flags = [run.flags(keys, times[name], 120) for name, keys in ENTRIES.items()]
+    assert all(first not in flags[:place] for place, first in enumerate(flags))
+
+
+def test_time_at_a_checkpoint_counts_the_steps_of_each_stage():
+    assert run.seconds_until(150, [100, 100], [0.1, 0.3]) == pytest.approx(10 + 15)
+
+
+@pytest.mark.slow
+def test_a_race_trains_measures_ranks_and_resumes(tmp_path, monkeypatch):
+    changes = small.changes(tmp_path)
+    entries = {
+        name: {**ENTRIES[name], **{key: changes[key] for key in changes if 'data.' in key}}
+        for name in ('BERT', 'start')
+    }
+    for keys in entries.values():
+        keys |= {'evaluation.examples': 64}
+        keys['data.segments'] = 'single'
+        keys['objectives.nsp'] = 0.0
+    monkeypatch.setattr(run, 'ENTRIES', entries)
+    times = {'BERT': [1.0, 1.0], 'start': [2.0]}
+    options = argparse.Namespace(
+        texts='none',
+        minutes=0.2,
+        seeds=1,
+        treebank=None,
+        runs=tmp_path / 'runs',
+        output=tmp_path / 'out',
+    )
+    results = run.race(options, list(entries), times)
+    assert results == run.race(options, list(entries), times)
+    assert results['start'][0]['steps'] == 6
+    run.write(options, results, run.curves(options, list(entries)))
+    record = json.loads((tmp_path / 'out/results_0.2min.json').read_text())
+    losses = [entry['nats_per_byte']['mean'] for entry in record['results'].values()]
+    assert losses == sorted(losses)
+    assert (tmp_path / 'out/curves_0.2min.png').exists()
