@@ -89,7 +89,7 @@ NEOBERT = Builder(
 
 # Rotary positions, norms before, gated feed-forward and no biases, in which every part can be
 # changed: the start of recipes that follow no published model.
-ROTARY = Builder(
+ROTARY_PRENORM = Builder(
     sizes=dict(
         hidden_dropout=0.0,
         attention_dropout=0.0,
@@ -116,5 +116,5 @@ BUILDERS = {
     'mosaicbert_base': MOSAICBERT,
     'mosaicbert_large': MOSAICBERT.resized(num_layers=24, hidden_size=1024),
     'neobert': NEOBERT,
-    'rotary': ROTARY,
+    'rotary_prenorm': ROTARY_PRENORM,
 }

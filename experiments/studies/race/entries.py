@@ -15,7 +15,7 @@ COMMON: Keys = {
 # configs/tiny.py: pairs of segments with next sentence prediction, at length 32 and then 64.
 BERT: Keys = {'training.steps': (1, 3)}
 BLOCK: Keys = {  # rotary positions, norms before, gated feed-forward, no biases, no dropout
-    'model.architecture': 'rotary',
+    'model.architecture': 'rotary_prenorm',
     'model.intermediate_size': 341,  # as many weights as 4 · 128 without gates
 }
 START: Keys = BLOCK | {
