@@ -1,0 +1,92 @@
+"""Compares cloze prompts of a masked language model with prefix prompts of a causal model.
+
+python -m experiments.studies.cloze_prefix.run --texts='novels/*.txt' --data=FOLDER
+
+Both models have the same encoder, text, tokens and number of steps. They answer the same texts with
+0, 4 or 16 answered examples before the text, drawn with several seeds. FOLDER has sentence_polarity
+and banking77.
+"""
+
+import argparse
+import pathlib
+
+import numpy as np
+
+from bert_jax.inference.predictor import Predictor
+from bert_jax.interop import loading
+from experiments.studies import runner
+from experiments.studies.cloze_prefix import tasks
+from experiments.studies.cloze_prefix.tasks import Example, Task
+
+_LONG = {
+    'training.sequence_length': (512,),
+    'training.batch_size': (4,),
+    'training.max_predictions': (77,),
+    'data.segments': 'full_sentences',
+    'model.max_position_embeddings': 512,
+    'evaluation.examples': 64,
+}
+VARIANTS = {
+    'cloze (MLM)': _LONG,
+    'prefix (left to right)': _LONG | {'objectives.mlm': 0.0, 'objectives.clm': 1.0},
+}
+SHOTS = (0, 4, 16)
+CALIBRATION = 'contextual'  # small models prefer one answer whatever the text
+_SHOT_SEEDS = 3
+
+
+def main():
+    parser = runner.argument_parser('cloze_prefix', __doc__, steps=2400, seeds=2)
+    parser.add_argument('--data', required=True, help='folder of sentence_polarity and banking77')
+    parser.add_argument('--tested', type=int, default=300, help='texts of a task to classify')
+    options = parser.parse_args()
+    results = runner.run_all(options, VARIANTS, lambda folder: measure(folder, options))
+    runner.write(options, results, columns(), columns())
+
+
+def columns() -> dict[str, str]:
+    """Measure → title, for each task and number of shots."""
+    return {f'{name}_{shots}': f'{name}, {shots} shots' for name in tasks.TASKS for shots in SHOTS}
+
+
+def measure(folder: pathlib.Path, options: argparse.Namespace) -> runner.Measures:
+    """The accuracy on each task with each number of shots, in the mean over draws of shots."""
+    model = Predictor(loading.load_any(folder), name=str(folder))
+    found = {}
+    for name, task in tasks.TASKS.items():
+        examples = tasks.read(name, pathlib.Path(options.data))
+        for shots in SHOTS:
+            draws = [
+                tasks.draw(examples, shots, options.tested, seed)
+                for seed in range(_SHOT_SEEDS if shots else 1)
+            ]
+            accuracies = [accuracy(model, task, *one) for one in draws]
+            found[f'{name}_{shots}'] = float(np.mean(accuracies))
+            found[f'{name}_{shots}_sd'] = float(np.std(accuracies))
+    return found
+
+
+def accuracy(model: Predictor, task: Task, shots: list[Example], tested: list[Example]) -> float:
+    """The share of texts whose most probable answer is right, after these shots."""
+    if model.is_causal:
+        given = [{'text': one.text, 'label': one.label} for one in shots]
+        prompted = model.with_prompt(
+            task.prefix, task.answers, calibration=CALIBRATION, shots=given
+        )
+    else:
+        template = ' '.join([*(answered(task, one) for one in shots), task.cloze])
+        prompted = model.with_prompt(template, task.answers, calibration=CALIBRATION)
+    predicted = prompted.prompt([one.text for one in tested])
+    return float(
+        np.mean([a['predicted'] == b.label for a, b in zip(predicted, tested, strict=True)])
+    )
+
+
+def answered(task: Task, example: Example) -> str:
+    """Return an answered cloze as part of a template; braces of the text are left out."""
+    filled = task.cloze.replace('{text}', example.text.translate({123: None, 125: None}))
+    return filled.replace('[MASK]', task.answers[example.label])
+
+
+if __name__ == '__main__':
+    main()
