@@ -22,6 +22,7 @@ from bert_jax.corpus.preparation_keys import KEYS
 # Tables and functions that a key refers to; they are imported when they are needed.
 _SEGMENTS = 'bert_jax.tasks.pretraining_data:SEGMENTS'
 _UNUSED_MASKING = 'bert_jax.tasks.key_conditions:unused_masking'
+_UNUSED_NOISE = 'bert_jax.tasks.key_conditions:unused_noise'
 _NO_CLOZE = 'bert_jax.tasks.key_conditions:unused_cloze'
 _UNUSED_TRANSFER = 'bert_jax.tasks.key_conditions:unused_transfer'
 _ONLY_MUON = only_with('optimizer.name', 'muon')
@@ -218,6 +219,10 @@ def get_config() -> ConfigDict:
             ),
             soft_cap=key(None, 'logits become cap · tanh(logits / cap)', '(0, inf)', kind=float),
         ),
+        decoder=section(
+            'The decoder of an encoder–decoder.',
+            num_layers=key(None, 'number of decoder layers', kind=int),
+        ),
         scaled_output_init=key(
             None,
             'whether kernels that write to the residual stream are initialized smaller, by '
@@ -286,6 +291,11 @@ def get_config() -> ConfigDict:
         ),
         diffusion=key(
             0.0, 'masked diffusion; training.max_predictions must be the sequence length'
+        ),
+        denoising=key(
+            0.0,
+            'write a text from its noised form; needs a decoder, as in configs/bart.py, and memory '
+            'for logits at every position of the target',
         ),
         permutation=key(0.0, 'detect sentences out of order'),
         deletion=key(0.0, 'detect where tokens were deleted, and predict them'),
@@ -389,6 +399,30 @@ def get_config() -> ConfigDict:
             choices='bert_jax.objectives.diffusion:WEIGHTS',
         ),
     )
+    config.noise = section(
+        'Noise of the objective denoising (docs/encoder_decoders.md).',
+        unused=_UNUSED_NOISE,
+        kind=key(
+            'bart',
+            "'bart': spans are hidden, sentences permuted; 't5': spans become sentinels, and the "
+            "target lists them; 'prefix': the target continues the source",
+            choices='bert_jax.objectives.denoising:NOISES',
+        ),
+        mask=key(0.3, 'bart: share of the words to hide', '[0, 1]'),
+        poisson_lambda=key(
+            3.0,
+            'bart: λ of the Poisson distribution of the words in a span; 0: all have one',
+            '[0, 16]',
+        ),
+        replace_length=key(1, 'bart: masks for a span: 1, or -1: one per token, or 0', '[-1, 1]'),
+        whole_words=key(True, 'bart: spans consist of words; False: of tokens'),
+        mask_random=key(0.1, 'bart: share of the masks that become random tokens', '[0, 1]'),
+        permute_sentences=key(1.0, 'bart: share of the sentences that change places', '[0, 1]'),
+        insert=key(0.0, 'bart: inserted masks as a share of the length', '[0, 1]'),
+        rotate=key(0.0, 'bart: probability that a text starts at another token', '[0, 1]'),
+        density=key(0.15, 't5: share of the tokens to hide', '(0, 1)'),
+        mean_span=key(3.0, 't5: mean length of a span in tokens', '[1, inf)'),
+    )
     config.editing = section(
         'Options of the objectives permutation, deletion, insertion and substitution: share of '
         'tokens.',
@@ -468,6 +502,7 @@ def get_config() -> ConfigDict:
                 'objectives.diffusion',
                 'objectives.mntp',
                 'objectives.ntp',
+                'objectives.denoising',
             ),
         ),
     )

@@ -61,7 +61,7 @@ def make_tokenizer(spec: str, lowercase: bool, strip_accents: bool | None) -> to
     if prefix != 'train':
         return tokenizers.load(spec, lowercase, strip_accents)
     tokenizers.check_trainable(kind_and_size, lowercase, strip_accents)
-    kind, _, size = kind_and_size.partition(':')
+    kind, size, *options = kind_and_size.split(':')
     # The own text may have fewer characters than these sentences.
-    enough = f'{kind}:{max(int(size), _VOCABULARY)}'
+    enough = ':'.join([kind, str(max(int(size), _VOCABULARY)), *options])
     return tokenizers.train(enough, _SENTENCES, lowercase, strip_accents)

@@ -28,6 +28,7 @@ class RowSettings(NamedTuple):
         seed: Seed of all random draws.
         mark_sentences: Whether batches have sentence_start, int32 [B, T]: 1 for the first token of
             each sentence.
+        language_id: Value of the array `language`, int32 [B], of the batches; None: they have none.
     """
 
     split: Split
@@ -36,6 +37,7 @@ class RowSettings(NamedTuple):
     batch_size: int
     seed: int
     mark_sentences: bool = False
+    language_id: int | None = None
 
 
 class TextExampleSource(ExampleSource):
@@ -70,6 +72,7 @@ class TextExampleSource(ExampleSource):
             )
         self.pad_id = settings.tokenizer.pad_id
         self._tokenizer, self._mark_sentences = settings.tokenizer, settings.mark_sentences
+        self._language_id = settings.language_id
         self.text = CorpusText(settings.split)
         self.budget = self.sequence_length - self.num_segments - 1
         self.keys = [sampling.key(settings.seed, stream) for stream in _STREAMS]
@@ -194,15 +197,17 @@ class TextExampleSource(ExampleSource):
         position_T = np.arange(self.sequence_length, dtype=np.int32)
         attention_BT = (position_T < size_B.astype(np.int32)[:, None]).astype(np.int32)
         flat_X = np.full(num_rows * self.sequence_length, self.pad_id, np.int32)
-        flat_X[np.arange(num_rows) * self.sequence_length] = tokenizer.cls_id
+        flat_X[np.arange(num_rows) * self.sequence_length] = tokenizer.first_id
         flat_X[separator_R] = tokenizer.sep_id
         runs = separator_R - length_R, start_R, length_R
         self.text.copy(flat_X, *runs)
         check_ids(flat_X, tokenizer.vocab_size, 'the text of the corpus')
-        marks = {}
+        marks: dict[str, np.ndarray] = {}
         if self._mark_sentences:
             starts_X = self._sentence_starts(len(flat_X), *runs)
             marks['sentence_start'] = starts_X.reshape(num_rows, -1)
+        if self._language_id is not None:
+            marks['language'] = np.full(num_rows, self._language_id, np.int32)
         return marks | {
             'input_ids': flat_X.reshape(num_rows, self.sequence_length),
             'token_type_ids': np.zeros_like(attention_BT),

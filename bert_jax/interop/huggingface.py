@@ -282,6 +282,8 @@ def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
     names = {role: tokenizer.vocab[index] for role, index in tokenizer.role_ids.items()}
     if tokenizer.starts_texts:
         return names
+    if 'cls' not in names:  # an encoder–decoder
+        return {'eos': names.pop('sep')} | names
     others = {role: names[role] for role in ('unk', 'mask') if role in names}
     return {'bos': names['sep'], 'eos': names['sep']} | others
 

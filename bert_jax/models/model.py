@@ -205,6 +205,23 @@ class Model(Module):
         )
         return training_flops_per_token(architecture, sequence_length, products, flops)
 
+    @nn.nowrap
+    def flops_per_row(self, source_length: int, target_length: int, num_predictions: int) -> float:
+        """Count the operations of a training step per row, with a decoder if it has a target.
+
+        Args:
+            source_length: tokens that the encoder reads.
+            target_length: tokens that the decoder reads, all of which predict one; 0: none.
+            num_predictions: as in `flops_per_token`, without a target.
+        """
+        if not target_length:
+            return source_length * self.flops_per_token(source_length, num_predictions)
+        architecture = self.architecture
+        encoder = source_length * training_flops_per_token(architecture, source_length, 0)
+        decoder = decoder_flops(architecture, source_length, target_length)
+        products = len(self.heads) * target_length
+        return encoder + 3 * (decoder + products * prediction_flops(architecture))
+
 
 class _Part(nn.Module):
     """Keeps the parameters of a head as `head`, and those of the states it reads as `states`."""
@@ -231,7 +248,8 @@ def training_flops_per_token(
     F = 3 · [Σ_layers (8 D² + 2 M D F + 4 T' D + 2 N R D) + (P / T) (2 D E + 2 E V)
              + 2 E D if E ≠ D + 2 W D² with a convolution + H / T]
 
-    with hidden size D, M feed-forward matrices of width F (2, or 3 if gated), sequence length T, T'
+    with hidden size D (in 8 D² and 4 T' D, half of the first and the second D are num_heads ·
+    head_size), M feed-forward matrices of width F (2, or 3 if gated), sequence length T, T'
     visible positions (T, or the width of the layer's attention window if smaller), P projections
     onto the vocabulary per sequence, embedding width E and vocabulary size V (without padding
     rows); 2 D E counts if predictions have a dense layer. With disentangled attention, contents are
@@ -258,7 +276,8 @@ def training_flops_per_token(
         sequence_length if window is None else min(sequence_length, 2 * window + 1)
         for window in architecture.layer_windows
     )
-    layer = 8 * size**2 + 2 * matrices * size * architecture.intermediate_size
+    inner = architecture.num_heads * architecture.head_size
+    layer = 8 * size * inner + 2 * matrices * size * architecture.intermediate_size
     if attention.kind == 'disentangled':
         distances = min(
             2 * sequence_length - 1, 2 * attention.span(architecture.max_position_embeddings)
@@ -266,16 +285,38 @@ def training_flops_per_token(
         layer += 2 * len(attention.terms) * distances * size
     if attention.kind == 'relative':  # projections of, and products with, twice as many distances
         layer += 4 * size**2 + 4 * sequence_length * size + 4 * size
-    transform = 2 * size * width * architecture.prediction.transform
-    prediction = transform + 2 * width * architecture.vocab_size
     projection = 2 * width * size if architecture.embedding_size is not None else 0
     width_of_convolution = architecture.convolution.width if architecture.convolution else 0
     convolution = 2 * width_of_convolution * size**2
     share = vocabulary_products / sequence_length
-    layers = architecture.num_layers * layer + 4 * visible * size
+    layers = architecture.num_layers * layer + 4 * visible * inner
     if architecture.recurrence is not None:
         layers = architecture.num_layers * 36 * width * architecture.intermediate_size
     if architecture.positions.kind == 'mask_decoder':
         layers += 2 * (layer + 4 * sequence_length * size)
-    heads = share * prediction + head_flops / sequence_length
+    heads = share * prediction_flops(architecture) + head_flops / sequence_length
     return 3 * (layers + heads + projection + convolution)
+
+
+def prediction_flops(architecture: Architecture) -> int:
+    """Count the forward operations of predicting one token."""
+    size, width = architecture.hidden_size, architecture.embedding_width
+    transform = 2 * size * width * architecture.prediction.transform
+    return transform + 2 * width * architecture.vocab_size
+
+
+def decoder_flops(architecture: Architecture, source_length: int, target_length: int) -> int:
+    """Count the forward operations of the decoder's layers for one row.
+
+    Σ_layers U (12 D I + 4 (U + S) I + 2 M D F) + S · 4 D I
+
+    with U positions of the target, S of the source, and heads of I features together; see
+    `training_flops_per_token`.
+    """
+    assert architecture.decoder is not None
+    size, inner = architecture.hidden_size, architecture.num_heads * architecture.head_size
+    matrices = {'dense': 2, 'gated': 3}[architecture.feedforward]
+    position = 12 * size * inner + 2 * matrices * size * architecture.intermediate_size
+    position += 4 * (target_length + source_length) * inner
+    layer = target_length * position + source_length * 4 * size * inner
+    return architecture.decoder.num_layers * layer

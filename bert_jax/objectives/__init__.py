@@ -34,6 +34,7 @@ class Objective(abc.ABC):
     Attributes:
         corruptions: Names in CORRUPTIONS, in order of preference; it can be trained on each.
         is_causal: Whether positions must not attend to positions on their right.
+        reads_decoder: Whether its heads read the states of a decoder, which the model must have.
         is_generative: Whether the model learns to write text.
         predicts_tokens: Whether its head has logits of the vocabulary at the chosen positions, so
             that `training.z_loss` applies.
@@ -45,6 +46,7 @@ class Objective(abc.ABC):
 
     corruptions: ClassVar[tuple[str, ...]]
     is_causal: ClassVar[bool] = False
+    reads_decoder: ClassVar[bool] = False
     is_generative: ClassVar[bool] = False
     predicts_tokens: ClassVar[bool] = False
     batch_keys: ClassVar[tuple[str, ...]] = ()
@@ -107,6 +109,7 @@ OBJECTIVES: LazyTable[type[Objective]] = LazyTable(
         'bilm': 'bert_jax.objectives.bilm:BidirectionalLanguageModel',
         'plm': 'bert_jax.objectives.plm:PermutationLanguageModel',
         'diffusion': 'bert_jax.objectives.diffusion:MaskedDiffusion',
+        'denoising': 'bert_jax.objectives.denoising:Denoising',
         'permutation': 'bert_jax.objectives.edit_detection:PermutationDetection',
         'deletion': 'bert_jax.objectives.edit_detection:DeletionDetection',
         'insertion': 'bert_jax.objectives.edit_detection:InsertionDetection',
@@ -124,6 +127,7 @@ CORRUPTIONS: LazyTable[type[Corruption]] = LazyTable(
         'hybrid': 'bert_jax.objectives.mntp:HybridText',
         'clean': 'bert_jax.objectives.bilm:CleanText',
         'permuted': 'bert_jax.objectives.plm:PermutedText',
+        'noised': 'bert_jax.objectives.denoising:NoisedText',
         'edited': 'bert_jax.objectives.edits:EditedText',
     }
 )
@@ -199,7 +203,7 @@ def z_terms(chosen: Mapping[str, Objective], output: ModelOutput) -> Terms:
     Added to the loss with a small weight, it keeps the logits near 0, where bfloat16 is exact
     (Chowdhery et al. 2022, PaLM, arXiv 2204.02311, section 5).
     """
-    _, _, weights_BP = output.rows.chosen
+    _, _, weights_BP = output.head_rows.chosen
     return {
         f'{name}_z': weighted_sum(
             jnp.square(jax.nn.logsumexp(output.heads[head], axis=-1)), weights_BP

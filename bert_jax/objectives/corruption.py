@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,36 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from bert_jax.models.rows import Rows
+from bert_jax.objectives.masking_schemes import find_scheme
 from bert_jax.types import Array, Config, Key
 
 REPLACEMENTS = ('uniform', 'unigram')
+
+
+class TargetLayout(NamedTuple):
+    """Special tokens around a text in the rows of an encoder–decoder, and before its target.
+
+    A text is X </s> after `cls_ids`, and with a language X </s> [en].
+
+    Attributes:
+        cls_ids: The token before a text, or none.
+        sep_id: The token after it.
+        start_id: The token before a target; None: that of the language, which also ends texts.
+    """
+
+    cls_ids: tuple[int, ...]
+    sep_id: int
+    start_id: int | None
+
+    @property
+    def has_language(self) -> bool:
+        """Whether rows end with the token of their language."""
+        return self.start_id is None
+
+    @property
+    def num_special(self) -> int:
+        """How many tokens are around a text."""
+        return len(self.cls_ids) + 1 + self.has_language
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,6 +55,7 @@ class Vocabulary:
         is_word_start_V: bool, whether a token starts a word; None if the vocabulary does not mark
             word starts, or the masking scheme does not need words.
         sentinel_ids: Ids of the sentinels <extra_id_0>, <extra_id_1>, …, which stand for spans.
+        layout: Special tokens of an encoder–decoder; None for encoders.
     """
 
     mask_id: int
@@ -36,6 +64,7 @@ class Vocabulary:
     unigram_counts_V: np.ndarray
     is_word_start_V: np.ndarray | None = None
     sentinel_ids: Sequence[int] = ()
+    layout: TargetLayout | None = None
 
     def is_special(self, ids: Array) -> jax.Array:
         """Whether ids are special tokens, which corruptions do not change."""
@@ -88,6 +117,19 @@ class Corruption(abc.ABC):
             UserError: For invalid values in the config.
         """
         return cls(vocabulary)
+
+    @classmethod
+    def reads_words(cls, config: Config) -> bool:
+        """Whether the corruption of a run must know which tokens start a word."""
+        return find_scheme(config.masking.scheme).needs_words
+
+    def source_length(self, length: int) -> int:
+        """Return the length of the encoder's rows for clean rows of this length."""
+        return length
+
+    def target_length(self, length: int) -> int:
+        """Return the length of the decoder's rows for clean rows of this length; 0 without one."""
+        return 0
 
     @abc.abstractmethod
     def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:

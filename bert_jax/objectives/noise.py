@@ -47,7 +47,7 @@ class Text(NamedTuple):
         return Text(self.ids_N[order_N], jnp.sum(keep_N))
 
 
-class NoisedText(NamedTuple):
+class Noised(NamedTuple):
     """What an encoder reads of a text, and what the decoder has to write.
 
     Attributes:
@@ -100,7 +100,7 @@ class BartNoise:
         """Return the slots of the target, which is the text itself."""
         return slots
 
-    def __call__(self, key: Key, text: Text, vocabulary: Vocabulary) -> NoisedText:
+    def __call__(self, key: Key, text: Text, vocabulary: Vocabulary) -> Noised:
         """Make the source of a text of at most N tokens."""
         permute_key, mask_key, insert_key, rotate_key = jax.random.split(key, 4)
         source, extra = text, self.source_slots(len(text.ids_N)) - len(text.ids_N)
@@ -118,7 +118,7 @@ class BartNoise:
             num_cut += cut
         if self.rotate:
             source = rotate(rotate_key, source, self.rotate)
-        return NoisedText(source, text, num_cut)
+        return Noised(source, text, num_cut)
 
 
 def permute_sentences(key: Key, text: Text, share: float) -> Text:

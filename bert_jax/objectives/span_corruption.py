@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.objectives.corruption import Vocabulary
-from bert_jax.objectives.noise import NoisedText, Text, random_ranks
+from bert_jax.objectives.noise import Noised, Text, random_ranks
 from bert_jax.types import Key
 
 
@@ -58,7 +58,7 @@ class SpanCorruption:
         """Return how many sentinels texts of up to N tokens need."""
         return int(self.counts(slots)[1].max())
 
-    def __call__(self, key: Key, text: Text, vocabulary: Vocabulary) -> NoisedText:
+    def __call__(self, key: Key, text: Text, vocabulary: Vocabulary) -> Noised:
         """Divide a text into source and target."""
         slots = len(text.ids_N)
         hidden_N, spans_N = map(jnp.asarray, self.counts(slots))
@@ -69,7 +69,7 @@ class SpanCorruption:
         source = _with_sentinels(text, is_hidden_N, vocabulary)
         target = _with_sentinels(text, is_kept_N & (hidden_N[text.length] > 0), vocabulary)
         target = target._replace(length=jnp.where(hidden_N[text.length] > 0, target.length, 0))
-        return NoisedText(
+        return Noised(
             _fit(source, self.source_slots(slots)),
             _fit(target, self.target_slots(slots)),
             jnp.int32(0),
@@ -88,15 +88,13 @@ class Prefix:
         """Return the slots of the target of a text of N slots."""
         return slots
 
-    def __call__(self, key: Key, text: Text, vocabulary: Vocabulary) -> NoisedText:
+    def __call__(self, key: Key, text: Text, vocabulary: Vocabulary) -> Noised:
         """Divide a text so that neither part is empty; a text of one token is all source."""
         length = jax.random.randint(key, (), 1, jnp.maximum(text.length, 2))
         length = jnp.minimum(length, text.length)
         index_N = jnp.arange(len(text.ids_N))
         target_N = text.ids_N[jnp.minimum(index_N + length, len(index_N) - 1)]
-        return NoisedText(
-            Text(text.ids_N, length), Text(target_N, text.length - length), jnp.int32(0)
-        )
+        return Noised(Text(text.ids_N, length), Text(target_N, text.length - length), jnp.int32(0))
 
 
 def hidden_spans(

@@ -21,7 +21,7 @@ def unigram_entropy(counts_V: np.ndarray) -> float:
 
 
 # Objectives whose loss is comparable with the unigram entropy.
-_OF_TOKENS = ('mlm', 'clm', 'plm', 'diffusion', 'mntp', 'ntp')
+_OF_TOKENS = ('mlm', 'clm', 'plm', 'diffusion', 'mntp', 'ntp', 'denoising')
 # Metric that bounds the negative log likelihood of the text, or equals it → name in bits per byte.
 _LIKELIHOODS = {
     'clm_loss': 'clm_bits_per_byte',

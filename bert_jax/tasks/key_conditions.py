@@ -24,6 +24,23 @@ def unused_masking(config: Config, key: str) -> str:
     return '' if is_used else f'masking.scheme is {masking.scheme!r}'
 
 
+def unused_noise(config: Config, key: str) -> str:
+    """Return why a key of `config.noise` has no effect; '' if it has one."""
+    if not config.objectives.denoising:
+        return f'objectives.denoising is {config.objectives.denoising}'
+    from bert_jax.objectives.denoising import NOISES, options
+
+    name, noise = key.removeprefix('noise.'), config.noise
+    if name == 'kind' or noise.kind not in NOISES:
+        return ''
+    if name not in options(NOISES[noise.kind]):
+        return f'noise.kind is {noise.kind!r}'
+    if name in ('poisson_lambda', 'replace_length', 'whole_words') and not noise.mask:
+        return 'noise.mask is 0'
+    is_random = name == 'mask_random' and not (noise.mask or noise.insert)
+    return 'noise.mask and noise.insert are 0' if is_random else ''
+
+
 def unused_cloze(config: Config, key: str) -> str:
     """Return why a run shows no cloze examples or samples; '' if it does."""
     names = objectives.enabled(config.objectives)

@@ -16,13 +16,13 @@ from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError, warn
 from bert_jax.examples.example_source import BatchSource, ExampleSource, FirstExamples
 from bert_jax.models import kernels
-from bert_jax.models.architecture import Compute
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.architecture_parts import DecoderStack
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.objectives import CORRUPTIONS, OBJECTIVES, Objective
-from bert_jax.objectives.corruption import Corruption, Vocabulary
+from bert_jax.objectives.corruption import Corruption, TargetLayout, Vocabulary
 from bert_jax.objectives.masking import MaskedText
-from bert_jax.objectives.masking_schemes import find_scheme
 from bert_jax.reports import model_card
 from bert_jax.reports import pretraining as evaluation
 from bert_jax.tasks import (
@@ -350,11 +350,16 @@ def build(
     settings = _settings(config)
     if issubclass(corruption, MaskedText):
         check_masking_rate(settings, max(config.masking.rate, config.masking.end_rate or 0.0))
-    vocabulary = _vocabulary(config.masking, corpus, corruption.hides_tokens)
-    mark_sentences = any('sentence_start' in one.batch_keys for one in built.values())
+    vocabulary = _vocabulary(config, corpus, corruption, start.architecture.decoder)
+    _check_decoder(built, start.architecture)
+    marks = pretraining_data.Marks(
+        any('sentence_start' in one.batch_keys for one in built.values()),
+        _language_ids(corpus) if vocabulary.layout and vocabulary.layout.has_language else None,
+    )
+    corrupt = corruption.build(config, vocabulary, num_predictions(settings))
     if config.training.minutes:
         _check_timed(config)
-    stages = _build_stages(config, corpus, model, settings, mark_sentences)
+    stages = _build_stages(config, corpus, model, corrupt, settings, marks)
     for stage in stages:
         _check_batch_keys(built, stage.source, config.data.segments)
     task = Pretraining(
@@ -363,11 +368,11 @@ def build(
         start=start,
         objectives=built,
         model=model,
-        corruption=corruption.build(config, vocabulary, num_predictions(settings)),
+        corruption=corrupt,
         stages=stages,
         held_out={
             shape: pretraining_data.held_out_sources(
-                corpus, config.data, shape, HELD_OUT_SEED, mark_sentences
+                corpus, config.data, shape, HELD_OUT_SEED, marks
             )
             for shape in map(_shape, stages)
         },
@@ -410,15 +415,16 @@ def _build_stages(
     config: Config,
     corpus: Corpus,
     model: Model,
+    corruption: Corruption,
     settings: Sequence[Mapping[str, int]],
-    mark_sentences: bool,
+    marks: pretraining_data.Marks,
 ) -> tuple[Stage, ...]:
     """Build the stages; where the shares of languages change, each goes on where it was."""
     total, starts = sum(stage['steps'] for stage in settings), [0]
     stages: list[Stage] = []
     seen: collections.Counter[str] = collections.Counter()
     for own in settings:
-        stage = _build_stage(config, corpus, model, own, own['steps'] / total, mark_sentences)
+        stage = _build_stage(config, corpus, model, corruption, own, own['steps'] / total, marks)
         stages.append(stage)
         if config.data.language_alphas:
             if not stage.continues:
@@ -436,32 +442,31 @@ def _build_stage(
     config: Config,
     corpus: Corpus,
     model: Model,
+    corruption: Corruption,
     settings: Mapping[str, int],
     share: float,
-    mark_sentences: bool,
+    marks: pretraining_data.Marks,
 ) -> Stage:
     """Build a stage that has this share of the steps of the run."""
     batch_size, length = settings['batch_size'], settings['sequence_length']
-    if length > model.architecture.max_length:
+    lengths = corruption.source_length(length), corruption.target_length(length)
+    longest = max(lengths)
+    if longest > model.architecture.max_length:
+        rows = '' if longest == length else f' gives rows of {longest} tokens, which'
         raise UserError(
-            f'training.sequence_length {length} exceeds the {model.architecture.max_length} '
+            f'training.sequence_length {length}{rows} exceeds the {model.architecture.max_length} '
             'positions of the model; set model.max_position_embeddings'
         )
     tokens = batch_size * length
     source = pretraining_data.train_source(
-        corpus,
-        config.data,
-        (batch_size, length),
-        config.seed,
-        mark_sentences,
-        settings.get('part', 0),
+        corpus, config.data, (batch_size, length), config.seed, marks, settings.get('part', 0)
     )
     return Stage(
         source=source,
         steps=settings['steps'],
         accumulation=settings['accumulation'],
         tokens_per_step=tokens,
-        flops_per_step=tokens * model.flops_per_token(length, settings['max_predictions']),
+        flops_per_step=batch_size * model.flops_per_row(*lengths, settings['max_predictions']),
         evaluate_at=frozenset(config.evaluation.get('steps', ())),
         seconds=60 * config.training.minutes * share,
         continues=bool(settings.get('continues')),
@@ -510,7 +515,9 @@ def _num_evaluations(task: Pretraining) -> int:
     return len({*ends, *periodic, *extra})
 
 
-def _vocabulary(masking: Config, corpus: Corpus, hides_tokens: bool) -> Vocabulary:
+def _vocabulary(
+    config: Config, corpus: Corpus, corruption: type[Corruption], decoder: DecoderStack | None
+) -> Vocabulary:
     """Return what a corruption must know of the vocabulary of a corpus.
 
     Raises:
@@ -518,17 +525,55 @@ def _vocabulary(masking: Config, corpus: Corpus, hides_tokens: bool) -> Vocabula
             without a [MASK] that the corruption needs.
     """
     tokenizer, counts_V = corpus.tokenizer, corpus.unigram_counts('train')
-    mask_id = tokenizer.mask_id if hides_tokens else -1
+    masking, sentinel_ids = config.masking, tokenizer.sentinel_ids
+    mask_id = tokenizer.role_ids.get('mask', next(iter(sentinel_ids), -1))
+    if corruption.hides_tokens:
+        mask_id = tokenizer.mask_id
     may_be_chosen = {tokenizer.role_ids.get('unk')} if masking.unknown else set()
     special_ids = tuple(sorted({*tokenizer.special_ids} - may_be_chosen))
     starts_V = None
-    if find_scheme(masking.scheme).needs_words:
+    if corruption.reads_words(config):
         from bert_jax.tokenizers import word_starts
 
         starts_V = word_starts.find(tokenizer, masking.word_starts, masking.unspaced)
         if starts_V is not None:
             word_starts.check_unspaced(tokenizer, starts_V, counts_V)
-    return Vocabulary(mask_id, tokenizer.pad_id, special_ids, counts_V, starts_V)
+    layout = None
+    if decoder is not None:
+        cls_ids = (tokenizer.cls_id,) if tokenizer.starts_texts else ()
+        starts = {'cls': tokenizer.first_id, 'sep': tokenizer.sep_id, 'pad': tokenizer.pad_id}
+        layout = TargetLayout(cls_ids, tokenizer.sep_id, starts.get(decoder.start))
+    return Vocabulary(
+        mask_id, tokenizer.pad_id, special_ids, counts_V, starts_V, sentinel_ids, layout
+    )
+
+
+def _check_decoder(chosen: Mapping[str, Objective], architecture: Architecture) -> None:
+    """Raise UserError unless the objectives train the decoder that the model has."""
+    reading = [name for name, objective in chosen.items() if objective.reads_decoder]
+    if reading and architecture.decoder is None:
+        raise UserError(
+            f'objective {reading[0]} needs a model with a decoder; set model.architecture, for '
+            "example to 'bart_base' or 't5_small'"
+        )
+    if architecture.decoder is not None and not reading:
+        able = [name for name in OBJECTIVES if OBJECTIVES[name].reads_decoder]
+        raise UserError(
+            f'the model has a decoder, which {", ".join(chosen)} does not train; set '
+            f'objectives.{able[0]} above 0 and the others to 0'
+        )
+
+
+def _language_ids(corpus: Corpus) -> dict[str, int]:
+    """Return language of the corpus → id of its token; UserError if one has no token."""
+    languages, ids = corpus.split('train').languages, corpus.tokenizer.language_ids
+    if missing := [name for name in languages if name not in ids]:
+        raise UserError(
+            f'the tokenizer has no token of the language {missing[0]!r}, with which targets start; '
+            'train it with languages, as in train:unigram:8000:languages='
+            f'{",".join(languages)}:cls=no'
+        )
+    return {name: ids[name] for name in languages}
 
 
 def _shape(stage: Stage) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax import lazy_table, progress
@@ -188,12 +188,27 @@ def _verify(corpus: Corpus) -> None:
         corpus.verify()
 
 
+class Marks(NamedTuple):
+    """What batches have besides the text.
+
+    Attributes:
+        sentences: Whether the first token of each sentence is marked; see `RowSettings`.
+        language_ids: Language of the corpus → the value of the array `language`; None: no array.
+    """
+
+    sentences: bool = False
+    language_ids: Mapping[str, int] | None = None
+
+
+_NO_MARKS = Marks()
+
+
 def train_source(
     corpus: Corpus,
     data: Config,
     shape: tuple[int, int],
     seed: int,
-    mark_sentences: bool = False,
+    marks: Marks = _NO_MARKS,
     part: int = 0,
 ) -> ExampleSource:
     """Return training examples, with languages mixed in shares ∝ p^language_alpha.
@@ -203,7 +218,7 @@ def train_source(
         data: The config's `data`.
         shape: (batch size, sequence length).
         seed: Seed of the order of the data.
-        mark_sentences: See `RowSettings`.
+        marks: What batches have besides the text.
         part: Part of the run, for `data.language_alphas`.
 
     Raises:
@@ -211,7 +226,7 @@ def train_source(
     """
 
     def make(language: str | None, seed: int) -> ExampleSource:
-        return source(corpus, 'train', language, data, shape, seed, mark_sentences)
+        return source(corpus, 'train', language, data, shape, seed, marks)
 
     languages = list(corpus.split('train').languages)
     if len(languages) == 1:
@@ -228,7 +243,7 @@ def train_source(
 
 
 def held_out_sources(
-    corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, mark_sentences: bool = False
+    corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, marks: Marks = _NO_MARKS
 ) -> dict[str | None, ExampleSource]:
     """Return language → its held-out examples; None → the examples of all languages.
 
@@ -241,13 +256,32 @@ def held_out_sources(
     sources = {}
     for language in [None, *(names if len(names) > 1 else [])]:
         try:
-            sources[language] = source(
-                corpus, 'held_out', language, data, shape, seed, mark_sentences
-            )
+            sources[language] = _held_out_source(corpus, language, names, data, shape, seed, marks)
         except UserError as error:
             place = f' in language {language!r}' if language else ''
             raise UserError(f'the held-out text{place} cannot be evaluated: {error}') from None
     return sources
+
+
+def _held_out_source(
+    corpus: Corpus,
+    language: str | None,
+    names: Sequence[str],
+    data: Config,
+    shape: tuple[int, int],
+    seed: int,
+    marks: Marks,
+) -> ExampleSource:
+    """Return the held-out examples of a language, or of all in their natural shares."""
+    if language or len(names) < 2 or marks.language_ids is None:
+        return source(corpus, 'held_out', language, data, shape, seed, marks)
+    mix_languages = lazy_table.load('bert_jax.examples.language_mixture:mix_languages')
+
+    def make(name: str, seed: int) -> ExampleSource:
+        return source(corpus, 'held_out', name, data, shape, seed, marks)
+
+    examples: ExampleSource = mix_languages(make, names, 1.0, shape[0], seed)
+    return examples
 
 
 def source(
@@ -257,7 +291,7 @@ def source(
     data: Config,
     shape: tuple[int, int],
     seed: int,
-    mark_sentences: bool = False,
+    marks: Marks = _NO_MARKS,
 ) -> ExampleSource:
     """Return the examples of a split; `language` None: all languages in their natural shares.
 
@@ -268,8 +302,11 @@ def source(
     """
     batch_size, sequence_length = shape
     text = corpus.split(split, language)
+    language_id = None
+    if marks.language_ids is not None:
+        language_id = marks.language_ids[language or next(iter(text.languages))]
     settings = RowSettings(
-        text, corpus.tokenizer, sequence_length, batch_size, seed, mark_sentences
+        text, corpus.tokenizer, sequence_length, batch_size, seed, marks.sentences, language_id
     )
     examples = SEGMENTS[data.segments].source(settings, data)
     if not data.pack:

@@ -19,13 +19,15 @@ import tokenizers
 from tokenizers import normalizers, pre_tokenizers
 
 from bert_jax import errors
-from bert_jax.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
+from bert_jax.tokenizers import byte_bpe, decoder_tokens, sentence_piece, special_tokens, wordpiece
 from bert_jax.tokenizers.folders import Configuration
 from bert_jax.types import JsonObject
 
 _MAX_CHARACTERS_PER_WORD = 100  # longer words become [UNK]; 200 in google-research/bert
 _CASED_SHARE = 0.05  # a vocabulary is cased if more tokens have capital letters
 _END_OF_WORD = '</w>'
+_T5_SENTINELS = 100
+_MBART_SOURCE = 'en_XX'
 
 
 class TokenizerClass(NamedTuple):
@@ -92,6 +94,25 @@ def read_sentencepiece(
         options['strip_accents'] = not folder_options['keep_accents']
     model = sentence_piece.read(file.read_bytes())
     return sentence_piece.settings(model, **options, names=_roles(configuration))
+
+
+def _read_t5(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
+    """Read T5's .model, which is followed by sentinels; mT5's has them itself."""
+    number = configuration.options.get('extra_ids', _T5_SENTINELS)
+    if not 0 <= number <= decoder_tokens.MOST_SENTINELS:
+        raise errors.UserError(
+            f'extra_ids is {number}, but must be from 0 to {decoder_tokens.MOST_SENTINELS:,}'
+        )
+    sentinels = [decoder_tokens.sentinel(index) for index in reversed(range(number))]
+    return read_sentencepiece(file, configuration, False, last=sentinels, suffix=())
+
+
+def _read_mbart(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
+    """Read mBART's .model, which is followed by languages; texts end with the source language."""
+    language = configuration.options.get('src_lang', _MBART_SOURCE)
+    if language not in decoder_tokens.MBART_LANGUAGES:
+        raise errors.unknown('src_lang', language, decoder_tokens.MBART_LANGUAGES)
+    return read_sentencepiece(file, configuration, False, ids='mbart', suffix=(language,))
 
 
 def _read_herbert(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
@@ -209,6 +230,7 @@ _BERT = TokenizerClass('vocab.txt', read_vocab_txt, _override_bert)
 _BYTE_BPE = TokenizerClass('*vocab.json', read_byte_bpe, _override_byte_bpe)
 CLASSES: Mapping[str, TokenizerClass] = {
     'AlbertTokenizer': _sentencepiece(lowercase=True, strip_accents=True, join_quotes=True),
+    'BartTokenizer': _BYTE_BPE,
     'BertJapaneseTokenizer': TokenizerClass('vocab.txt', _read_japanese, reads_json=False),
     'BertTokenizer': _BERT,
     'CamembertTokenizer': _sentencepiece(ids='camembert'),
@@ -218,7 +240,9 @@ CLASSES: Mapping[str, TokenizerClass] = {
     'ElectraTokenizer': _BERT,
     'GPT2Tokenizer': TokenizerClass('*vocab.json', _read_gpt2, _override_byte_bpe),
     'HerbertTokenizer': TokenizerClass('*vocab.json', _read_herbert),
+    'MBartTokenizer': TokenizerClass('*.model', _read_mbart),
     'RobertaTokenizer': _BYTE_BPE,
+    'T5Tokenizer': TokenizerClass('*.model', _read_t5),
     'XLNetTokenizer': _sentencepiece(strip_accents=True, join_quotes=True, cls_last=True),
     'XLMRobertaTokenizer': _sentencepiece(ids='xlm-roberta'),
 }

@@ -21,6 +21,7 @@ from bert_jax.types import JsonObject
 # model_type → tokenizer class.
 _CLASSES = {
     'albert': 'AlbertTokenizer',
+    'bart': 'BartTokenizer',
     'bert': 'BertTokenizer',
     'camembert': 'CamembertTokenizer',
     'data2vec-text': 'RobertaTokenizer',
@@ -30,7 +31,10 @@ _CLASSES = {
     'electra': 'BertTokenizer',
     'ernie': 'BertTokenizer',
     'gpt2': 'GPT2Tokenizer',
+    'mbart': 'MBartTokenizer',
+    'mt5': 'T5Tokenizer',
     'roberta': 'RobertaTokenizer',
+    't5': 'T5Tokenizer',
     'xlm-roberta': 'XLMRobertaTokenizer',
     'xlnet': 'XLNetTokenizer',
 }
@@ -43,10 +47,12 @@ _TYPES: dict[str, type | types.UnionType] = {
     'additional_special_tokens': list,
     'do_lower_case': bool,
     'do_word_tokenize': bool,
+    'extra_ids': int,
     'extra_special_tokens': list | dict,
     'keep_accents': bool,
     'model_type': str,
     'split_by_punct': bool,
+    'src_lang': str,
     'strip_accents': bool,
     'subword_tokenizer_type': str,
     'tokenize_chinese_chars': bool,

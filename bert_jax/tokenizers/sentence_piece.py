@@ -6,14 +6,14 @@ import io
 import math
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sentencepiece
 import tokenizers
 
 from bert_jax import errors, limits
-from bert_jax.tokenizers import charsmap, special_tokens, training_progress
+from bert_jax.tokenizers import charsmap, decoder_tokens, special_tokens, training_progress
 from bert_jax.tokenizers.backend import PIECE_SPACE
 from bert_jax.types import JsonObject
 
@@ -22,10 +22,15 @@ TRAINING_THREADS = 4  # fixed, because it affects the order of floating-point su
 _UNTRAINABLE = re.compile('[\0\t▁▅]')
 _UNIGRAM, _BPE = 1, 2  # sentencepiece_model.proto: TrainerSpec.ModelType
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # SentencePiece.Type
-# Ids of fairseq: model → the first pieces, and the number of pieces of the file they replace.
+# Ids of fairseq: model → the first pieces, the number of pieces of the file they replace, the last.
 _FAIRSEQ_FIRST = {
-    'xlm-roberta': (('<s>', '<pad>', '</s>', '<unk>'), 3),
-    'camembert': (('<s>NOTUSED', '<pad>', '</s>NOTUSED', '<unk>', '<unk>NOTUSED'), 1),
+    'xlm-roberta': (('<s>', '<pad>', '</s>', '<unk>'), 3, ('<mask>',)),
+    'camembert': (('<s>NOTUSED', '<pad>', '</s>NOTUSED', '<unk>', '<unk>NOTUSED'), 1, ('<mask>',)),
+    'mbart': (
+        ('<s>', '<pad>', '</s>', '<unk>'),
+        3,
+        (*decoder_tokens.MBART_LANGUAGES, '<mask>'),
+    ),
 }
 IDS = ('file', *_FAIRSEQ_FIRST)
 
@@ -196,14 +201,16 @@ def settings(
     add_prefix_space: bool = True,
     names: Mapping[str, str] | None = None,
     cls_last: bool = False,
+    last: Sequence[str] = (),
+    suffix: Sequence[str] | None = None,
 ) -> JsonObject:
     """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
     Args:
         model: The SentencePiece model.
         ids: 'file': the ids of the file; 'xlm-roberta': <s> <pad> </s> <unk>, the pieces of the
-            file without its first three, <mask>; 'camembert': similar. Missing special tokens get
-            ids after the last.
+            file without its first three, <mask>; 'camembert', 'mbart': similar. Missing special
+            tokens get ids after the last.
         lowercase: Whether text is lowercased before the model's own normalization, as in ALBERT.
         strip_accents: Whether accents are stripped before lowercasing, as in ALBERT.
         join_quotes: Whether two single quotes first become a double quote, as in ALBERT.
@@ -211,10 +218,18 @@ def settings(
         add_prefix_space: Whether a space is inserted before each text, if the model does so.
         names: Role → name of its special token, for tokens without a published name.
         cls_last: Whether [CLS] follows the texts, as in XLNet, with its special tokens.
+        last: Special tokens to append.
+        suffix: If given, texts begin without a special token, the vocabulary may lack those of cls
+            and mask, and these tokens follow the one that ends a text.
     """
     pieces = list(model.pieces) if ids == 'file' else _fairseq(model.pieces, ids)
-    known = (special_tokens.XLNET if cls_last else {}) | dict(names or {})
-    names = special_tokens.names({piece: 0 for piece, _, _ in pieces}, known)
+    pieces += [(name, 0.0, _CONTROL) for name in last]
+    known = {piece: 0 for piece, _, _ in pieces}
+    names = (special_tokens.XLNET if cls_last else {}) | dict(names or {})
+    names = special_tokens.names(known, names)
+    if suffix is not None:
+        optional = ('cls', 'mask')
+        names = {r: name for r, name in names.items() if r not in optional or name in known}
     pieces += [
         (name, 0.0, _CONTROL) for name in names.values() if name not in {p for p, _, _ in pieces}
     ]
@@ -252,16 +267,19 @@ def settings(
             special_tokens.add(backend, [piece])
         elif kind == _USER_DEFINED:
             backend.add_tokens([tokenizers.AddedToken(piece, special=False, normalized=False)])
-    backend.post_processor = special_tokens.template(names, index_of, cls_last=cls_last)
+    if suffix is None:
+        backend.post_processor = special_tokens.template(names, index_of, cls_last=cls_last)
+    else:
+        backend.post_processor = decoder_tokens.end_template(names['sep'], suffix, index_of)
     return special_tokens.contents(backend)
 
 
 def _fairseq(pieces: list[Piece], ids: str) -> list[Piece]:
     if [piece for piece, _, _ in pieces[:3]] != ['<unk>', '<s>', '</s>']:
         raise errors.UserError(f'the ids of {ids} need a model that starts with <unk> <s> </s>')
-    names, replaced = _FAIRSEQ_FIRST[ids]
+    names, replaced, last = _FAIRSEQ_FIRST[ids]
     first = [(name, 0.0, _UNKNOWN if name == '<unk>' else _CONTROL) for name in names]
-    return [*first, *pieces[replaced:], ('<mask>', 0.0, _CONTROL)]
+    return [*first, *pieces[replaced:], *((name, 0.0, _CONTROL) for name in last)]
 
 
 def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:

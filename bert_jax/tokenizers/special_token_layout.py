@@ -31,7 +31,9 @@ class SpecialTokenLayout:
     [CLS] A [SEP] and [CLS] A [SEP] B [SEP] with token types 0 and 1 (BERT, ALBERT, DeBERTa); or,
     for a model without token types whose tokenizer has <s>, <s> A </s> and <s> A </s> </s> B </s>
     (RoBERTa, XLM-R); or, for a tokenizer with [CLS] last, A [SEP] [CLS] and A [SEP] B [SEP] [CLS]
-    with token types 0, 1 and, for [CLS], 2 (XLNet).
+    with token types 0, 1 and, for [CLS], 2 (XLNet). A tokenizer whose texts start without a special
+    token has A </s> and A </s> B </s> (T5) or, with a language behind </s>, A </s> [en] and
+    A B </s> [en] (mBART).
 
     Attributes:
         tokenizer: The tokenizer of the texts.
@@ -41,27 +43,30 @@ class SpecialTokenLayout:
     def __init__(self, tokenizer: Tokenizer, max_length: int, type_vocab_size: int):
         self.tokenizer, self.max_length = tokenizer, max_length
         self._has_types = type_vocab_size > 1
-        is_roberta = tokenizer.vocab[tokenizer.cls_id] == '<s>' and not self._has_types
-        self._num_separators = 2 if is_roberta else 1
+        self._start = [tokenizer.cls_id] if tokenizer.text_start else []
+        is_roberta = tokenizer.vocab[tokenizer.first_id] == '<s>' and not self._has_types
+        self._num_separators = 0 if tokenizer.suffix_ids else 2 if is_roberta else 1
 
     def max_text_tokens(self, num_texts: int) -> int:
         """Return the number of text tokens that fit into a sequence of this many texts."""
-        return self.max_length - 2 - (num_texts - 1) * self._num_separators
+        around = len(self._start) + 1 + len(self.tokenizer.suffix_ids) + self.tokenizer.is_cls_last
+        return self.max_length - around - (num_texts - 1) * self._num_separators
 
     def lay_out(self, *texts: np.ndarray) -> LaidOutSequence:
         """Return the sequence of one text or two, given as token ids."""
-        is_cls_last = self.tokenizer.is_cls_last
-        ids: list[int] = [] if is_cls_last else [self.tokenizer.cls_id]
-        types, starts = [0] * len(ids), []
+        ids, starts = [*self._start], []
+        types = [0] * len(ids)
         for number, text in enumerate(texts):
-            if number:
-                ids += [self.tokenizer.sep_id] * (self._num_separators - 1)
-                types += [0] * (self._num_separators - 1)
-            starts.append(len(ids))
-            ids += [*text, self.tokenizer.sep_id]
-            types += [number * self._has_types] * (len(text) + 1)
+            separators = [self.tokenizer.sep_id] * (self._num_separators if number else 0)
+            starts.append(len(ids) + len(separators))
+            ids += [*separators, *text]
+            types += [max(number - 1, 0) * self._has_types] * len(separators)
+            types += [number * self._has_types] * len(text)
+        end = [self.tokenizer.sep_id, *self.tokenizer.suffix_ids]
+        ids += end
+        types += [max(len(texts) - 1, 0) * self._has_types] * len(end)
         cls_position = 0
-        if is_cls_last:
+        if self.tokenizer.is_cls_last:
             cls_position = len(ids)
             ids.append(self.tokenizer.cls_id)
             types.append(CLS_TYPE * self._has_types)

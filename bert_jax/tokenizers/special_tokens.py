@@ -29,6 +29,7 @@ XLNET = {role: f'<{role}>' for role in NAMES}
 END = '<|endoftext|>'
 END_ROLES = ('cls', 'sep', 'pad')
 
+_LANGUAGE = re.compile(r'\[?(([a-z]{2,3}(?:-[a-z]+)?)(_[A-Z]{2})?)\]?')
 _LITERALS = re.compile('<(?=(s|pad|/s|unk|mask|cls|sep|eod|eop)>)')
 
 
@@ -65,25 +66,30 @@ def find_in_settings(settings: JsonObject, ids: dict[str, int]) -> dict[str, int
     """Return the id of each role of a tokenizer.json; raise UserError if a role has no token.
 
     The tokenizer of a left-to-right model, which has END but no token before or after a text, needs
-    no unknown and mask tokens; the roles in END_ROLES that have no token are left out as well.
+    no unknown and mask tokens; the roles in END_ROLES that have no token are left out as well. A
+    template without a token before a text (T5, mBART) has no cls, and needs no mask token.
 
     The template has the tokens around a text, and the model has its unknown token; published names
     alone could be wrong, because mmBERT has an <s> for HTML beside its <bos>. The other roles have
     a published name or a name that contains the role, such as <|mask|>.
     """
     special = [token['content'] for token in settings['added_tokens'] if token['special']]
-    around = _around(settings.get('post_processor'))
+    around = around_text(settings.get('post_processor'))
     known = around | {'unk': _unknown(settings['model'])}
     role_ids: dict[str, int] = {}
+    begins_plain = around.get('sep') is not None and around.get('cls') is None
     for role, published in NAMES.items():
+        if role == 'cls' and begins_plain:
+            continue
         candidates = [known.get(role), *(name for name in published if name in special)]
         candidates += [*published, *(name for name in special if role in name.lower())]
         name = next((name for name in candidates if name in ids), None)
         if name is not None:
             role_ids[role] = ids[name]
     is_left_to_right = END in ids and not {'cls', 'sep'} & {*role_ids}
+    optional = {*NAMES} if is_left_to_right else {'cls', 'mask'} if begins_plain else set()
     for role in NAMES:
-        if role not in role_ids and not is_left_to_right:
+        if role not in role_ids and role not in optional:
             raise lacking(role)
     return role_ids
 
@@ -93,30 +99,55 @@ def lacking(role: str) -> errors.UserError:
     return errors.UserError(f'the vocabulary lacks {" or ".join(NAMES[role])}')
 
 
-def _around(processor: JsonObject | None) -> dict[str, str | None]:
-    """The tokens before and after a text."""
+def around_text(processor: JsonObject | None) -> dict[str, str | None]:
+    """Return the tokens next to a text: cls before it and sep after it, None if there is none."""
     for step in (processor or {}).get('processors', [processor or {}]):
         if 'cls' in step:
             return {role: step[role][0] for role in ('cls', 'sep')}
         if step.get('single'):
+            before, after = _ends(step)
             if is_cls_last(processor):  # XLNet
-                ends = tuple(step['single'][:-3:-1])
-            else:
-                ends = (step['single'][0], step['single'][-1])
-            names = [end.get('SpecialToken', {}).get('id') for end in ends]
-            return dict(zip(('cls', 'sep'), names, strict=True))
+                before = [after[1]]
+            return {'cls': next(iter(before), None), 'sep': next(iter(after), None)}
     return {}
 
 
 def is_cls_last(processor: JsonObject | None) -> bool:
-    """Whether a template puts two tokens after a text and none before it: A [SEP] [CLS]."""
+    """Whether a template puts two tokens after a text and none before it: A [SEP] [CLS].
+
+    The second is not a language, which ends texts of mBART.
+    """
     for step in (processor or {}).get('processors', [processor or {}]):
-        if single := step.get('single'):
-            return 'Sequence' in single[0] and ['SpecialToken' in one for one in single[1:]] == [
-                True,
-                True,
-            ]
+        if step.get('single'):
+            before, after = _ends(step)
+            return not before and len(after) == 2 and not language_codes(after[1])
     return False
+
+
+def suffix(processor: JsonObject | None) -> tuple[str, ...]:
+    """Return the tokens behind the one that ends a text, such as the language of mBART."""
+    for step in (processor or {}).get('processors', [processor or {}]):
+        if step.get('single') and not is_cls_last(processor):
+            return tuple(_ends(step)[1][1:])
+    return ()
+
+
+def language_codes(token: str) -> tuple[str, ...]:
+    """Return the codes by which the language of a token is known; () if it is of no language.
+
+    The token of a language is [cy], as in fairseq, or its code with a country, en_XX, as in mBART.
+    """
+    match = _LANGUAGE.fullmatch(token)
+    if match and (match[3] or token.startswith('[')):
+        return tuple(dict.fromkeys((match[1], match[2])))
+    return ()
+
+
+def _ends(step: JsonObject) -> tuple[list[str], list[str]]:
+    """The special tokens before and after a text in a template."""
+    names = [item.get('SpecialToken', {}).get('id') for item in step['single']]
+    place = names.index(None) if None in names else len(names)
+    return names[:place], [name for name in names[place:] if name is not None]
 
 
 def _unknown(model: JsonObject) -> str | None:

@@ -17,7 +17,7 @@ import tokenizers
 
 from bert_jax import errors, limits
 from bert_jax.files import parse_json
-from bert_jax.tokenizers import backend, special_tokens
+from bert_jax.tokenizers import backend, decoder_tokens, special_tokens
 from bert_jax.tokenizers.backend import BYTE_SPACE, PIECE_SPACE, Backend, encodable
 from bert_jax.types import JsonObject
 
@@ -48,12 +48,15 @@ class Tokenizer:
         vocab: The token of each id.
         vocab_size: V, the number of ids.
         role_ids: Role of a special token → its id: pad, unk, cls, sep and mask; tokenizers of
-            left-to-right models may lack unk and mask.
+            left-to-right models may lack unk and mask, those of encoder–decoders cls and mask.
         pad_id, unk_id, cls_id, sep_id, mask_id: These ids; UserError if the tokenizer lacks one.
-        special_ids: The ids of these special tokens.
+        special_ids: The ids of these special tokens, of sentinels and of languages.
         starts_texts: Whether a text has the tokens of the roles cls and sep around it.
         is_cls_last: Whether these tokens follow a text, as in XLNet: A [SEP] [CLS].
         text_start: Index of the first token of a text in its row.
+        suffix_ids: The ids behind the token that ends a text: the language of mBART.
+        sentinel_ids: The ids of <extra_id_0>, <extra_id_1>, …, which stand for spans (T5).
+        language_ids: Code of a language, such as 'cy' or 'en_XX' → the id of its token.
         added_ids: The ids of the tokens that are recognized in a text before it is split into
             words: special tokens except [UNK], and all tokens that were added to the vocabulary.
         is_word_start: bool [V], whether a token starts a word: it has no ## (WordPiece), a Ġ
@@ -78,11 +81,10 @@ class Tokenizer:
         self.role_ids = special_tokens.find_in_settings(settings, ids)
         self.starts_texts = 'cls' in self.role_ids
         self.is_cls_last = special_tokens.is_cls_last(settings.get('post_processor'))
-        self.text_start = 0 if self.is_cls_last else 1
-        if not self.starts_texts:
+        if 'sep' not in self.role_ids:
             end = dict.fromkeys(special_tokens.END_ROLES, ids[special_tokens.END])
             self.role_ids = end | self.role_ids
-        self.special_ids = tuple(self.role_ids.values())
+        self.text_start = int('cls' in self.role_ids and not self.is_cls_last)
         self.vocab_size = max(ids.values()) + 1
         if self.vocab_size > limits.VOCABULARY:
             raise errors.UserError(
@@ -90,6 +92,15 @@ class Tokenizer:
             )
         token_of = {index: token for token, index in ids.items()}
         self.vocab = tuple(token_of.get(index, '') for index in range(self.vocab_size))
+        self.suffix_ids = tuple(
+            ids[name] for name in special_tokens.suffix(settings.get('post_processor'))
+        )
+        self.sentinel_ids = decoder_tokens.find_sentinels(self.vocab)
+        special = [token['content'] for token in settings['added_tokens'] if token['special']]
+        languages = decoder_tokens.find_languages(special)
+        self.language_ids = {code: ids[name] for code, name in languages.items()}
+        others = (*self.suffix_ids, *self.sentinel_ids, *self.language_ids.values())
+        self.special_ids = tuple(dict.fromkeys((*self.role_ids.values(), *others)))
 
         added = {token['id'] for token in settings['added_tokens']}
         unknown = {self.role_ids[role] for role in ('unk',) if role in self.role_ids}
@@ -124,6 +135,11 @@ class Tokenizer:
     @property
     def sep_id(self) -> int:
         return self._id('sep')
+
+    @property
+    def first_id(self) -> int:
+        """The token that begins a row of text: cls or, if texts start without a token, sep."""
+        return self.role_ids.get('cls', self.sep_id)
 
     @property
     def mask_id(self) -> int:
@@ -212,7 +228,7 @@ class Tokenizer:
         Sentence pairs of pretraining have this layout, for models with token types that use
         RoBERTa's special tokens.
         """
-        if self.vocab[self.cls_id] != '<s>':
+        if not self.starts_texts or self.vocab[self.cls_id] != '<s>':
             return self
         library = backend.read(json.loads(self._json))
         names = {role: self.vocab[getattr(self, f'{role}_id')] for role in special_tokens.NAMES}

@@ -1,11 +1,13 @@
 """Trains tokenizers on texts."""
 
 import json
+import re
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from bert_jax import errors
 from bert_jax.lazy_table import LazyTable
-from bert_jax.tokenizers import special_tokens
+from bert_jax.tokenizers import decoder_tokens, special_tokens
 from bert_jax.tokenizers.backend import encodable
 from bert_jax.tokenizers.tokenizer import Tokenizer
 from bert_jax.types import JsonObject
@@ -21,8 +23,67 @@ TRAINERS: LazyTable[Trainer] = LazyTable(
         'sentencepiece-bpe': 'bert_jax.tokenizers.sentence_piece:train_bpe',
     }
 )
+_MOST_SENTINELS = decoder_tokens.MOST_SENTINELS
+_LANGUAGES = re.compile('[a-z]{2,3}(-[a-z]+)?(,[a-z]{2,3}(-[a-z]+)?)*')
 _ANY_TEXT = ('aa aa',)  # a vocabulary is large enough for this text if it is for any
 _STRIPS_ACCENTS = ('wordpiece',)  # kinds whose trainers have an argument `strip_accents`
+
+
+class Specification(NamedTuple):
+    """What kind of tokenizer to train: 'unigram:32000:sentinels=100:languages=cy,en:cls=no'.
+
+    Attributes:
+        kind: Name in TRAINERS.
+        size: Size of the vocabulary, without the tokens of the following options.
+        sentinels: How many sentinels <extra_id_0>, …, which stand for spans (T5).
+        languages: Codes of languages, which get the tokens [cy], [en], … (mBART).
+        starts_texts: Whether a text starts with a special token; not with cls=no (T5, mBART).
+    """
+
+    kind: str
+    size: int
+    sentinels: int = 0
+    languages: tuple[str, ...] = ()
+    starts_texts: bool = True
+
+    @property
+    def extends(self) -> bool:
+        """Whether an option changes the trained tokenizer."""
+        return bool(self.sentinels or self.languages or not self.starts_texts)
+
+
+_OPTIONS = ('sentinels', 'languages', 'cls')
+
+
+def parse_specification(spec: str) -> Specification:
+    """Parse the text after 'train:'; raise UserError if it is malformed."""
+    kind, *rest = spec.split(':')
+    if kind not in TRAINERS:
+        raise errors.unknown('tokenizer kind', kind, TRAINERS)
+    size, *options = rest or ['']
+    smallest = len(special_tokens.BERT)
+    if not size.isdecimal() or int(size) <= smallest:
+        raise errors.UserError(
+            f'tokenizer {spec!r}: the vocabulary size must be a whole number above '
+            f'{smallest}, as in {kind}:8000'
+        )
+    found = Specification(kind, int(size))
+    for option in options:
+        name, _, value = option.partition('=')
+        if name not in _OPTIONS:
+            raise errors.unknown(f'option of the tokenizer {spec!r}', name, _OPTIONS)
+        if name == 'sentinels' and value.isdecimal() and 0 < int(value) <= _MOST_SENTINELS:
+            found = found._replace(sentinels=int(value))
+        elif name == 'languages' and _LANGUAGES.fullmatch(value):
+            found = found._replace(languages=tuple(dict.fromkeys(value.split(','))))
+        elif name == 'cls' and value in ('yes', 'no'):
+            found = found._replace(starts_texts=value == 'yes')
+        else:
+            raise errors.UserError(
+                f'tokenizer {spec!r}: {option!r} is not valid; write sentinels=N with N from 1 to '
+                f'{_MOST_SENTINELS:,}, languages=cy,en or cls=no'
+            )
+    return found
 
 
 def check_accents(kind: str) -> None:
@@ -45,7 +106,8 @@ def train(
     """Train a tokenizer, deterministically.
 
     Args:
-        spec: Kind and size, such as 'wordpiece:8000'; see `TRAINERS` for the kinds.
+        spec: Kind and size, such as 'wordpiece:8000', and options (`Specification`); see `TRAINERS`
+            for the kinds.
         texts: The texts; all are kept in memory, see `training_text.sample`.
         lowercase: Whether the tokenizer lowercases.
         strip_accents: Whether it strips accents and vowel signs; None: a WordPiece tokenizer that
@@ -54,17 +116,10 @@ def train(
     Raises:
         UserError: The kind is unknown, the size is invalid, or the texts have no words.
     """
-    kind, _, size = spec.partition(':')
-    if kind not in TRAINERS:
-        raise errors.unknown('tokenizer kind', kind, TRAINERS)
+    wanted = parse_specification(spec)
+    kind = wanted.kind
     if strip_accents:
         check_accents(kind)
-    smallest = len(special_tokens.BERT)
-    if not size.isdecimal() or int(size) <= smallest:
-        raise errors.UserError(
-            f'tokenizer {spec!r}: the vocabulary size must be a whole number above '
-            f'{smallest}, as in {kind}:8000'
-        )
     from bert_jax.tokenizers import accents, long_runs
 
     paragraphs = [encodable(part) for text in texts for part in text.split('\n\n')]
@@ -74,7 +129,11 @@ def train(
         if cuts.number:
             errors.warn(cuts.describe())
     options = {'strip_accents': strip_accents} if kind in _STRIPS_ACCENTS else {}
-    trained = Tokenizer(json.dumps(TRAINERS[kind](int(size), paragraphs, lowercase, **options)))
+    settings = TRAINERS[kind](wanted.size, paragraphs, lowercase, **options)
+    if wanted.extends:
+        further = (wanted.sentinels, wanted.languages, wanted.starts_texts)
+        settings = decoder_tokens.extend(settings, *further)
+    trained = Tokenizer(json.dumps(settings))
     if trained.strip_accents and strip_accents is None:
         accents.warn(paragraphs)
     return trained

@@ -14,6 +14,8 @@ from bert_jax.errors import UserError
 from bert_jax.models.model import training_flops_per_token
 from bert_jax.tasks import make_task
 from bert_jax.tasks.finetuning import FineTuning
+from bert_jax.tokenizers.decoder_tokens import sentinel
+from bert_jax.tokenizers.training import parse_specification
 from bert_jax.training import batches, devices, sharding
 from bert_jax.training.devices import MemoryEstimate
 from bert_jax.training.run import Plan
@@ -152,14 +154,17 @@ def _replace_data(config: ConfigDict, folder: pathlib.Path) -> None:
     with config.unlocked():
         config.init_from = ''
         if config.task == 'pretraining':
-            size = int(config.data.tokenizer.rpartition(':')[2])
+            wanted = parse_specification(config.data.tokenizer.removeprefix('train:'))
+            size = wanted.size
+            special = [f'[{code}]' for code in wanted.languages]
+            special += [sentinel(number) for number in reversed(range(wanted.sentinels))]
             config.data.sources = (f'text:{folder}/text.txt;documents=blank_line',)
             config.data.corpus = str(folder / 'corpus')
             config.data.held_out_fraction = 0.2
             config.data.prepare_workers = 0
             config.model.architecture = config.model.architecture or 'modernbert_base'
         else:
-            size = 30522
+            size, special = 30522, []
             sample = next(
                 task['data']
                 for name, task in TASKS.items()
@@ -169,7 +174,7 @@ def _replace_data(config: ConfigDict, folder: pathlib.Path) -> None:
             config.data.update(sample)
             config.model.architecture = config.model.architecture or 'bert_base'
         config.data.tokenizer = str(folder / 'vocab.txt')
-    words = _VOCABULARY + [f'w{number}' for number in range(size - len(_VOCABULARY))]
+    words = _VOCABULARY + [f'w{number}' for number in range(size - len(_VOCABULARY))] + special
     (folder / 'vocab.txt').write_text('\n'.join(words) + '\n')
     documents = [f'{word}. ' + (' '.join(words[6:26]) + '. ') * 100 for word in words[26:46]]
     (folder / 'text.txt').write_text('\n\n'.join(documents))

@@ -10,7 +10,7 @@ FIRST = 10
 
 
 class Tokenizer:
-    pad_id, cls_id, sep_id = 0, 1, 2
+    pad_id, cls_id, first_id, sep_id = 0, 1, 1, 2
     vocab_size = 10**9
     is_cls_last = False
 

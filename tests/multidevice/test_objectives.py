@@ -11,7 +11,7 @@ from bert_jax import objectives
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
-from bert_jax.objectives.corruption import Vocabulary
+from bert_jax.objectives.corruption import TargetLayout, Vocabulary
 from bert_jax.objectives.edits import EDITS
 from bert_jax.objectives.rtd import ReplacedTokenDetection
 from bert_jax.objectives.sbo import SpanBoundaryObjective
@@ -38,7 +38,17 @@ WEIGHTS = {
     'replaced': {'mlm': 1.0, 'rtd': 5.0, 'nsp': 0.5},
     'edited': dict.fromkeys(EDITS, 1.0),
     'permuted': {'plm': 1.0},
+    'noised': {'denoising': 1.0},
 }
+ENCODER_DECODER = architectures.build(
+    'bart',
+    vocab_size=ARCHITECTURE.vocab_size,
+    hidden_size=ARCHITECTURE.hidden_size,
+    num_heads=ARCHITECTURE.num_heads,
+    intermediate_size=ARCHITECTURE.intermediate_size,
+    num_layers=1,
+    **{'decoder.num_layers': 1},
+)
 
 
 class Task:
@@ -52,10 +62,13 @@ class Task:
         assert objectives.common_corruption(names, 'spans') == corruption
         kind = objectives.CORRUPTIONS[corruption]
         self.objectives = [OPTIONS.get(name) or small_objectives.build(name) for name in names]
-        self.model = objectives.build_model(
-            XLNET if corruption == 'permuted' else ARCHITECTURE, Compute(), self.objectives
-        )
-        vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(100, int), np.arange(100) % 3 == 0)
+        others = {'permuted': XLNET, 'noised': ENCODER_DECODER}
+        architecture = others.get(corruption, ARCHITECTURE)
+        self.model = objectives.build_model(architecture, Compute(), self.objectives)
+        layout = TargetLayout((2,), 3, 3)
+        starts_V = np.arange(100) % 3 == 0
+        counts_V = np.ones(100, int)
+        vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), counts_V, starts_V, layout=layout)
         config = base.get_config()
         config.masking.scheme, config.editing = 'spans', dict.fromkeys(EDITS, 0.2)
         config.objectives.update({name: 0.0 for name in config.objectives} | WEIGHTS[corruption])
@@ -103,6 +116,7 @@ def test_training_does_not_depend_on_mesh_and_micro_batches(corruption):
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
         assert all(term.count > 0 for term in theirs[1].values())
+        assert all(term.sum > 0 for name, term in theirs[1].items() if name.endswith('_loss'))
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
         sharded_parameters,

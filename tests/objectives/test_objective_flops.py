@@ -12,7 +12,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.corruption import Vocabulary
+from bert_jax.objectives.corruption import TargetLayout, Vocabulary
 from configs import base
 from tests.objectives import small_objectives
 
@@ -60,8 +60,14 @@ def counted_and_declared(names, **changes):
         architecture = architecture.changed({'prediction.shift': True})
     if 'plm' in names:
         architecture = architectures.build('xlnet', **SIZES)
+    if 'denoising' in names:
+        sizes = {name: SIZES[name] for name in SIZES if name != 'type_vocab_size'}
+        sizes |= {'max_position_embeddings': LENGTH + 2, 'decoder.num_layers': 3}
+        architecture = architectures.build('bart', **sizes)
     scheme = 'spans' if 'sbo' in names else 'tokens'
-    vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(VOCAB, int), np.ones(VOCAB, bool))
+    special, starts_V = (0, 1, 2, 3, 4), np.ones(VOCAB, bool)
+    layout = TargetLayout((2,), 3, 3) if 'denoising' in names else None
+    vocabulary = Vocabulary(4, 0, special, np.ones(VOCAB, int), starts_V, layout=layout)
     ids = np.full((ROWS, LENGTH), 7, np.int32)
     ones = np.ones_like(ids)
     arrays = {
@@ -87,7 +93,8 @@ def counted_and_declared(names, **changes):
     # With dropout, XLNet's vectors of distances differ between rows.
     seeds = np.zeros(ROWS, np.uint32) if 'plm' in names else None
     traced = jax.make_jaxpr(model.apply)(params, rows, seeds)
-    declared = model.flops_per_token(LENGTH, predictions) * ROWS * LENGTH / 3
+    lengths = corrupt.source_length(LENGTH), corrupt.target_length(LENGTH)
+    declared = model.flops_per_row(*lengths, predictions) * ROWS / 3
     return product_flops(traced.jaxpr), declared
 
 

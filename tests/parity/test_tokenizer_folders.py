@@ -14,6 +14,7 @@ import sentencepiece
 
 from bert_jax import errors, tokenizers
 from bert_jax.tokenizers import sentence_piece
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.parity import tokenizer_folders
 from tests.parity.odd_strings import ODD
 from tests.parity.tokenizer_folders import DEBERTA_PIECES, LAYOUTS, SENTENCES
@@ -68,14 +69,18 @@ def test_ids_equal_those_of_transformers(folder):
         # transformers decomposes Korean syllables for ALBERT and XLNet and does not compose them
         # again, as sentencepiece does: test_sentencepiece_parity.py has these ids.
         lines = [line for line in LINES if not re.search('[가-힣]', line)]
+    if isinstance(theirs, transformers.MBartTokenizer):
+        # transformers 5 ignores the rules of the model for mBART, version 4 applies them.
+        normalize = ours._special.library.normalizer.normalize_str
+        lines = [line for line in LINES if normalize(line) == line]
+        assert len(lines) > 20
     assert different(ours, theirs, lines) == []
     assert ours.vocab_size == max(theirs.get_vocab().values()) + 1
-    framed = theirs('x')['input_ids']
-    ends = (framed[-1], framed[-2]) if ours.is_cls_last else (framed[0], framed[-1])
-    assert (ours.cls_id, ours.sep_id) == ends
+    layout, (text,) = SpecialTokenLayout(ours, 512, 1), ours.encode_ids(['x'])[:1]
+    assert layout.lay_out(text).ids.tolist() == theirs('x')['input_ids']
     for role in ('pad', 'unk', 'mask'):
         expected = getattr(theirs, f'{role}_token_id')
-        assert expected in (None, getattr(ours, f'{role}_id'))
+        assert expected is None or expected == ours.role_ids[role]
 
 
 @pytest.mark.slow

@@ -230,6 +230,17 @@ def xlnet():
     return sentencepiece_model('spiece.model', 'xlnet', data)
 
 
+T5_PIECES = dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+
+
+def t5_json(data=None, **config):
+    """A tokenizer.json of T5, as transformers 4 writes it."""
+    model = tokenizers.sentence_piece.read(data or pieces(**T5_PIECES))
+    names = [f'<extra_id_{number}>' for number in reversed(range(100))]
+    settings = tokenizers.sentence_piece.settings(model, last=names, suffix=())
+    return {'tokenizer': settings, 'config': {'model_type': 't5'}, **config}
+
+
 def japanese(words_by, subwords_by, **options):
     """The vocab.txt of BertJapaneseTokenizer; its characters are tokens."""
     config = {'model_type': 'bert', 'tokenizer_class': 'BertJapaneseTokenizer'}
@@ -318,6 +329,22 @@ LAYOUTS = {
     ),
     'camembert': lambda: sentencepiece_model('sentencepiece.bpe.model', 'camembert', pieces()),
     'xlnet': xlnet,
+    'bart': lambda: byte_bpe('bart', ROBERTA),
+    'mbart': lambda: sentencepiece_model('sentencepiece.bpe.model', 'mbart', pieces()),
+    'mbart, Romanian': lambda: sentencepiece_model(
+        'sentencepiece.bpe.model', 'mbart', pieces(), tokenizer_config={'src_lang': 'ro_RO'}
+    ),
+    't5': lambda: sentencepiece_model('spiece.model', 't5', pieces(**T5_PIECES)),
+    't5, seven sentinels': lambda: sentencepiece_model(
+        'spiece.model', 't5', pieces(**T5_PIECES), tokenizer_config={'extra_ids': 7}
+    ),
+    't5, tokenizer.json': t5_json,
+    'mt5': lambda: sentencepiece_model(
+        'spiece.model',
+        'mt5',
+        pieces(**T5_PIECES, user_defined_symbols=('▁<extra_id_1>', '▁<extra_id_0>')),
+        tokenizer_config={'extra_ids': 0},
+    ),
     'japanese, basic': lambda: japanese('basic', 'wordpiece'),
     'japanese, characters': lambda: japanese('basic', 'character'),
 }

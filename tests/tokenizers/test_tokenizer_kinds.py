@@ -301,7 +301,7 @@ def test_the_configuration_of_a_folder_determines_the_ids(model_file, tmp_path):
     [
         ('a.model', b'\x00\x01 nonsense', 'not a SentencePiece model'),
         ('a.model', b'', 'not a SentencePiece model'),
-        ('a.model;ids=bert', None, "option 'ids=bert'; did you mean ids=camembert. known: "),
+        ('a.model;ids=bert', None, "option 'ids=bert'; did you mean ids=mbart. known: "),
         ('vocab.json', b'{"a": 1', 'not valid JSON'),
         ('vocab.json', b'["a"]', 'not a vocabulary'),
         ('vocab.json', b'{"a": 0, "b": 1}', "merges.txt, line 2: 'a b' is not a pair of"),
