@@ -48,6 +48,7 @@ class Constraints:
             length_B: int32, their lengths.
             step: number of tokens written so far.
         """
+        scores_BV = _without(scores_BV, self.suppressed_ids)
         if self.no_repeat_ngrams:
             scores_BV = _without_repeated(scores_BV, ids_BT, length_B, self.no_repeat_ngrams)
         if self.min_tokens and self.end_ids:
@@ -57,7 +58,7 @@ class Constraints:
             if token is not None:
                 forced_V = jnp.full(scores_BV.shape[1], _NEVER).at[token].set(0.0)
                 scores_BV = jnp.where(step == place, forced_V, scores_BV)
-        return _without(scores_BV, self.suppressed_ids)
+        return scores_BV
 
     def ends(self, ids_X: Array, step: jax.Array) -> jax.Array:
         """bool: whether a text ends with its token number `step`, counted from 0."""

@@ -143,6 +143,7 @@ GENERATORS: LazyTable[Generator] = LazyTable(
     {
         'mlm': 'bert_jax.inference.unmasking:UNMASKING',
         'clm': 'bert_jax.inference.generation:CAUSAL',
+        'seq2seq': 'bert_jax.inference.generation:CAUSAL',
     }
 )
 

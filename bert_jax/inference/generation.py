@@ -1,4 +1,7 @@
-"""Generation from left to right by causal models: greedy decoding, sampling and beam search."""
+"""Generation from left to right: greedy decoding, sampling and beam search.
+
+A causal model writes after a text. A decoder writes a text for a source.
+"""
 
 import dataclasses
 import functools
@@ -24,10 +27,21 @@ from bert_jax.inference.generate_options import (
     never_written,
     row_seeds,
 )
-from bert_jax.inference.next_tokens import CausalPredict, Texts, read_prompts, write_token
+from bert_jax.inference.next_tokens import (
+    CausalPredict,
+    Predict,
+    TargetPredict,
+    Texts,
+    read_prompts,
+    start_targets,
+    write_token,
+)
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.model import Model
+from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import Batch, Params
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
+from bert_jax.types import Batch, Params, Tree
 
 _HALF_CHARACTER = '\ufffd'
 
@@ -123,7 +137,8 @@ def generate(model: Writer, texts: Sequence[str], options: CausalOptions) -> lis
     """
     if options.stream and len(texts) != 1:
         raise UserError(f'stream shows one text, but there are {len(texts)}')
-    prompts = _prompts(model, texts, options.new_tokens)
+    has_decoder = model.architecture.decoder is not None
+    prompts = (_sources if has_decoder else _prompts)(model, texts, options.new_tokens)
     seeds = row_seeds(prompts, options.seed)
     rows = [
         [TokenizedText(ids, {'seed': seed, 'is_text': np.ones(1, np.int32)})]
@@ -157,13 +172,72 @@ def _prompts(model: Writer, texts: Sequence[str], new_tokens: int) -> list[np.nd
     return prompts
 
 
+def _sources(model: Writer, texts: Sequence[str], new_tokens: int) -> list[np.ndarray]:
+    """The tokens of each source of a decoder.
+
+    Raises:
+        UserError: a source is too long, or more is to be written than the decoder can.
+    """
+    target_start(model.architecture, model.tokenizer)
+    if new_tokens >= model.architecture.max_length:
+        raise UserError(
+            f'new_tokens is {new_tokens}, but {model.name} writes at most '
+            f'{model.architecture.max_length - 1} tokens (max_position_embeddings)'
+        )
+    types = model.architecture.type_vocab_size
+    layout = SpecialTokenLayout(model.tokenizer, model.max_length, types)
+    sources = []
+    for number, ids in enumerate(model.tokenizer.encode_batch(texts, special=True).ids, 1):
+        source = layout.lay_out(ids).ids
+        if len(source) > model.max_length:
+            raise UserError(
+                f'text {number} has {len(source)} tokens; {model.name} reads up to '
+                f'{model.max_length}'
+            )
+        sources.append(source)
+    return sources
+
+
 def constraints_of(model: Vocabulary, options: CausalOptions) -> Constraints:
     """What may be written: no special tokens, and no ids without a token."""
     ends = (model.tokenizer.sep_id,) if model.learned_end else ()
     suppressed = tuple(index for index in never_written(model) if index not in ends)
     return Constraints(
-        options.new_tokens, ends, options.min_new_tokens, suppressed, options.no_repeat_ngrams
+        options.new_tokens,
+        ends,
+        options.min_new_tokens,
+        suppressed,
+        options.no_repeat_ngrams,
+        *_forced_tokens(model),
     )
+
+
+def _forced_tokens(model: Vocabulary) -> tuple[int | None, int | None]:
+    """The first token of each text, and the last of one that does not end before; None: any.
+
+    In fairseq and transformers, BART starts with </s> <s> and ends with </s>, and mBART ends so.
+    """
+    decoder, tokenizer = model.architecture.decoder, model.tokenizer
+    if decoder is None or decoder.start not in ('sep', 'language'):
+        return None, None
+    writes_first = decoder.start == 'sep' and tokenizer.starts_texts
+    return tokenizer.cls_id if writes_first else None, tokenizer.sep_id
+
+
+def target_start(architecture: Architecture, tokenizer: Tokenizer) -> int:
+    """Return the token before the first token of a target.
+
+    Raises:
+        UserError: it depends on the language of the target.
+    """
+    assert architecture.decoder is not None
+    start = architecture.decoder.start
+    if start == 'language':
+        raise UserError(
+            'the model starts a text with the token of its language, which cannot be chosen yet; '
+            'write with transformers'
+        )
+    return tokenizer.role_ids[start]
 
 
 def write_batch(
@@ -180,7 +254,7 @@ def write_batch(
         options: how texts are written.
         constraints: what may be written.
         watch: reads the texts while they are written.
-        model: a causal model.
+        model: a causal model, or one with a decoder, whose sources the rows are.
         params: its parameters.
         batch: input_ids and attention_mask, of rows padded at the end; 'seed', int32 [B, 1];
             'is_text', int32 [B, 1], 0 for empty rows.
@@ -188,15 +262,13 @@ def write_batch(
     Returns:
         'ids' int32 and 'log_p' fp32 [B, new tokens], and 'length' int32 [B].
     """
-    length_B: np.ndarray = batch['attention_mask'].sum(axis=1, dtype=np.int32)
-    texts = read_prompts(model, params, batch['input_ids'], length_B, options.new_tokens)
+    predict, fixed, texts, length_B = _start(model, params, batch, options, watch.tokenizer)
     texts = texts.replace(done_B=jnp.asarray(batch['is_text'][:, 0] == 0))
-    predict = CausalPredict(model)
     if options.search is not None:
-        return _search(predict, params, texts, constraints, options.search)
+        return _search(predict, fixed, texts, constraints, options.search)
     keys_B = jax.vmap(functools.partial(jax.random.key, impl='threefry2x32'))(batch['seed'][:, 0])
     for step in range(constraints.max_tokens):
-        texts = write_token(predict, params, texts, constraints, options.sampling, keys_B)
+        texts = write_token(predict, fixed, texts, constraints, options.sampling, keys_B)
         if (done_B := watch.check(texts, length_B, step + 1)) is not None:
             texts = texts.replace(done_B=jnp.asarray(done_B))
         if (constraints.end_ids or watch.is_active) and np.all(texts.done_B):
@@ -206,13 +278,27 @@ def write_batch(
     return {'ids': ids_BN, 'log_p': texts.log_p_BN, 'length': texts.length_B - length_B}
 
 
+def _start(
+    model: Model, params: Params, batch: Batch, options: CausalOptions, tokenizer: Tokenizer
+) -> tuple[Predict, Tree, Texts, np.ndarray]:
+    """Read prompts or sources: what predicts, `fixed` of it, texts, and their lengths."""
+    length_B: np.ndarray = batch['attention_mask'].sum(axis=1, dtype=np.int32)
+    if model.architecture.decoder is None:
+        texts = read_prompts(model, params, batch['input_ids'], length_B, options.new_tokens)
+        return CausalPredict(model), params, texts, length_B
+    start_B = np.full_like(length_B, target_start(model.architecture, tokenizer))
+    sources = Rows(batch['input_ids'], batch['attention_mask'])
+    texts, fixed = start_targets(model, params, sources, start_B, options.new_tokens)
+    return TargetPredict(model), fixed, texts, np.ones_like(length_B)
+
+
 def _search(
-    predict: CausalPredict, params: Params, texts: Texts, constraints: Constraints, search: Search
+    predict: Predict, fixed: Tree, texts: Texts, constraints: Constraints, search: Search
 ) -> dict[str, Any]:
     """Write after the prompts of a batch by beam search; returns the best text of each."""
     beams = beam_search.start(texts, search)
     while not np.all(beams.done(constraints, search)):
-        beams = beam_search.advance(predict, params, beams, constraints, search)
+        beams = beam_search.advance(predict, fixed, beams, constraints, search)
     best = beams.finished
     after_BN = beams.prompt_length_B[:, None] + jnp.arange(constraints.max_tokens)
     ids_BN = jnp.take_along_axis(best.ids_BCT[:, 0], after_BN, axis=1, mode='clip')
@@ -276,6 +362,8 @@ def _finish(
     ids = result['ids'][:length]
     before, both = (_without_special(tokenizer, part) for part in (prompt, [*prompt, *ids]))
     alone = _without_special(tokenizer, ids)
+    if model.architecture.decoder is not None:
+        text, before, both = '', '', alone
     written = both[len(before) :] if both.startswith(before) else alone
     written = written[: find_stop(written, options.stop, model.counts)]
     tokens = [tokenizer.vocab[index] for index in ids]

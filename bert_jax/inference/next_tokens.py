@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.inference.decoding import Constraints, Sampling, noise
-from bert_jax.models.cache import Cache
+from bert_jax.models.cache import Cache, Memory
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.types import Array, Params, Tree
@@ -46,6 +46,26 @@ class CausalPredict:
         output: Tree = self.model.apply({'params': fixed}, rows)
         logits_BTV: jax.Array = output.heads['clm']
         return logits_BTV[:, -1, : self.model.architecture.vocab_size], output.states.cache
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetPredict:
+    """Predicts the next token with the decoder and the head 'seq2seq' of a model.
+
+    `fixed` are the parameters, and the memory of the sources. There may be several texts for each
+    source, one after the other.
+    """
+
+    model: Model
+
+    def __call__(
+        self, fixed: tuple[Params, Memory], ids_BT: jax.Array, cache: Cache
+    ) -> tuple[jax.Array, Cache]:
+        params, memory = fixed
+        rows = Rows(ids_BT, jnp.ones_like(ids_BT), cache=cache)
+        output: Tree = self.model.apply({'params': params}, rows, memory, method='decode')
+        logits_BTV: jax.Array = output.heads['seq2seq']
+        return logits_BTV[:, -1, : self.model.architecture.vocab_size], output.decoder.cache
 
 
 class Texts(flax.struct.PyTreeNode):
@@ -113,6 +133,43 @@ def read_prompts(
         jnp.int32(0),
         cache,
     )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _encode(model: Model, params: Params, sources: Rows) -> Memory:
+    memory: Tree = model.apply({'params': params}, sources, method='memory')
+    return memory  # type: ignore[no-any-return]
+
+
+def start_targets(
+    model: Model, params: Params, sources: Rows, start_B: Array, num_tokens: int
+) -> tuple[Texts, tuple[Params, Memory]]:
+    """Encode sources, and start a text for each with one token.
+
+    Args:
+        model: a model with a decoder.
+        params: its parameters.
+        sources: what the encoder reads.
+        start_B: int32, the first token of each text.
+        num_tokens: number of tokens to write after it.
+
+    Returns:
+        The texts, and `fixed` of `TargetPredict`.
+
+    Raises:
+        UserError: more tokens than the decoder has positions.
+    """
+    architecture, num_rows = model.architecture.of_decoder, len(start_B)
+    cache = Cache.empty(architecture, model.compute, num_rows, 1 + num_tokens)
+    texts = Texts(
+        jnp.pad(jnp.asarray(start_B)[:, None], [(0, 0), (0, num_tokens)]),
+        jnp.ones(num_rows, jnp.int32),
+        jnp.zeros((num_rows, num_tokens)),
+        jnp.zeros(num_rows, bool),
+        jnp.int32(0),
+        cache,
+    )
+    return texts, (params, _encode(model, params, sources))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3, 4), donate_argnums=2)

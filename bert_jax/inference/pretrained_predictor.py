@@ -106,7 +106,8 @@ class PretrainedPredictor:
         self._advance = advance or (lambda num_rows: None)
         self.is_causal, self.learned_end = model.is_causal, model.learned_end
         self._writes_causally = model.is_generative and self.architecture.prediction.shift
-        self._warns_generate = not (model.is_generative or model.is_causal)
+        is_writer = model.is_causal or model.architecture.decoder is not None
+        self._warns_generate = not (model.is_generative or is_writer)
         self._compute, self._overlap, self._batch_tokens = Compute(dtype), overlap, batch_tokens
         self.max_length = max_length
         self.tasks: tuple[str, ...] = ('embed',)
@@ -116,6 +117,8 @@ class PretrainedPredictor:
             self.tasks += ('likelihood_bound',)
         elif self.is_causal and 'clm' in model.heads:
             self.tasks, heads = ('embed', 'pseudo_likelihood'), ('clm',)
+        elif 'seq2seq' in model.heads:
+            heads = ('seq2seq',)
         if generates := GENERATORS.keys() & {*heads}:
             self._generator = 'clm' if self._writes_causally else generates.pop()
             self.tasks += ('generate',)
@@ -465,7 +468,7 @@ class PretrainedPredictor:
 
         A masked language model unmasks: it fills '[MASK]' and, for five tokens, '[MASK:5]' anywhere
         in a text. It should be trained with the objective diffusion. A causal model writes after
-        a text, from left to right.
+        a text, from left to right. A model with a decoder writes a text for each source.
 
         Args:
             texts: strings of any language that the vocabulary covers, at most as long as the

@@ -45,6 +45,7 @@ def from_state_dict(
     Raises:
         UserError: a weight has no place, is missing, has another shape, or is not finite.
     """
+    state = state_dict_map.join(state, family.parts(architecture))
     possible = _possible_heads(family, architecture)
     all_places = state_dict_map.places(family.table, architecture, possible, num_labels)
     state = {

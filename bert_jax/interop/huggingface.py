@@ -300,7 +300,10 @@ def family_of(model: Pretrained) -> Family:
 
 
 def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:
-    # In RoBERTa's published code, position ids start after the id of the padding token.
+    # In RoBERTa's published code, position ids start after the id of the padding token; in BART's,
+    # they start at 2 whatever the padding token is.
+    if architecture.decoder is not None:
+        return
     first = architecture.first_position
     if architecture.positions.kind == 'offset' and tokenizer.pad_id != first - 1:
         raise UserError(
@@ -395,6 +398,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     num_labels = pretrained.num_labels(model.params)
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
+    state = state_dict_map.split(state, family.parts(architecture))
     is_untied = not architecture.prediction.tied
     if {*TOKEN_HEADS} & {*model.heads} and is_untied and family.prediction_bias in state:
         state[f'{family.decoder}.bias'] = state[family.prediction_bias]

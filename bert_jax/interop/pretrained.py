@@ -23,8 +23,8 @@ from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import JsonObject, Key, Params, Tree
 
 # Heads that published checkpoints may hold; a model may have others, see HEADS of models/heads.
-PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'plm', 'rtd')
-TOKEN_HEADS = ('mlm', 'clm', 'plm')  # they predict tokens
+PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'plm', 'seq2seq', 'rtd')
+TOKEN_HEADS = ('mlm', 'clm', 'plm', 'seq2seq')  # they predict tokens
 PAIR_HEADS = ('nsp', 'sop')  # they read what `Architecture.pair_pooling` says
 LABEL_HEADS = ('sequence_classification', 'token_classification')  # with any number of classes
 PUBLISHED_HEADS = (*PRETRAINING_HEADS, *LABEL_HEADS, 'question_answering', 'multiple_choice')
@@ -108,11 +108,12 @@ def published_heads(params: Params, architecture: Architecture, is_causal: bool)
     """The heads of a model, in the order of PUBLISHED_HEADS.
 
     A causal model that predicts with the token embeddings alone has the head clm without
-    parameters.
+    parameters, and an encoder–decoder the head seq2seq.
     """
     present = {*params}
-    if is_causal and not architecture.prediction.has_parameters:
-        present.add('clm')
+    if not architecture.prediction.has_parameters:
+        present |= {'clm'} if is_causal else set()
+        present |= {'seq2seq'} if architecture.decoder is not None else set()
     return tuple(name for name in PUBLISHED_HEADS if name in present)
 
 
@@ -235,16 +236,24 @@ def outputs(
 ) -> dict[str, jax.Array]:
     """Hidden states of every layer, and the logits of every head.
 
+    An encoder–decoder whose rows have no target decodes the rows themselves.
+
     Returns:
-        `all_hidden` [L + 1, B, T, D] and, for each head NAME, `NAME_logits`, float32:
-        mlm, clm and plm [B, T, vocab_size]; nsp and sop [B, 2]; rtd [B, T];
+        `all_hidden` [L + 1, B, T, D]; `decoder_hidden` [L' + 1, B, U, D] of an encoder–decoder;
+        and, for each head NAME, `NAME_logits`, float32: mlm, clm and plm [B, T, vocab_size];
+        seq2seq [B, U, vocab_size]; nsp and sop [B, 2]; rtd [B, T];
         sequence_classification [B, C]; token_classification [B, T, C]; question_answering
         [B, T, 2]; multiple_choice [B].
     """
     heads = published_heads(params, architecture, is_causal)
     model = build_model(architecture, heads, num_labels(params), compute, is_causal)
+    if architecture.decoder is not None and rows.target is None:
+        rows = rows.replace(target=rows)
     output: Any = model.apply({'params': params}, rows, all_hidden=True)
     logits = {f'{name}_logits': logits for name, logits in output.heads.items()}
     for name in {f'{head}_logits' for head in TOKEN_HEADS} & logits.keys():
         logits[name] = logits[name][..., : architecture.vocab_size]
-    return {'all_hidden': output.states.all_hidden_LBTD} | logits
+    hidden = {'all_hidden': output.states.all_hidden_LBTD}
+    if output.decoder is not None:
+        hidden['decoder_hidden'] = output.decoder.all_hidden_LBTD
+    return hidden | logits

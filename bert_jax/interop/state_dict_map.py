@@ -36,6 +36,7 @@ class Place:
             in GPT-2 are; `shape` is that of the transposed array.
         num_heads: number of heads, if the last dimension of the array in the state dict is divided
             into heads and their features; None if it is not.
+        is_row: whether the array in the state dict has one more dimension, of size 1, in front.
     """
 
     name: str
@@ -48,11 +49,12 @@ class Place:
     groups: int = 1
     is_transposed: bool = False
     num_heads: int | None = None
+    is_row: bool = False
 
     @property
     def their_shape(self) -> tuple[int, ...]:
         """The shape of the array in the state dict."""
-        shape = self._matrix_shape
+        shape = (1, *self._matrix_shape) if self.is_row else self._matrix_shape
         return (
             shape
             if self.num_heads is None
@@ -92,6 +94,7 @@ def places(
             i of n equal slices, 'name|i/n by head' is slice i of n in each head, and
             'name|i/n transposed' is slice i of n of the transposed array; a further 'with heads'
             says that the last dimension of the array is divided into heads and their features.
+            'name|0/1 as row' has one more dimension, of size 1, in front.
 
     Raises:
         UserError: a parameter is not in the table.
@@ -128,6 +131,38 @@ def to_theirs(
     return state
 
 
+def join(
+    state: Mapping[str, np.ndarray], joined: Mapping[str, tuple[str, ...]]
+) -> dict[str, np.ndarray]:
+    """Concatenate arrays of a state dict that are one of our parameters.
+
+    Args:
+        joined: end of the name of the whole → ends of the names of its parts. Wholes with a missing
+            part are not made.
+    """
+    state = dict(state)
+    for whole, parts in joined.items():
+        first = parts[0]
+        for prefix in [name.removesuffix(first) for name in state if name.endswith(first)]:
+            names = [prefix + part for part in parts]
+            if {*names} <= state.keys():
+                state[prefix + whole] = np.concatenate([state.pop(name) for name in names])
+    return state
+
+
+def split(
+    state: Mapping[str, np.ndarray], joined: Mapping[str, tuple[str, ...]]
+) -> dict[str, np.ndarray]:
+    """The inverse of `join`."""
+    state = dict(state)
+    for whole, parts in joined.items():
+        for prefix in [name.removesuffix(whole) for name in state if name.endswith(whole)]:
+            arrays = np.split(state.pop(prefix + whole), len(parts))
+            names = (prefix + part for part in parts)
+            state |= dict(zip(names, map(np.ascontiguousarray, arrays), strict=True))
+    return state
+
+
 def _place(
     table: Mapping[str, str], ours: str, box: Partitioned[jax.Array], architecture: Architecture
 ) -> Place:
@@ -153,7 +188,7 @@ def _place(
     num_heads = architecture.num_heads if options[-2:] == ['with', 'heads'] else None
     shape = (shape[0] * parts, *shape[1:])
     padding = tuple(a - b for a, b in zip(full, published, strict=True))
-    layout = (part, parts, groups, 'transposed' in options, num_heads)
+    layout = (part, parts, groups, 'transposed' in options, num_heads, 'row' in options)
     return Place(name, shape, published, padding, is_kernel, *layout)
 
 

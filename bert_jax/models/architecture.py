@@ -64,6 +64,10 @@ class Architecture(Checked):
     layer_norm_eps: float = 1e-12
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
+    # Dropout between the two projections of a feed-forward layer.
+    feedforward_dropout: float = 0.0
+    # Whether dropout follows the norm after the last layer.
+    output_dropout: bool = False
     initializer_range: float = 0.02
     # Size of the queries, keys and values of a head; None: hidden_size / num_heads.
     size_per_head: int | None = None
@@ -233,6 +237,11 @@ class Architecture(Checked):
         }
         for name in (name for name, is_refused in parts.items() if is_refused):
             yield f'a model with a decoder cannot have {name} {getattr(self, name)}'
+        if self.tuning is not None and self.tuning.method not in ('lora', 'bitfit'):
+            yield (
+                f'transfer.method={self.tuning.method} cannot tune a model with a decoder yet; use '
+                'lora or bitfit'
+            )
 
     @property
     def of_decoder(self) -> 'Architecture':

@@ -258,6 +258,7 @@ class Prediction(Checked):
         activation: of the dense layer; None: hidden_act of the architecture.
         tied: whether tokens are predicted with the token embeddings instead of a separate matrix.
         bias: whether predicted tokens have a bias.
+        fixed_bias: the bias is not trained, as `final_logits_bias` in transformers.
         transform: whether a dense layer, an activation and a norm precede the product with the
             token embeddings.
         scaled: states are divided by √hidden_size before the product with the token embeddings.
@@ -269,6 +270,7 @@ class Prediction(Checked):
     activation: Activation | None = None
     tied: bool = True
     bias: bool = True
+    fixed_bias: bool = False
     transform: bool = True
     scaled: bool = False
     soft_cap: float | None = None

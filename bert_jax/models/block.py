@@ -35,7 +35,8 @@ ATTENTIONS: LazyTable[type[Attention]] = LazyTable(
     }
 )
 # Dropout sites.
-_ATTENTION_WEIGHTS, _ATTENTION_OUTPUT, _FEEDFORWARD_OUTPUT, _CROSS_WEIGHTS, _CROSS_OUTPUT = range(5)
+_ATTENTION_WEIGHTS, _ATTENTION_OUTPUT, _FEEDFORWARD_OUTPUT = range(3)
+_CROSS_WEIGHTS, _CROSS_OUTPUT, _FEEDFORWARD_INNER = range(3, 6)
 
 
 class Block(Module):
@@ -104,7 +105,7 @@ class Block(Module):
 
         norm = self.feedforward_norm
         input_BTD = self._input(x_BTD, norm)
-        output_BTD = self.feedforward(input_BTD)
+        output_BTD = self.feedforward(input_BTD, fold_in(seeds_B, _FEEDFORWARD_INNER))
         if self._is_both:
             output_BTD = self.feedforward_output_norm(output_BTD)
         feedforward = Sublayer('feedforward', x_BTD, input_BTD, output_BTD, norm)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from bert_jax.models.dropout import dropout
 from bert_jax.models.linear import output_init_range
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain, platform
@@ -95,7 +96,7 @@ class FeedForward(Module):
     """activation(x W₁ + b₁) W₂ + b₂ (Vaswani et al. 2017, section 3.3)."""
 
     @nn.compact
-    def __call__(self, x_BTD: jax.Array) -> jax.Array:
+    def __call__(self, x_BTD: jax.Array, seeds_B: jax.Array | None = None) -> jax.Array:
         architecture = self.architecture
         output = self.make_dense(
             'BTF,FD->BTD',
@@ -105,7 +106,8 @@ class FeedForward(Module):
             init_range=output_init_range(architecture),
             name='output',
         )
-        return output(constrain(self.inner(x_BTD), ('batch', 'length', 'mlp')))
+        inner_BTF = dropout(self.inner(x_BTD), architecture.feedforward_dropout, seeds_B)
+        return output(constrain(inner_BTF, ('batch', 'length', 'mlp')))
 
     def inner(self, x_BTD: jax.Array) -> jax.Array:
         """Return the input of the second projection, [B, T, F]."""

@@ -15,13 +15,13 @@ from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Context, layer_constants
 from bert_jax.models.block import Block
-from bert_jax.models.dropout import fold_in
+from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.module import Module
 from bert_jax.types import Tree
 
 if TYPE_CHECKING:
     from bert_jax.models.cache import Cache
-_CONVOLUTION = 2**29  # dropout site, beyond the numbers of layers
+_CONVOLUTION, _OUTPUT = 2**29, 2**29 + 1  # dropout sites, beyond the numbers of layers
 _class_lock = threading.Lock()
 
 
@@ -93,6 +93,12 @@ class LayerStack(Module):
         if not self.compute.remat:
             return Block
         return _make_class(nn.remat, Block, prevent_cse=not self.compute.scan_layers)
+
+    def finish(self, x_BTD: jax.Array, seeds_B: jax.Array | None) -> jax.Array:
+        """Normalize the states of the last layer."""
+        x_BTD = self.final_norm(x_BTD)
+        rate = self.architecture.hidden_dropout if self.architecture.output_dropout else 0.0
+        return dropout(x_BTD, rate, fold_in(seeds_B, _OUTPUT))
 
     def run_layers(
         self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None, cache: 'Cache | None'

@@ -22,7 +22,7 @@ class RelativeBiasTable(RelativeModule):
         assert options.kind == 'relative_bias'
         shape, names = (options.buckets, architecture.num_heads), ('positions', 'heads')
         stddev = float(architecture.hidden_size**-0.5) if architecture.fan_in_init else None
-        table_RH = param(self, 'bias', weight_init(architecture, stddev), shape, names)
+        table_RH = param(self, 'table', weight_init(architecture, stddev), shape, names)
         buckets_R = distance_buckets(options, visibility.is_causal)
         positions_XT = visibility.query_positions_BT
         if positions_XT is None and not is_symbolic_dim(num_queries):
@@ -32,7 +32,7 @@ class RelativeBiasTable(RelativeModule):
             positions_XT = jnp.arange(num_queries)[None]
         last = options.max_distance
         distance_XTU = jnp.clip(positions_XT[..., None] - jnp.arange(num_keys), -last, last)
-        bias_XTUH = table_RH[jnp.asarray(buckets_R)[distance_XTU + last]]
+        bias_XTUH = jnp.asarray(table_RH)[jnp.asarray(buckets_R)[distance_XTU + last]]
         return context._replace(bias_XHTU=bias_XTUH.transpose(0, 3, 1, 2))
 
 
@@ -86,7 +86,7 @@ def _bias_of_distances(
     """
     last = len(buckets_R) // 2
     distance_N = np.arange(num_queries - 1, -num_keys, -1)
-    bias_NH = table_RH[buckets_R[np.clip(distance_N, -last, last) + last]]
+    bias_NH = jnp.asarray(table_RH)[buckets_R[np.clip(distance_N, -last, last) + last]]
     # A sequence of period N + 1 in rows of N: each row starts one entry earlier in the period (the
     # skewing of Huang et al. 2019, Music Transformer, arXiv 1809.04281, section 3.4).
     period_HX = jnp.roll(jnp.pad(bias_NH.T, [(0, 0), (0, 1)]), 1 - num_queries, axis=1)

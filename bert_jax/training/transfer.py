@@ -2,7 +2,9 @@
 
 All three depend on the distance of a parameter from the heads. Heads (everything outside the
 encoder, and its pooler) have distance 0, the last of L layers 1, the first layer L, and the
-embeddings L + 1. Layers that share their parameters count as one layer.
+embeddings L + 1. Layers that share their parameters count as one layer. In an encoder–decoder the
+decoder is next to the heads, and the encoder follows: its last layer comes after the decoder's
+first.
 """
 
 import dataclasses
@@ -20,7 +22,7 @@ from bert_jax.training.optimizers import STACK
 from bert_jax.training.schedules import duration
 from bert_jax.types import Config, Tree
 
-# Parts of an encoder other than its layers: distance from the heads, given the number of layers.
+# Parts of a stack other than its layers: distance from the heads, given the number of layers.
 _DISTANCES: dict[str, Callable[[int], int]] = {
     'pooler': lambda num_layers: 0,
     'final_norm': lambda num_layers: 1,
@@ -28,6 +30,7 @@ _DISTANCES: dict[str, Callable[[int], int]] = {
     'relative_positions': lambda num_layers: num_layers + 1,  # used by all layers
     'embeddings': lambda num_layers: num_layers + 1,
 }
+_PARTS = ('encoder', 'decoder')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,31 +224,37 @@ def num_parameters(params: Tree) -> int:
 
 def _distances(tree: Tree) -> Tree:
     """The distance of every parameter from the heads, int64 arrays that broadcast with it."""
-    num_layers = _num_layers(tree)
+    counts = {part: _num_layers_of(tree.get(part, {})) for part in _PARTS}
 
     def distance(path: tuple[object, ...], leaf: Tree) -> np.ndarray:
         parts = tree_paths.path_name(path).split('/')
-        if parts[0] != 'encoder':
+        if parts[0] not in _PARTS:
             return np.array(0)
+        num_layers = counts[parts[0]]
+        nearer = counts['decoder'] if parts[0] == 'encoder' else 0
         if parts[1] == STACK:
-            return np.arange(num_layers, 0, -1).reshape(-1, *(1,) * (leaf.ndim - 1))
+            return nearer + np.arange(num_layers, 0, -1).reshape(-1, *(1,) * (leaf.ndim - 1))
         number = _layer_number(parts[1])
         if number is not None:
-            return np.array(num_layers - number)
+            return np.array(nearer + num_layers - number)
         if parts[1] not in _DISTANCES:
-            raise ValueError(f'_DISTANCES has no distance from the heads for encoder/{parts[1]}')
-        return np.array(_DISTANCES[parts[1]](num_layers))
+            raise ValueError(f'_DISTANCES has no distance from the heads for {"/".join(parts[:2])}')
+        return np.array(nearer + _DISTANCES[parts[1]](num_layers))
 
     return jax.tree_util.tree_map_with_path(distance, tree)
 
 
 def _num_layers(tree: Tree) -> int:
-    """Number of layers of the encoder, even if the tree holds only the last layers."""
-    encoder = tree.get('encoder', {})
-    stacked = jax.tree.leaves(encoder.get(STACK))
+    """Number of layers, even if the tree holds only the last layers."""
+    return sum(_num_layers_of(tree.get(part, {})) for part in _PARTS)
+
+
+def _num_layers_of(stack: Tree) -> int:
+    """Number of layers of an encoder or decoder."""
+    stacked = jax.tree.leaves(stack.get(STACK))
     if stacked:
         return len(stacked[0])
-    numbers = [_layer_number(part) for part, leaves in encoder.items() if jax.tree.leaves(leaves)]
+    numbers = [_layer_number(part) for part, leaves in stack.items() if jax.tree.leaves(leaves)]
     return 1 + max((number for number in numbers if number is not None), default=-1)
 
 

@@ -74,7 +74,32 @@ CHANGES = {
     'xlnet': {'vocab_size': 131, 'd_model': 20, 'n_layer': 2, 'n_head': 2, 'd_inner': 28},
 }
 CHANGES['modernbert-decoder'] = CHANGES['modernbert']
-OWN_NAMES = ('distilbert', 'gpt2', 'xlnet')  # their config keys differ from BERT's
+_STACKS = ('encoder', 'decoder')
+CHANGES['bart'] = CHANGES['mbart'] = {
+    'vocab_size': 131,
+    'd_model': 20,
+    **{f'{stack}_layers': 2 for stack in _STACKS},
+    **{f'{stack}_attention_heads': 4 for stack in _STACKS},
+    **{f'{stack}_ffn_dim': 28 for stack in _STACKS},
+    'max_position_embeddings': 19,
+}
+CHANGES['t5'] = CHANGES['mt5'] = {
+    'vocab_size': 131,
+    'd_model': 20,
+    'd_kv': 6,
+    'd_ff': 28,
+    'num_layers': 2,
+    'num_heads': 4,
+    'n_positions': 19,
+    'pad_token_id': 0,
+}
+ENCODER_DECODERS = ('bart', 'mbart', 't5', 'mt5')
+OWN_NAMES = (
+    'distilbert',
+    'gpt2',
+    'xlnet',
+    *ENCODER_DECODERS,
+)  # their config keys differ from BERT's
 RENAMED = ('xlm-roberta', 'camembert', 'data2vec-text', 'ernie')  # other families, other names
 # Names of a class for the logits of our heads, if not 'logits'.
 _PAIR_LOGITS = {'mlm': 'prediction_logits', 'nsp': 'seq_relationship_logits'}
@@ -105,6 +130,8 @@ def config(published: str = 'BertForPreTraining', **changes):
 def model(published: str = 'BertForPreTraining', seed: int = 0, **changes):
     """A model of transformers with random weights and biases, ten times as large as usual."""
     made = getattr(transformers, published)(config(published, **changes)).eval()
+    if made.config.model_type == 'mt5' and hasattr(made, 'lm_head'):  # transformers 5 ties it
+        made.lm_head.weight = torch.nn.Parameter(torch.empty_like(made.lm_head.weight))
     randomize(made, seed, 0.2)
     return made
 
@@ -190,10 +217,17 @@ def compute(made, given) -> dict[str, torch.Tensor]:
     if getattr(made.config, 'type_vocab_size', 0) or made.config.model_type == 'xlnet':
         inputs['token_type_ids'] = types
     heads = CLASSES[published][1]
+    if made.config.is_encoder_decoder:
+        inputs |= {'decoder_input_ids': ids, 'decoder_attention_mask': mask}
     if 'multiple_choice' in heads:  # all sequences are choices of one question
         inputs = {name: value[None] for name, value in inputs.items()}
     output = made(**inputs, output_hidden_states=True)
-    computed = {'all_hidden': torch.stack(output.hidden_states)}
+    if made.config.is_encoder_decoder:
+        stacks = {'all_hidden': output.encoder_hidden_states}
+        stacks['decoder_hidden'] = output.decoder_hidden_states
+    else:
+        stacks = {'all_hidden': output.hidden_states}
+    computed = {name: torch.stack(states) for name, states in stacks.items()}
     for head in heads:
         if head == 'question_answering':
             logits = torch.stack([output.start_logits, output.end_logits], -1)

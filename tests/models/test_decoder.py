@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture, Compute
@@ -15,6 +16,9 @@ from bert_jax.models.cache import Cache
 from bert_jax.models.model import Model
 from bert_jax.models.parameters import stack_layers
 from bert_jax.models.rows import Rows
+from bert_jax.models.tuning.lora import Lora
+from bert_jax.models.tuning.prefix import PrefixTuning
+from bert_jax.training.transfer import Transfer
 from bert_jax.types import Tree
 
 SIZES = dict(
@@ -125,3 +129,30 @@ def test_architecture_survives_json(small: Small) -> None:
 def test_parts_that_a_decoder_cannot_have_are_refused() -> None:
     with pytest.raises(UserError, match='a model with a decoder cannot have head_states mix'):
         architectures.build('bart', **SIZES, head_states='mix')
+
+
+def test_distances_from_the_heads_run_through_decoder_and_encoder(small: Small) -> None:
+    """Layer-wise decay: the decoder is nearer to the heads than the encoder."""
+    stacked = dict(small.params)
+    stacked |= {part: stack_layers(stacked[part]) for part in ('encoder', 'decoder')}
+    for params in (small.params, stacked):
+        chosen = Transfer('last:4').select(params)
+        count = {part: len(jax.tree.leaves(chosen[part])) for part in ('encoder', 'decoder')}
+        assert count['decoder'] == len(jax.tree.leaves(params['decoder']))  # 3 layers
+        assert 0 < count['encoder'] < len(jax.tree.leaves(params['encoder'])) or params is stacked
+    assert Transfer('last:4').num_trained(stacked) == Transfer('last:4').num_trained(small.params)
+    nearest = Transfer('last:3').select(small.params)['encoder']
+    assert not jax.tree.leaves({name: nearest[name] for name in nearest if 'norm' not in name})
+
+
+def test_low_rank_updates_reach_the_attention_to_the_encoder(small: Small) -> None:
+    architecture = dataclasses.replace(small.model.architecture, tuning=Lora())
+    model = Model(architecture, Compute(), {'seq2seq': {}})
+    shapes = tree_paths.flatten(jax.eval_shape(model.init, jax.random.key(0), ROWS)['params'])
+    added = {name.rpartition('/tuning/')[0] for name in shapes if '/tuning/' in name}
+    assert {'decoder/layers_0/cross_attention/query', 'encoder/layers_1/attention/value'} <= added
+
+
+def test_other_tuning_methods_are_refused(small: Small) -> None:
+    with pytest.raises(UserError, match='method=prefix cannot tune a model with a decoder'):
+        dataclasses.replace(small.model.architecture, tuning=PrefixTuning())

@@ -3,6 +3,7 @@
 from bert_jax.errors import UserError, look_up
 from bert_jax.interop.families import (
     albert,
+    bart,
     bert,
     deberta,
     distilbert,
@@ -10,6 +11,7 @@ from bert_jax.interop.families import (
     gpt2,
     modernbert,
     roberta,
+    t5,
     xlnet,
 )
 from bert_jax.interop.families.family import Family
@@ -17,6 +19,7 @@ from bert_jax.types import JsonView
 
 FAMILIES: dict[str, Family] = {
     'albert': albert.FAMILY,
+    'bart': bart.FAMILY,
     'bert': bert.FAMILY,
     'deberta': deberta.V1,
     'deberta-v2': deberta.V2,
@@ -30,6 +33,9 @@ FAMILIES: dict[str, Family] = {
     'camembert': roberta.CAMEMBERT,
     'data2vec-text': roberta.DATA2VEC,
     'ernie': bert.ERNIE,
+    'mbart': bart.MBART,
+    'mt5': t5.MT5,
+    't5': t5.FAMILY,
     'xlnet': xlnet.FAMILY,
 }
 

@@ -48,7 +48,7 @@ _FIXED: dict[str, object] = {
     'auto_map': None,
     'quantization_config': None,
 }
-_PREDICTION_BIASES = ('mlm/head/bias', 'clm/head/bias', 'plm/head/bias')
+_PREDICTION_BIASES = tuple(f'{head}/head/bias' for head in ('mlm', 'clm', 'plm', 'seq2seq'))
 # For families that supported other values in transformers 4.
 BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
 # Types of the keys that every family reads; None is allowed.
@@ -116,6 +116,9 @@ class Family:
         read_by_complete: key that `complete` reads → its type; None is allowed as well.
         more_keys: architecture → config values of keys that are not in `keys`.
         token_keys: config key with a token id → attribute of the tokenizer.
+        copies: further names of the token embeddings, which some files contain.
+        joined: end of the name of a weight in `table` → ends of the names of the weights that it
+            joins (see `state_dict_map.join`); for gated feed-forward layers.
         old_names: suffix of a weight name in early versions → its current form.
         training_only: weights that only training needs; skipped with a log line.
         buffers: regular expression for names of constants in a file; '' for none.
@@ -140,6 +143,8 @@ class Family:
     read_by_complete: JsonView = FrozenDict()
     more_keys: Callable[[Architecture], JsonObject] = lambda architecture: {}
     token_keys: Mapping[str, str] = FrozenDict(pad_token_id='pad_id')
+    copies: tuple[str, ...] = ()
+    joined: Mapping[str, tuple[str, ...]] = FrozenDict()
     old_names: Mapping[str, str] = FrozenDict()
     training_only: tuple[str, ...] = ()
     buffers: str = ''
@@ -149,9 +154,11 @@ class Family:
 
     def duplicates(self, architecture: Architecture) -> dict[str, str]:
         """Tied copy of a weight, which some files contain → the weight that it must equal."""
+        token = self.table['encoder/embeddings/token']
+        copies = dict.fromkeys(self.copies, token)
         if not architecture.prediction.tied:
-            return {}
-        tied = {f'{self.decoder}.weight': self.table['encoder/embeddings/token']}
+            return copies
+        tied = {f'{self.decoder}.weight': token, **copies}
         if self.prediction_bias:
             tied[f'{self.decoder}.bias'] = self.prediction_bias
         return {copy: original for copy, original in tied.items() if copy != original}
@@ -164,6 +171,10 @@ class Family:
     def is_buffer(self, name: str) -> bool:
         """Whether a file names a constant, not a weight."""
         return bool(self.buffers and re.fullmatch(self.buffers, name))
+
+    def parts(self, architecture: Architecture) -> Mapping[str, tuple[str, ...]]:
+        """`joined`, if weights of this architecture are joined."""
+        return self.joined if architecture.feedforward == 'gated' else {}
 
     @property
     def position_ids(self) -> str:
@@ -289,7 +300,7 @@ class Family:
 
 
 def _normalize(architecture: Architecture) -> Architecture:
-    # Without what other files say, and without the initialization of weights that are trained.
+    # Without what other files say, and without the initialization and dropout of training.
     return dataclasses.replace(
         architecture,
         windows=architecture.layer_windows,

@@ -15,8 +15,10 @@ from bert_jax.models.architectures.builder import Builder
 # BART (Lewis et al. 2020, arXiv 1910.13461; facebookresearch/fairseq, models/bart).
 #
 # Norms after the layers; three token tables are one. The first two rows of each position table are
-# not used. Tokens are predicted by the token embeddings alone: the published bias is zero.
+# not used. Tokens are predicted by the token embeddings and a constant bias, which is zero in all
+# published weights.
 BART = Builder(
+    family='bart',
     sizes=dict(
         vocab_size=50265,
         num_layers=6,
@@ -28,7 +30,7 @@ BART = Builder(
         type_vocab_size=0,
         positions=OffsetPositions(),
         pooler=False,
-        prediction=Prediction(transform=False, bias=False),
+        prediction=Prediction(transform=False, fixed_bias=True),
         classifier=Classifier('dense', pooling='first'),
     ),
 )
@@ -38,10 +40,12 @@ BART = Builder(
 # Norms before the layers, one more after each stack; embeddings are multiplied by √1024. A target
 # starts with the token of its language.
 MBART = Builder(
+    family='mbart',
     sizes=dict(
         vocab_size=250027,
         hidden_size=1024,
         num_layers=12,
+        scaled_embeddings=True,
         decoder=DecoderStack(12, start='language'),
         max_position_embeddings=1026,
         layer_norm_eps=1e-5,
@@ -49,7 +53,6 @@ MBART = Builder(
     fixed={
         **BART.fixed,
         'norms': Norms('layer_norm', 'pre'),
-        'scaled_embeddings': True,
     },
 )
 
@@ -59,6 +62,7 @@ MBART = Builder(
 # No biases, RMSNorm before the layers, gated GELU, a separate matrix that predicts tokens. Heads
 # have 64 features whatever the hidden size, and pretraining has no dropout.
 T5 = Builder(
+    family='t5',
     sizes=dict(
         vocab_size=32128,
         hidden_size=512,
@@ -80,6 +84,7 @@ T5 = Builder(
         norms=Norms('rms_norm', 'pre', embeddings=False),
         biases=NO_BIASES,
         fan_in_init=True,
+        output_dropout=True,
         pooler=False,
         prediction=Prediction(transform=False, bias=False, tied=False),
         classifier=Classifier(pooling='first'),
@@ -88,6 +93,7 @@ T5 = Builder(
 
 # T5 version 1.0: ReLU, tokens are predicted by the token embeddings from states · 1/√D.
 T5_1_0 = Builder(
+    family='t5',
     sizes={
         **T5.sizes,
         'num_layers': 6,
@@ -97,6 +103,7 @@ T5_1_0 = Builder(
         'hidden_act': 'relu',
         'hidden_dropout': 0.1,
         'attention_dropout': 0.1,
+        'feedforward_dropout': 0.1,
     },
     fixed={
         **T5.fixed,

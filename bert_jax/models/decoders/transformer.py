@@ -79,7 +79,7 @@ class TransformerDecoder(LayerStack):
             count_B = jnp.asarray(rows.attention_mask_BT).sum(1, dtype=jnp.int32)
             cache = cache.replace(length_B=cache.length_B + count_B)
         if self.architecture.norms.placement != 'post':
-            x_BTD = self.final_norm(x_BTD)
+            x_BTD = self.finish(x_BTD, seeds_B)
             hidden_LBTD = hidden_LBTD.at[-1].set(x_BTD)
         all_hidden_LBTD = None
         if all_hidden:

@@ -101,7 +101,8 @@ class Transformer(LayerStack, Encoder):
             before_BTD = hidden_LBTD[-2] if architecture.num_layers > 1 else embedded_BTD
             decoded_BTD = self._decode(before_BTD, positions_BT, context, dropout_seeds_B)
         if architecture.norms.placement != 'post':
-            x_BTD = decoded_BTD = self.final_norm(x_BTD)
+            x_BTD = self.finish(x_BTD, dropout_seeds_B)
+            decoded_BTD = x_BTD
             hidden_LBTD = hidden_LBTD.at[-1].set(x_BTD)
         if prompts is not None:
             x_BTD, decoded_BTD, embedded_BTD = map(prompts.text, (x_BTD, decoded_BTD, embedded_BTD))

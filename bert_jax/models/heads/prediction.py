@@ -70,6 +70,8 @@ class MaskedLanguageModelHead(Head):
         bias_V: jax.Array | int = 0
         if architecture.prediction.bias:
             bias_V = param(self, 'bias', nn.initializers.zeros, (num_logits,), ('vocab',))
+            if architecture.prediction.fixed_bias:
+                bias_V = jax.lax.stop_gradient(bias_V)
         is_token_V = jnp.arange(num_logits) < architecture.vocab_size
         if cap := architecture.prediction.soft_cap:
             logits_BPV = cap * jnp.tanh((logits_BPV + bias_V) / cap)

@@ -13,7 +13,8 @@ from bert_jax.models.linear import product
 from bert_jax.models.tuning.modules import DenseModule, kaiming_uniform
 from bert_jax.models.tuning_method import Arrays, ModuleMaker, Tuning
 
-# Name in `targets` → the last two path components of the projection.
+# Name in `targets` → the last two path components of the projection. Those of attention are also
+# targets in `cross_attention` of a decoder.
 TARGETS = {
     'query': 'attention/query',
     'key': 'attention/key',
@@ -50,7 +51,8 @@ class Lora(Tuning):
         return self.alpha / self.rank
 
     def dense_module(self, role: str) -> ModuleMaker | None:
-        return LowRank if role in [TARGETS[target] for target in self.targets] else None
+        is_target = role.removeprefix('cross_') in [TARGETS[target] for target in self.targets]
+        return LowRank if is_target else None
 
     def merge(self, role: str, weights: Arrays, added: Arrays) -> dict[str, Any]:
         update = np.tensordot(added['down'], added['up'], 1)
