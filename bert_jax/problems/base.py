@@ -329,7 +329,10 @@ class Loss(_Part, abc.ABC):
 
     @abc.abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:
-        """Return the loss terms, named as in `weights`, and other terms to log."""
+        """Return the loss terms, named as in `weights`, and other terms to log.
+
+        In training, `batch` also has PROGRESS.
+        """
 
     def held_out_terms(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Terms:
         """Return the terms of evaluated examples, if `terms` needs the batches of training."""
