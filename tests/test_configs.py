@@ -25,9 +25,12 @@ from configs import (
     diffusion,
     electra,
     gpt2,
+    gptbert,
     large,
     mbart,
+    mmbert,
     modernbert,
+    neobert,
     roberta,
     spanbert,
     t5,
@@ -53,6 +56,9 @@ CONFIGS = {
     'gpt2': (gpt2.get_config, 'bytebpe'),
     'xlmr': (xlmr.get_config, 'unigram'),
     'modernbert': (modernbert.get_config, 'bytebpe'),
+    'mmbert': (mmbert.get_config, 'unigram'),
+    'gptbert': (gptbert.get_config, 'bytebpe'),
+    'neobert': (neobert.get_config, 'wordpiece'),
     'xlnet:base': (lambda: xlnet.get_config('base'), 'xlnet'),
     'xlnet:large': (lambda: xlnet.get_config('large'), 'xlnet'),
     'diffusion:bert': (lambda: diffusion.get_config('bert'), 'wordpiece'),
@@ -224,6 +230,41 @@ PUBLISHED = {
         'compute.float32_residual': True,
         'training.sequence_length': (1024,),
     },
+    'mmbert': {
+        'masking.rate': 0.3,
+        'data.language_alpha': 0.7,
+        'optimizer.name': 'stable_adamw',
+        'schedule.learning_rate': 8e-4,
+        'training.sequence_length': (1024,),
+    },
+    'gptbert': {
+        'masking.rate': 0.3,
+        'masking.end_rate': 0.15,
+        'masking.longest_span': 3,
+        'mntp.causal_share': 1 / 16,
+        'training.sequence_length': (128, 256, 512),
+        'training.z_loss': 1e-4,
+        'optimizer.name': 'lamb',
+        'optimizer.beta2': 0.98,
+        'optimizer.eps': 1e-8,
+        'optimizer.weight_decay': 0.1,
+        'optimizer.clip_norm': 2.0,
+        'optimizer.ema': 0.999,
+        'schedule.name': 'cosine',
+        'schedule.learning_rate': 1.41e-2,
+        'schedule.end_learning_rate': 1.41e-3,
+    },
+    'neobert': {
+        'masking.rate': 0.2,
+        'masking.mask': 1.0,
+        'optimizer.name': 'adamw',
+        'optimizer.beta2': 0.95,
+        'optimizer.weight_decay': 0.1,
+        'schedule.name': 'cosine',
+        'schedule.learning_rate': 6e-4,
+        'training.steps': (1_000_000,),
+        'training.sequence_length': (1024,),
+    },
     'diffusion:bert': {
         'objectives.diffusion': 1.0,
         'objectives.mlm': 0.0,
@@ -261,6 +302,8 @@ WARMUPS = {
     'albert': 3125,
     'deberta': 10_000,
     'gpt2': 2_000,
+    'gptbert': 125,
+    'neobert': 2_000,
     'diffusion:bert': 2500,
     'xlnet:large': 40_000,
     'bart:base': 10_000,
@@ -296,6 +339,41 @@ def test_modernbert_trains_on_the_published_number_of_tokens():
     assert second.schedule.decay_steps * per_step == pytest.approx(50e9, rel=0.02)
     assert (second.schedule.name, second.schedule.learning_rate) == ('sqrt', 3e-4)
     assert (second.init_from, second.model.attention.theta) == (first.workdir, 160_000.0)
+
+
+def test_mmbert_masks_less_and_adds_languages_in_each_phase():
+    phases = [mmbert.get_config(phase) for phase in mmbert.PHASES]
+    assert [config.masking.rate for config in phases] == [0.3, 0.15, 0.05]
+    assert [config.data.language_alpha for config in phases] == [0.7, 0.5, 0.3]
+    assert [len(config.data.sources) for config in phases] == [16, 28, 41]
+    assert [config.training.max_predictions for config in phases] == [(308,), (1229,), (410,)]
+    assert [config.init_from for config in phases[1:]] == [one.workdir for one in phases[:2]]
+    tokens = [
+        config.training.steps[0]
+        * config.training.batch_size[0]
+        * config.training.sequence_length[0]
+        for config in phases
+    ]
+    assert tokens == pytest.approx([2.3e12, 0.6e12, 0.1e12], rel=0.01)
+    languages = [{*config.data.sources} for config in phases]
+    assert languages[0] < languages[1] < languages[2]
+
+
+def test_neobert_continues_with_longer_sequences():
+    first, second = (neobert.get_config(stage) for stage in neobert.STAGES)
+    for config in (first, second):
+        training = config.training
+        assert training.batch_size[0] * training.sequence_length[0] == 2**21
+    assert (second.init_from, second.training.sequence_length) == (first.workdir, (4096,))
+    assert second.schedule.learning_rate == first.schedule.end_learning_rate
+
+
+def test_gptbert_grows_batches_and_sequences():
+    stages = stage_settings(gptbert.get_config().training)
+    tokens = [stage['batch_size'] * stage['sequence_length'] for stage in stages]
+    assert tokens == [2**20, 2**21, 3 * 2**20, 3 * 2**20, 2**22, 2**22]
+    assert [stage['sequence_length'] for stage in stages] == [128, 128, 128, 256, 256, 512]
+    assert sum(stage['steps'] for stage in stages) == 7812
 
 
 def test_diffusion_continues_from_weights():
@@ -359,7 +437,8 @@ def test_a_step_at_full_size_has_the_right_shapes(name, folder):
     optimizer, state = start(task)
     state = jax.eval_shape(state, jax.random.key(0))
     optimizers.check_decay_exclude(config.optimizer.decay_exclude, state.params)
-    for stage, length in zip(task.stages, config.training.sequence_length, strict=True):
+    for stage, settings in zip(task.stages, stage_settings(config.training), strict=True):
+        length = settings['sequence_length']
         one = stage.source.batch(0, np.arange(1))
         size = stage.source.batch_size
         batch = {
@@ -401,13 +480,15 @@ def trained(request, folder):
             config.model.decoder.num_layers = 2
         config.rtd.generator_width = max(config.rtd.generator_width, 0.5)
         config.compute.dtype = 'float32'
+        all_positions = config.objectives.diffusion or config.objectives.mntp
         config.training.update(
             dict(
                 steps=(12,),
                 sequence_length=(32,),
                 batch_size=(16,),
                 accumulation=(1,),
-                max_predictions=(32 if config.objectives.diffusion else 10,),
+                max_predictions=(32 if all_positions else 10,),
+                batch_ramp=(),
             )
         )
         config.schedule.update(dict(learning_rate=0.02, warmup_steps=2, decay_steps=0))
