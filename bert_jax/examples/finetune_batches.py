@@ -279,7 +279,8 @@ def evaluation_batches(
 
 def evaluation_slots(items: Items, shape: BatchShape) -> int:
     """Return the slots per row for evaluation: enough for any item and for many short ones."""
-    return max(_MIN_EVALUATION_SLOTS, shape.slots, int(items.count_N.max()))
+    most = shape.length // int(items.length_N.min()) * int(items.count_N.max())
+    return max(min(_MIN_EVALUATION_SLOTS, most), shape.slots, int(items.count_N.max()))
 
 
 def unpack_outputs(

@@ -69,14 +69,15 @@ def write(
     options = options_of(encoding)
     writer = _Writer(encoding.tokenizer, model.architecture)
     constraints = generation.constraints_of(writer, options)
-    watch = generation.Watch(encoding.tokenizer, (), None)
     flags = {'seed': np.zeros(1, np.int32), 'is_text': np.ones(1, np.int32)}
     rows = [TokenizedText(encoding.source_ids(example), flags) for example in examples]
+    watch = generation.Watch(encoding.tokenizer, (), None)
+    max_length = model.architecture.max_length
     results = batching.run(
         functools.partial(generation.write_batch, options, constraints, watch, model, params),
         rows,
         batch_tokens=max(1, batch_tokens // options.beams),
-        max_length=model.architecture.max_length - options.new_tokens,
+        max_length=max_length - (options.new_tokens if encoding.is_causal else 0),
         pad_id=encoding.tokenizer.pad_id,
         advance=advance,
         concurrent_batches=concurrent_batches,

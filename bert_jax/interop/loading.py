@@ -165,8 +165,8 @@ def load_checkpoint(
     method = fields.pop('tuning', None)
     architecture = Architecture.from_json(fields)
     params: Params = dict(restored.state)
-    if 'layers' in params.get('encoder', {}):
-        params = {**params, 'encoder': unstack_layers(params['encoder'])}
+    stacks = [part for part in ('encoder', 'decoder') if 'layers' in params.get(part, {})]
+    params = {**params, **{part: unstack_layers(params[part]) for part in stacks}}
     if method is not None:
         architecture = dataclasses.replace(architecture, tuning=tuning.from_json(method))
     if metadata.get('base'):
@@ -177,7 +177,8 @@ def load_checkpoint(
     if generator:
         architecture, params = _generator(architecture, metadata['config']['rtd'], params)
     other_parts = {
-        part: params[part] for part in sorted(params.keys() - {'encoder', *PUBLISHED_HEADS})
+        part: params[part]
+        for part in sorted(params.keys() - {'encoder', 'decoder', *PUBLISHED_HEADS})
     }
     params = _discriminator(params)
     params = {part: leaves for part, leaves in params.items() if part not in other_parts}

@@ -659,7 +659,7 @@ PROBLEMS: dict[str, ProblemKind] = {
             'no_repeat_ngrams',
             'min_new_tokens',
         ),
-        pretrained_heads=('clm',),
+        pretrained_heads=('clm', 'seq2seq'),
         reads_last_layer=True,
         writes=True,
         long_texts=('truncate',),

@@ -12,6 +12,7 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import Example, texts_of
 from bert_jax.labels.loader import Splits
 from bert_jax.labels.records import printable
+from bert_jax.models.architecture import Architecture
 from bert_jax.problems import ProblemKind
 from bert_jax.tokenizers import training_text
 from bert_jax.training import multihost
@@ -89,18 +90,31 @@ def _check_classes(labels: Sequence[str], num_examples: int) -> None:
     )
 
 
-def is_causal(config: ConfigDict, kind: ProblemKind, model: Pretrained | None) -> bool:
-    """Whether the positions of a run attend to earlier positions only.
+def is_causal(config: ConfigDict, architecture: Architecture, model: Pretrained | None) -> bool:
+    """Whether a model that writes text is a causal model, not one with a decoder.
 
     Raises:
-        UserError: the problem writes text, but init_from is an encoder.
+        UserError: the target has more tokens than the model has positions, init_from is an encoder,
+            or parameter-efficient tuning of a decoder.
     """
-    if not kind.writes:
+    size = config.problem.get('target_tokens', 0)
+    if size + 1 > architecture.max_length:
+        raise UserError(
+            f'problem.target_tokens is {size}, but the model has {architecture.max_length} '
+            'positions, and at least one token precedes the target; lower it'
+        )
+    if architecture.decoder is not None:
+        if config.transfer.method != 'full':
+            raise UserError(
+                f'transfer.method={config.transfer.method} cannot tune a model with a decoder yet; '
+                'set it to full'
+            )
         return False
     if model is not None and not model.is_causal:
         raise UserError(
             f'{config.task} writes text, but init_from={config.init_from} is an encoder, whose '
-            'positions attend in both directions; set init_from to a causal model'
+            'positions attend in both directions; set init_from to a causal model or to a model '
+            'with a decoder'
         )
     return True
 

@@ -43,7 +43,7 @@ class InitialModel(NamedTuple):
     @property
     def has_head(self) -> bool:
         """Whether `params` contains more than the encoder."""
-        return any(not name.startswith('encoder/') for name in self.params)
+        return any(not name.startswith(('encoder/', 'decoder/')) for name in self.params)
 
 
 def load_weights(config: Config) -> 'Pretrained | None':
@@ -120,7 +120,8 @@ def initialize(
     lines.insert(0, f'weights of {config.init_from}')
     tree = fitted.params
     if config.compute.scan_layers:
-        tree = tree | {'encoder': stack_layers(tree['encoder'])}
+        stacks = [part for part in ('encoder', 'decoder') if part in tree]
+        tree = tree | {part: stack_layers(tree[part]) for part in stacks}
     params = tree_paths.flatten(tree)
     for missing in fitted.newly_initialized:
         params.pop(missing, None)

@@ -8,8 +8,13 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax import main, predict, problems
+import bert_jax
+from bert_jax import main, predict
 from bert_jax.errors import UserError
+from bert_jax.models import architectures
+from bert_jax.models.architecture_parts import DecoderStack
+from bert_jax.models.architectures import encoder_decoders
+from bert_jax.models.architectures.builder import Builder
 from bert_jax.tasks import finetuning_data
 from bert_jax.training import checkpoints
 from configs import finetune
@@ -108,10 +113,35 @@ def test_new_texts_are_written_as_in_the_evaluation(folder):
     assert all(len(one['written'].split()) <= 2 for one in shorter)
 
 
+def test_a_model_with_a_decoder_learns_and_writes(tmp_path, monkeypatch):
+    """An architecture in the style of BART; the texts of predict are those of the evaluation."""
+    bart = encoder_decoders.BART
+    small = Builder(bart.sizes | {'decoder': DecoderStack(1)}, bart.fixed)
+    monkeypatch.setitem(architectures.BUILDERS, 'small_bart', small)
+    results = train(
+        tmp_path,
+        longest=2,
+        training__steps=40,
+        evaluation__every_steps=40,
+        model__architecture='small_bart',
+        model__max_position_embeddings=40,
+    )
+    assert results['held_out']['generation_loss'] < 1.9
+    records = lines_of(tmp_path / 'run/dev/predictions.jsonl')
+    assert any(one['ended'] for one in records)
+    texts = [one['texts'][0] for one in records]
+    answers = bert_jax.load(str(tmp_path / 'run')).write(texts)
+    assert [one['written'] for one in answers] == [one['written'] for one in records]
+
+
 def test_an_encoder_cannot_write():
     config, encoder = finetune.get_config('generation'), types.SimpleNamespace(is_causal=False)
+    architecture = architectures.build('bert')
     with pytest.raises(UserError, match='generation writes text, but init_from=.* is an encoder'):
-        finetuning_data.is_causal(config, problems.find('generation'), encoder)
+        finetuning_data.is_causal(config, architecture, encoder)
+    config.problem.target_tokens = 1000
+    with pytest.raises(UserError, match='target_tokens is 1000, but the model has 512 positions'):
+        finetuning_data.is_causal(config, architecture, None)
 
 
 @pytest.mark.slow

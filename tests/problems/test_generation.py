@@ -1,5 +1,6 @@
 """Generation: rows, the loss of targets alone, label smoothing, templates, what is refused."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ from ml_collections import ConfigDict
 from bert_jax import problems
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
+from bert_jax.inference import target_writing
 from bert_jax.labels.examples import TargetExample
 from bert_jax.models.architecture import Compute
+from bert_jax.models.architecture_parts import DecoderStack
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.problems.base import Setup
@@ -27,11 +30,22 @@ EXAMPLES = [
 ]
 
 
-def build(train=EXAMPLES, max_length=48, **settings):
+def build(train=EXAMPLES, max_length=48, start=None, **settings):
     layout = SpecialTokenLayout(small_problems.tokenizer(), max_length, 0)
     defaults = problems.find('generation').settings | {'target_tokens': 16, 'metrics': ('rouge1',)}
-    setup = Setup(ConfigDict(defaults | settings), layout, kept={'is_causal': True})
+    setup = Setup(
+        ConfigDict(defaults | settings),
+        layout,
+        kept={'is_causal': not start, 'decoder_start': start},
+    )
     return GENERATION.build_for(list(train), setup)
+
+
+def make(problem, architecture):
+    model = Model(architecture, Compute(), problem.loss.heads(), problem.encoding.is_causal)
+    wrapped = FineTuningModel(problem, model)
+    encoded = EncodedExamples.of(problem, EXAMPLES)
+    return model, small_problems.large_params(wrapped, encoded), wrapped
 
 
 @pytest.mark.parametrize('form', ['uniform', 'fairseq'])
@@ -59,9 +73,7 @@ def test_only_the_target_and_its_end_are_learned():
     """The loss of packed rows equals a loop over single rows and their target tokens."""
     problem = build()
     architecture = small_problems.architecture('gpt2')
-    model = Model(architecture, Compute(), problem.loss.heads(), is_causal=True)
-    wrapped = FineTuningModel(problem, model)
-    params = small_problems.large_params(wrapped, EncodedExamples.of(problem, EXAMPLES))
+    model, params, wrapped = make(problem, architecture)
     _, terms = small_problems.answers(wrapped, params, EXAMPLES)
     tokenizer, losses = problem.encoding.tokenizer, []
     for example in EXAMPLES:
@@ -75,6 +87,52 @@ def test_only_the_target_and_its_end_are_learned():
         losses += [-log_p_TV[place - 1, ids[place]] for place in range(len(source), len(ids))]
     assert mean(terms['generation']) == pytest.approx(np.mean(losses), rel=1e-5)
     assert terms['generation'].count == len(losses)
+
+
+@pytest.mark.parametrize(('name', 'start'), [('bart', 'sep'), ('t5', 'pad')])
+def test_a_decoder_learns_targets_and_writes_the_most_probable_tokens(name, start):
+    """Packed sources and targets equal single ones; written tokens equal a loop without a cache."""
+    problem = build(start=start, target_tokens=14, label_smoothing=0.1)
+    tokenizer = problem.encoding.tokenizer
+    decoder = DecoderStack(1, start)
+    architecture = small_problems.architecture(name, decoder=decoder, max_position_embeddings=60)
+    model, params, wrapped = make(problem, architecture)
+    _, terms = small_problems.answers(wrapped, params, EXAMPLES)
+    first = [tokenizer.cls_id] if name == 'bart' else []
+    before = tokenizer.sep_id if name == 'bart' else tokenizer.pad_id
+
+    @jax.jit
+    def apply(source_BT, target_BU):
+        target = Rows(target_BU, (target_BU >= 0).astype(jnp.int32))
+        rows = Rows(source_BT, (source_BT >= 0).astype(jnp.int32), target=target)
+        return model.apply({'params': params}, rows).heads['seq2seq']
+
+    def log_p(example, read):
+        source = problem.encoding.source_ids(example)
+        padded = (np.pad(ids, (0, 24 - len(ids)), constant_values=-1) for ids in (source, read))
+        logits_UV = apply(*(ids[None].astype(np.int32) for ids in padded))[0, : len(read)]
+        logits_UV = np.asarray(logits_UV, np.float64)[:, : tokenizer.vocab_size]
+        return logits_UV - np.log(np.exp(logits_UV).sum(-1, keepdims=True))
+
+    nll = []
+    for example in EXAMPLES:
+        (words,) = tokenizer.encode_batch([example.targets[0]]).ids
+        learned = [*first, *words, tokenizer.sep_id]
+        nll += (-log_p(example, [before, *learned[:-1]])[np.arange(len(learned)), learned]).tolist()
+    assert terms['nll'].count == len(nll)
+    assert mean(terms['nll']) == pytest.approx(np.mean(nll), rel=1e-5)
+
+    never = [index for index in tokenizer.special_ids if index != tokenizer.sep_id]
+    for example, (part,) in zip(
+        EXAMPLES, target_writing.write(problem, model, params, EXAMPLES, 64), strict=True
+    ):
+        ids = first.copy()
+        while len(ids) < 14 and ids[-1:] != [tokenizer.sep_id]:
+            next_V = log_p(example, [before, *ids])[-1]
+            next_V[never] = -np.inf
+            is_last = name == 'bart' and len(ids) == 13  # BART is made to end
+            ids.append(tokenizer.sep_id if is_last else int(next_V.argmax()))
+        assert part[0]['ids'].tolist() == ids
 
 
 def test_long_sources_and_targets_are_truncated_and_counted():
@@ -126,6 +184,8 @@ def test_templates_make_texts_of_tasks():
 
 
 def test_what_cannot_be_learned_is_refused():
+    with pytest.raises(UserError, match='starts with the token of a language'):
+        build(start='language')
     with pytest.raises(UserError, match='leaves no room for a source in the 16 tokens'):
         build(max_length=16)
     with pytest.raises(UserError, match='min_new_tokens is 17'):

@@ -2,7 +2,8 @@
 
 A causal model reads [CLS] source [SEP] target [SEP] in one sequence and learns the tokens after the
 first [SEP]; [CLS] is there if texts of its tokenizer start with one. A model with a decoder reads
-[CLS] source [SEP] in its encoder and learns target [SEP] in its decoder.
+[CLS] source [SEP] in its encoder and learns target [SEP] in its decoder, or [CLS] target [SEP] if
+the decoder starts with [SEP], as in BART.
 """
 
 import functools
@@ -32,6 +33,11 @@ class TargetEncoding(base.Encoding[TargetExample]):
                 f'problem.min_new_tokens is {self.settings.min_new_tokens}; it must be at most '
                 f'problem.target_tokens, {self.settings.target_tokens}'
             )
+        if not self.is_causal and self.setup.kept.get('decoder_start') == 'language':
+            raise UserError(
+                'the decoder starts with the token of a language, as in mBART, which the problem '
+                'generation does not support yet; use a model such as BART or T5'
+            )
         if self.is_causal and self.max_source_tokens < 1:
             raise UserError(
                 f'problem.target_tokens is {self.settings.target_tokens}, which leaves no room for '
@@ -44,6 +50,17 @@ class TargetEncoding(base.Encoding[TargetExample]):
     def is_causal(self) -> bool:
         """Whether source and target are one sequence, read from left to right."""
         return bool(self.setup.kept.get('is_causal'))
+
+    @property
+    def start_id(self) -> int:
+        """The token that a decoder reads before the first token of a target."""
+        return self.tokenizer.role_ids[self.setup.kept['decoder_start']]
+
+    @property
+    def first_ids(self) -> list[int]:
+        """The tokens that every target of a decoder begins with: [CLS] in BART, else none."""
+        is_bart = self.setup.kept.get('decoder_start') == 'sep' and self.tokenizer.starts_texts
+        return [self.tokenizer.cls_id] if is_bart and not self.is_causal else []
 
     @functools.cached_property
     def pattern(self) -> str:
@@ -58,14 +75,12 @@ class TargetEncoding(base.Encoding[TargetExample]):
     @property
     def max_source_tokens(self) -> int:
         """Number of tokens of a source text that fit, without special tokens."""
-        if not self.is_causal:
-            return self.layout.max_text_tokens(1)
-        starts = int(self.tokenizer.starts_texts)
-        return int(self.layout.max_length - self.settings.target_tokens - 1 - starts)
+        target = self.settings.target_tokens if self.is_causal else 0
+        return int(self.layout.max_length - target - 1 - self.tokenizer.starts_texts)
 
     def keep(self, train: Sequence[TargetExample]) -> JsonView:
         """Keep what the model is, and the number of tokens of the longest target."""
-        kept = {'is_causal': self.is_causal}
+        kept = {name: self.setup.kept.get(name) for name in ('is_causal', 'decoder_start')}
         if self.is_causal or not train:
             return kept
         longest = max(len(self.target_ids(example)) for example in train)
@@ -82,8 +97,6 @@ class TargetEncoding(base.Encoding[TargetExample]):
         if len(ids) > self.max_source_tokens:
             self.setup.counts['truncated sources'] += 1
         ids = ids[: self.max_source_tokens]
-        if not self.is_causal:
-            return self.layout.lay_out(ids).ids
         start = [self.tokenizer.cls_id] if self.tokenizer.starts_texts else []
         return np.array([*start, *ids, self.tokenizer.sep_id], np.int32)
 
@@ -106,9 +119,10 @@ class TargetEncoding(base.Encoding[TargetExample]):
             raise UserError(
                 f'example {example.id}: the target {text!r:.40} has no token; correct or remove it'
             )
-        if len(ids) + 1 > self.settings.target_tokens:
+        room = self.settings.target_tokens - len(self.first_ids) - 1
+        if len(ids) > room:
             self.setup.counts['truncated targets (problem.target_tokens)'] += 1
-        return np.append(ids[: self.settings.target_tokens - 1], self.tokenizer.sep_id)
+        return np.array([*self.first_ids, *ids[:room], self.tokenizer.sep_id], np.int32)
 
     def encode(self, example: TargetExample) -> list[Item]:
         """Make one sequence.

@@ -46,21 +46,45 @@ class TargetLoss(base.Loss):
     weights = {'generation': 1.0}
 
     def heads(self) -> Mapping[str, HeadOptions]:
-        return {'clm': {}}
+        return {'clm' if self.encoding.is_causal else 'seq2seq': {}}
 
     def corrupt(self, rows: Rows, dropout_seeds_R: base.Seeds) -> Rows:
         """Make the next token the target of each position before a token of a target."""
-        if 'is_target' not in rows.labels:  # to write a text
-            return rows
+        if not self.encoding.is_causal:
+            return rows.replace(target=self._decoder_rows(rows))
         ids_RP = jnp.asarray(rows.input_ids_BT)[:, 1:]
         positions_RP = jnp.broadcast_to(jnp.arange(ids_RP.shape[1]), ids_RP.shape)
         weights_RP = jnp.asarray(rows.labels['is_target'])[:, 1:].astype(jnp.float32)
         return rows.replace(targets=Targets(positions_RP, ids_RP, weights_RP))
 
+    def _decoder_rows(self, rows: Rows) -> Rows:
+        """The targets of the S sequences of each row side by side, [R, S · U].
+
+        A target reads the token before its first one, then its tokens but the last.
+        """
+        ids_RSU = jnp.asarray(rows.labels['target_ids'])
+        length_RS = jnp.asarray(rows.labels['target_length'])
+        num_rows, num_sequences, size = ids_RSU.shape
+        read_RSU = jnp.pad(
+            ids_RSU[..., :-1], [(0, 0), (0, 0), (1, 0)], constant_values=self.encoding.start_id
+        )
+        is_token_RSU = jnp.arange(size) < length_RS[..., None]
+        ids_RX, read_RX, is_token_RX = (
+            values.reshape(num_rows, -1) for values in (ids_RSU, read_RSU, is_token_RSU)
+        )
+        segment_RX = jnp.broadcast_to(
+            jnp.repeat(jnp.arange(1, num_sequences + 1), size), ids_RX.shape
+        )
+        position_RX = jnp.broadcast_to(jnp.arange(ids_RX.shape[1]), ids_RX.shape)
+        targets = Targets(position_RX, ids_RX, is_token_RX.astype(jnp.float32))
+        return Rows(
+            read_RX, is_token_RX.astype(jnp.int32), segment_ids_BT=segment_RX, targets=targets
+        )
+
     def outputs(self, heads: Mapping[str, Tree], rows: Rows) -> base.Outputs:
         """Return the logits, fp32 [R, P, V], the tokens to predict, and their weights."""
         (logits,) = heads.values()
-        targets = rows.chosen
+        targets = (rows if rows.target is None else rows.target).chosen
         return {'logits': logits, 'ids': targets.ids_BP, 'weights': targets.weights_BP}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
@@ -96,7 +120,8 @@ class TargetDecoder(base.Decoder[TargetExample, Written]):
         (part,) = parts[0]
         tokenizer, ids = self.encoding.tokenizer, part['ids'].tolist()
         text = tokenizer.decode([index for index in ids if index not in tokenizer.special_ids])
-        has_ended = ids[-1:] == [tokenizer.sep_id]
+        is_forced = len(ids) == self.settings.target_tokens and bool(self.encoding.first_ids)
+        has_ended = ids[-1:] == [tokenizer.sep_id] and not is_forced
         return Written(text.strip(), float(part['log_p'].sum()), has_ended)
 
     def references(self, example: TargetExample) -> list[str]:
