@@ -180,6 +180,14 @@ def get_config() -> ConfigDict:
             kind=str,
             choices=('dense', 'gated'),
         ),
+        characters=section(
+            'Token vectors from characters, of architectures that have them (elmo_characters).',
+            size=key(None, "of a character's vector", '[1, inf)', kind=int),
+            num_filters=key(
+                None, 'of convolutions over 1 to 7 characters; a multiple of 64', kind=int
+            ),
+            highways=key(None, 'highway layers after the convolutions', kind=int),
+        ),
         norms=section(
             'Normalization of states.',
             placement=key(
@@ -282,8 +290,8 @@ def get_config() -> ConfigDict:
         ntp=key(0.0, 'prediction of every token in the causal rows of mntp'),
         bilm=key(
             0.0,
-            "language modeling in both directions; needs model.architecture='elmo', and memory for "
-            'two logits of the vocabulary at every position',
+            "language modeling in both directions; needs model.architecture='elmo' or "
+            "'elmo_characters', and memory for two logits of the vocabulary at every position",
         ),
         plm=key(
             0.0,

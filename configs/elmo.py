@@ -2,10 +2,12 @@
 
     python -m bert_jax.main --config=configs/elmo.py
 
-What you get: 2 layers of 2 × 128 states with cells of 512 values, which read subwords instead of
-the characters of the paper (Peters et al. 2018), trained to predict every token from its left and
-from its right context. Fine-tune with --config.model.head_states=mix for ELMo's learned mix of
-layers.
+What you get: 2 layers of 2 × 128 states with cells of 512 values, trained to predict every token
+from its left and from its right context. Tokens are read as characters, through convolutions and
+highways (Peters et al. 2018, section 3.4), but they are subwords; for words, set data.tokenizer to
+a tokenizer.json with a WordLevel model. The architecture elmo_characters has the published sizes by
+default, elmo a table of tokens. Fine-tune with --config.model.head_states=mix for ELMo's learned
+mix of layers.
 
 How long it takes: not measured on an idle machine, as the loss; a step predicts each of 16 × 64
 tokens twice from a vocabulary of 8,000.
@@ -19,7 +21,8 @@ from configs import tiny
 def get_config() -> ConfigDict:
     config = tiny.get_config()
     config.workdir = 'runs/elmo'
-    config.model.architecture = 'elmo'
+    config.model.architecture = 'elmo_characters'
+    config.model.characters.num_filters = 256
     config.model.hidden_size = 256
     config.model.intermediate_size = 512
     config.model.num_heads = None

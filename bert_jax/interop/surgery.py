@@ -16,7 +16,7 @@ from bert_jax.tokenizers import Tokenizer, old_subwords
 _INDEPENDENT = {'hidden_dropout', 'attention_dropout', 'initializer_range'}
 _INDEPENDENT |= {'attention.theta', 'attention.local_theta', 'pair_pooling'}
 _INDEPENDENT |= {'head_states', 'head_lstm.layers', 'head_lstm.size', 'classifier.pooling'}
-_FITTED = {'vocab_size', 'max_position_embeddings'}
+_FITTED = {'vocab_size', 'max_position_embeddings', 'characters.spelling'}
 _POSITIONS = 'encoder/embeddings/position'
 
 

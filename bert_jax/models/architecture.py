@@ -14,6 +14,7 @@ from bert_jax.models.architecture_parts import (
     AnyAttention,
     AnyPositions,
     Biases,
+    Characters,
     Checked,
     Classifier,
     ConvolutionOptions,
@@ -77,6 +78,8 @@ class Architecture(Checked):
     embedding_size: int | None = None
     # Whether token embeddings are multiplied by √embedding_width.
     scaled_embeddings: bool = False
+    # Token vectors from characters instead of a table; None: a table.
+    characters: Characters | None = None
     # Whether the embeddings of padding are set to zero.
     embedding_mask: bool = False
     # Position vectors added to the embeddings.
@@ -217,6 +220,11 @@ class Architecture(Checked):
             yield 'the encoder two_stream has no windows and no convolution'
         if self.attention.kind == 'relative' and self.hidden_size % 2:
             yield f'relative attention needs an even hidden_size, not {self.hidden_size}'
+        if self.characters is not None and self.prediction.tied:
+            yield 'characters leave no table of tokens to predict with; set prediction.tied False'
+        method = self.tuning
+        if self.characters is not None and method is not None and method.prompt_length:
+            yield f'transfer.method={method.method} needs a table of tokens, not characters'
         if self.head_layer is None and self.head_states not in STATES:
             yield (
                 f'head_states is {self.head_states!r}; it must be {", ".join(STATES)} or a layer '
@@ -233,6 +241,7 @@ class Architecture(Checked):
             'sharing': self.sharing is not None,
             'convolution': self.convolution is not None,
             'embedding_size': self.embedding_size is not None,
+            'characters': self.characters is not None,
             'head_states': self.head_states != 'last',
         }
         for name in (name for name, is_refused in parts.items() if is_refused):

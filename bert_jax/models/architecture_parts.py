@@ -15,8 +15,12 @@ Activation: TypeAlias = Literal[
     'gelu', 'gelu_rational', 'gelu_tanh', 'relu', 'relu_squared', 'silu', 'tanh'
 ]
 PositionTerm: TypeAlias = Literal['content_to_position', 'position_to_content']
+CHARACTERS = 261  # bytes, begin and end of a text, begin and end of a token, padding
+WORD_LENGTH = 50  # characters of a token, its begin and its end included
+FILTER_WIDTHS = range(1, 8)
+_FILTER_SHARES = (1, 1, 2, 4, 8, 16, 32)
 _MOST = {'vocab_size': limits.VOCABULARY, 'num_layers': limits.LAYERS}
-_MAY_BE_ZERO = ('type_vocab_size', 'first', 'layers')
+_MAY_BE_ZERO = ('type_vocab_size', 'first', 'layers', 'highways')
 
 
 def _problems_of_field(field: dataclasses.Field[Any], value: Any) -> Iterator[str]:
@@ -308,6 +312,43 @@ class Recurrence(Checked):
     """
 
     clip: float = 3.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Characters(Checked):
+    """Vectors of tokens from their characters, instead of a table (models/characters.py).
+
+    Attributes:
+        size: of a character's vector.
+        num_filters: of all convolutions together. Widths 1 to 7 have 1, 1, 2, 4, 8, 16 and 32
+            sixty-fourths of them, which are the published ones of ELMo for 2048.
+        highways: number of highway layers.
+        spelling: how the tokens of the vocabulary are written (`characters.spell`).
+    """
+
+    size: int = 16
+    num_filters: int = 2048
+    highways: int = 2
+    spelling: str = dataclasses.field(default='[]', repr=False)
+
+    def problems(self) -> Iterator[str]:
+        if self.num_filters % sum(_FILTER_SHARES):
+            yield f'characters.num_filters is {self.num_filters}, must be a multiple of 64'
+
+    @property
+    def filters(self) -> tuple[int, ...]:
+        """The number of filters of each of FILTER_WIDTHS."""
+        return tuple(share * self.num_filters // sum(_FILTER_SHARES) for share in _FILTER_SHARES)
+
+    def flops(self, width: int) -> int:
+        """Count the operations for one vector of this width."""
+        convolutions = sum(
+            number * length * self.size * (WORD_LENGTH - length + 1)
+            for length, number in zip(FILTER_WIDTHS, self.filters, strict=True)
+        )
+        lookups = WORD_LENGTH * CHARACTERS * self.size
+        highways = 2 * self.highways * self.num_filters**2
+        return 2 * (lookups + convolutions + highways + self.num_filters * width)
 
 
 @dataclasses.dataclass(frozen=True)

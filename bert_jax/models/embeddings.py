@@ -19,7 +19,8 @@ class Embeddings(Module):
 
     Attributes:
         has_tokens: whether the module has token embeddings of its own.
-        token_VE: fp32 [padded_vocab_size, embedding_width], rows beyond vocab_size zero.
+        token_VE: fp32 [padded_vocab_size, embedding_width], rows beyond vocab_size zero; None if
+            vectors are made of characters.
     """
 
     has_tokens: bool = True
@@ -27,7 +28,12 @@ class Embeddings(Module):
     def setup(self) -> None:
         architecture = self.architecture
         width, init = architecture.embedding_width, weight_init(architecture)
-        if self.has_tokens:
+        self.token_VE = None
+        if architecture.characters is not None:
+            from bert_jax.models.characters import CharacterEmbeddings  # few encoders have them
+
+            self.characters = CharacterEmbeddings(architecture, self.compute)
+        elif self.has_tokens:
             token_init = _zero_from_row(architecture.vocab_size, init)
             token_shape = (architecture.padded_vocab_size, width)
             self.token_VE = param(self, 'token', token_init, token_shape, ('vocab', 'embed'))
@@ -70,9 +76,7 @@ class Embeddings(Module):
                 'positions of the model (max_position_embeddings)'
             )
         is_token_BT = rows.is_token_BT
-        # Unshard embed first: gathering from a table sharded along embed would exchange vectors.
-        token_VE = constrain(self.token_VE if token_VE is None else token_VE, ('vocab', None))
-        x_BTE = constrain(token_VE[rows.input_ids_BT], ('batch', 'length', 'embed'))
+        x_BTE = constrain(self._token_vectors(rows, token_VE), ('batch', 'length', 'embed'))
         if architecture.scaled_embeddings:
             x_BTE = x_BTE * architecture.embedding_width**0.5
         if architecture.positions.kind == 'learned':
@@ -95,6 +99,14 @@ class Embeddings(Module):
         x_BTE = dropout(x_BTE, architecture.hidden_dropout, seeds_B)
         x_BTD = x_BTE if architecture.embedding_size is None else self.projection(x_BTE)
         return constrain(x_BTD, ('batch', 'length', 'embed'))
+
+    def _token_vectors(self, rows: Rows, token_VE: jax.Array | None) -> jax.Array:
+        table_VE = self.token_VE if token_VE is None else token_VE
+        if table_VE is None:
+            vectors_BTE: jax.Array = self.characters(rows.input_ids_BT)
+            return vectors_BTE
+        # Unshard embed first: gathering from a table sharded along embed would exchange vectors.
+        return constrain(table_VE, ('vocab', None))[rows.input_ids_BT]
 
     def position_vectors(self, length: int, rows_BT: jax.Array | None = None) -> jax.Array:
         """Return vectors [T, E] of the first positions, or [B, T, E] of the given table rows."""

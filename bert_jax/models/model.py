@@ -130,6 +130,7 @@ class Model(Module):
             The output, whose `rows` are the target and whose `states` are the decoder's.
         """
         table_VE = self.encoder.embedding_table()
+        assert table_VE is not None
         arguments = (target, memory, table_VE, dropout_seeds_B)
         states = self.decoder(*arguments, all_hidden=all_hidden)
         states = states._replace(embedding_VE=self.decoder.token_table(table_VE))
@@ -246,7 +247,7 @@ def training_flops_per_token(
     """Count the operations of the matrix products of a training step, per position of the batch.
 
     F = 3 · [Σ_layers (8 D² + 2 M D F + 4 T' D + 2 N R D) + (P / T) (2 D E + 2 E V)
-             + 2 E D if E ≠ D + 2 W D² with a convolution + H / T]
+             + 2 E D if E ≠ D + 2 W D² with a convolution + A with characters + H / T]
 
     with hidden size D (in 8 D² and 4 T' D, half of the first and the second D are num_heads ·
     head_size), M feed-forward matrices of width F (2, or 3 if gated), sequence length T, T'
@@ -257,7 +258,7 @@ def training_flops_per_token(
     multiplies contents by them and by two types, 4 D² + 4 T D + 4 D operations. A convolution
     covers W positions. A mask decoder adds two layers. A layer of the recurrent encoder takes
     36 E F instead, in two directions with cells of width F. Heads take H operations per sequence
-    besides the projection onto the vocabulary.
+    besides the projection onto the vocabulary. A is `Characters.flops`.
 
     A multiplication and its addition count as two operations, and the backward pass as twice the
     forward pass. Not counted: masked products, recomputation, embedding lookups, and a pooler that
@@ -285,6 +286,7 @@ def training_flops_per_token(
         layer += 2 * len(attention.terms) * distances * size
     if attention.kind == 'relative':  # projections of, and products with, twice as many distances
         layer += 4 * size**2 + 4 * sequence_length * size + 4 * size
+    characters = 0 if architecture.characters is None else architecture.characters.flops(width)
     projection = 2 * width * size if architecture.embedding_size is not None else 0
     width_of_convolution = architecture.convolution.width if architecture.convolution else 0
     convolution = 2 * width_of_convolution * size**2
@@ -295,7 +297,7 @@ def training_flops_per_token(
     if architecture.positions.kind == 'mask_decoder':
         layers += 2 * (layer + 4 * sequence_length * size)
     heads = share * prediction_flops(architecture) + head_flops / sequence_length
-    return 3 * (layers + heads + projection + convolution)
+    return 3 * (layers + heads + projection + convolution + characters)
 
 
 def prediction_flops(architecture: Architecture) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms
+from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.model import HeadOptions, Model, ModelOutput
 from bert_jax.models.rows import Rows
@@ -33,7 +34,16 @@ class ReplacedTokenDetection(Objective, GeneratorOptions):
     def make_model(
         self, architecture: Architecture, compute: Compute, heads: Mapping[str, HeadOptions]
     ) -> Model:
-        """Return a model with a generator, which has the head of masked language modeling."""
+        """Return a model with a generator, which has the head of masked language modeling.
+
+        Raises:
+            UserError: the encoder has no table of tokens, which the generator would share.
+        """
+        if architecture.characters is not None:
+            raise UserError(
+                'objective rtd: the generator shares the table of token embeddings, and this '
+                'encoder reads characters; use another objective'
+            )
         others = {name: options for name, options in heads.items() if name != 'mlm'}
         return ModelWithGenerator(architecture, compute, others, options=self)
 

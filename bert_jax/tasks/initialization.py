@@ -104,7 +104,7 @@ def initialize(
     from bert_jax.interop.pretrained import PAIR_HEADS
     from bert_jax.models.parameters import stack_layers
 
-    architecture = model.architecture.changed(sizes)
+    architecture = _spelled(model.architecture.changed(sizes), tokenizer)
     _check_pooling(config, architecture)
     heads, reasons = tuple(heads), dict(reasons or {})
     refitted: list[str] = []
@@ -181,11 +181,21 @@ def _initialize_randomly(
             f'transfer.reinit_layers is {config.transfer.reinit_layers}, but without init_from '
             'all layers are newly initialized; set it to 0'
         )
-    architecture = architectures.build(name, **sizes)
+    architecture = _spelled(architectures.build(name, **sizes), tokenizer)
     _check_pooling(config, architecture)
     if architecture.positions.kind == 'offset':  # as in the published models
         architecture = architecture.changed({'positions.first': tokenizer.pad_id + 1})
     return InitialModel(architectures.find(name).family, architecture, {}, [])
+
+
+def _spelled(architecture: Architecture, tokenizer: Tokenizer) -> Architecture:
+    """Let an encoder that reads characters know how the tokens of the vocabulary are written."""
+    if architecture.characters is None:
+        return architecture
+    from bert_jax.models.characters import spell
+
+    spelling = spell(tokenizer.vocab, tokenizer.cls_id, tokenizer.sep_id)
+    return architecture.changed({'characters.spelling': spelling})
 
 
 def _reads_last_layer(config: Config) -> bool:

@@ -49,13 +49,14 @@ def product_flops(jaxpr) -> int:
     return total
 
 
-def counted_and_declared(names, **changes):
+def counted_and_declared(names, characters=False, **changes):
     architecture = architectures.build('bert', **SIZES, **changes)
     if 'bilm' in names:
         sizes = {
             name: SIZES[name] for name in SIZES if name not in ('num_heads', 'type_vocab_size')
         }
-        architecture = architectures.build('elmo', **sizes)
+        name = 'elmo_characters' if characters else 'elmo'
+        architecture = architectures.build(name, **sizes)
     if 'mntp' in names:
         architecture = architecture.changed({'prediction.shift': True})
     if 'plm' in names:
@@ -103,6 +104,11 @@ def test_declared_operations_are_those_of_the_matrix_products(names):
     has_pooler = bool({'nsp', 'sop'} & {*names})
     counted, declared = counted_and_declared(names, pooler=has_pooler)
     assert counted == declared
+
+
+def test_characters_of_tokens_are_counted():
+    counted, declared = counted_and_declared(('bilm',), characters=True)
+    assert counted == declared > 10 * counted_and_declared(('bilm',))[1]
 
 
 def test_a_raw_state_of_pairs_needs_no_operations_of_a_pooler():

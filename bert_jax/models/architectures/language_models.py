@@ -1,7 +1,10 @@
 """GPT-2, ELMo and XLNet, which predict tokens in one direction, two, or in random order."""
 
+import dataclasses
+
 from bert_jax.models.architecture_parts import (
     Biases,
+    Characters,
     Classifier,
     NoPositions,
     Norms,
@@ -13,8 +16,8 @@ from bert_jax.models.architectures.builder import Builder
 
 # ELMo (Peters et al. 2018, arXiv 1802.05365), a bidirectional language model of LSTM layers.
 #
-# The published size reads characters and has two layers with cells of 4,096 values, projected to
-# 512 in each direction; here tokens are subwords. transformers has no such class.
+# Two layers with cells of 4,096 values, projected to 512 in each direction. The published model
+# reads the characters of words; 'elmo' has a table of tokens. transformers has no such class.
 ELMO = Builder(
     sizes=dict(num_layers=2, hidden_size=1024),
     fixed=dict(
@@ -28,6 +31,11 @@ ELMO = Builder(
         pooler=False,
         classifier=Classifier(pooling='mean'),
     ),
+)
+
+
+ELMO_CHARACTERS = dataclasses.replace(
+    ELMO, fixed={**ELMO.fixed, 'characters': Characters(), 'prediction': Prediction(tied=False)}
 )
 
 
@@ -76,6 +84,7 @@ GPT2 = Builder(
 
 BUILDERS = {
     'elmo': ELMO,
+    'elmo_characters': ELMO_CHARACTERS,
     'xlnet': XLNET,
     'xlnet_base': XLNET,
     'xlnet_large': XLNET.resized(num_layers=24, hidden_size=1024),

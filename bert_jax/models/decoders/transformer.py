@@ -95,7 +95,8 @@ class TransformerDecoder(LayerStack):
 
     def token_table(self, shared_VE: jax.Array) -> jax.Array:
         """fp32 [padded_vocab_size, embedding_width]: the token embeddings that the decoder uses."""
-        table_VE: jax.Array = self.embeddings.token_VE if self.has_tokens else shared_VE
+        table_VE = self.embeddings.token_VE if self.has_tokens else shared_VE
+        assert table_VE is not None
         return table_VE
 
 

@@ -73,9 +73,12 @@ class Encoder(Module):
         """
         raise NotImplementedError
 
-    def embedding_table(self) -> jax.Array:
-        """fp32 [padded_vocab_size, embedding_width] token embeddings, for tied decoders."""
-        table_VE: jax.Array = self.embeddings.token_VE
+    def embedding_table(self) -> jax.Array | None:
+        """fp32 [padded_vocab_size, embedding_width] token embeddings, for tied decoders.
+
+        None: token vectors are made of characters.
+        """
+        table_VE: jax.Array | None = self.embeddings.token_VE
         return table_VE
 
 
