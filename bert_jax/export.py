@@ -115,6 +115,11 @@ def export(request: Request) -> None:
         )
     else:
         loaded = loading.load_any(request.model, (), unused, leave_out=request.leave_out)
+    if request.format != 'huggingface' and loaded.architecture.decoder is not None:
+        raise errors.UserError(
+            f'--format={request.format} cannot hold a model with a decoder yet; leave --format out '
+            'for a folder that transformers opens'
+        )
     if request.format in _FORMATS:
         _export_other(loaded, request)
         return

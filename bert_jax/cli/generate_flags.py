@@ -112,6 +112,10 @@ class GenerateFlags:
         only=_ALSO_WRITE,
     )
 
+    target_language: str | None = flag(
+        'language of the text that a decoder writes, such as en_XX, for mBART', None, only=_ONLY
+    )
+
     stream: bool = flag(
         'left to right: show the text on stderr while it is written; for one line of input',
         False,

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, unknown
 from bert_jax.inference import beam_search
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.beam_search import EarlyStopping, Search
@@ -57,6 +57,8 @@ class CausalOptions(GenerateOptions):
         no_repeat_ngrams: see `Constraints`.
         min_new_tokens: number of tokens before a text may end.
         stream: called with each piece of the text as it is written; for one text.
+        target_language: language of the text, such as 'en_XX', for a model with a decoder whose
+            texts start with their language (mBART).
     """
 
     top_k: int = 0
@@ -68,6 +70,7 @@ class CausalOptions(GenerateOptions):
     no_repeat_ngrams: int = 0
     min_new_tokens: int = 0
     stream: Callable[[str], object] | None = None
+    target_language: str = ''
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,8 +140,13 @@ def generate(model: Writer, texts: Sequence[str], options: CausalOptions) -> lis
     """
     if options.stream and len(texts) != 1:
         raise UserError(f'stream shows one text, but there are {len(texts)}')
-    has_decoder = model.architecture.decoder is not None
-    prompts = (_sources if has_decoder else _prompts)(model, texts, options.new_tokens)
+    if model.architecture.decoder is not None:
+        target_start(model.architecture, model.tokenizer, options.target_language)
+        prompts = _sources(model, texts, options.new_tokens)
+    elif options.target_language:
+        raise UserError(f'target_language has no effect with {model.name}, which has no decoder')
+    else:
+        prompts = _prompts(model, texts, options.new_tokens)
     seeds = row_seeds(prompts, options.seed)
     rows = [
         [TokenizedText(ids, {'seed': seed, 'is_text': np.ones(1, np.int32)})]
@@ -178,7 +186,6 @@ def _sources(model: Writer, texts: Sequence[str], new_tokens: int) -> list[np.nd
     Raises:
         UserError: a source is too long, or more is to be written than the decoder can.
     """
-    target_start(model.architecture, model.tokenizer)
     if new_tokens >= model.architecture.max_length:
         raise UserError(
             f'new_tokens is {new_tokens}, but {model.name} writes at most '
@@ -224,20 +231,26 @@ def _forced_tokens(model: Vocabulary) -> tuple[int | None, int | None]:
     return tokenizer.cls_id if writes_first else None, tokenizer.sep_id
 
 
-def target_start(architecture: Architecture, tokenizer: Tokenizer) -> int:
+def target_start(architecture: Architecture, tokenizer: Tokenizer, language: str = '') -> int:
     """Return the token before the first token of a target.
 
+    Args:
+        architecture: of the model.
+        tokenizer: of the model.
+        language: of the target; '' if texts do not start with a language.
+
     Raises:
-        UserError: it depends on the language of the target.
+        UserError: a language is missing, unknown, or has no effect.
     """
     assert architecture.decoder is not None
     start = architecture.decoder.start
-    if start == 'language':
-        raise UserError(
-            'the model starts a text with the token of its language, which cannot be chosen yet; '
-            'write with transformers'
-        )
-    return tokenizer.role_ids[start]
+    if start != 'language' and language:
+        raise UserError(f'target_language is {language!r}, but texts do not start with a language')
+    if start != 'language':
+        return tokenizer.role_ids[start]
+    if language not in tokenizer.language_ids:
+        raise unknown('target_language', language, tokenizer.language_ids)
+    return tokenizer.language_ids[language]
 
 
 def write_batch(
@@ -286,7 +299,8 @@ def _start(
     if model.architecture.decoder is None:
         texts = read_prompts(model, params, batch['input_ids'], length_B, options.new_tokens)
         return CausalPredict(model), params, texts, length_B
-    start_B = np.full_like(length_B, target_start(model.architecture, tokenizer))
+    start = target_start(model.architecture, tokenizer, options.target_language)
+    start_B = np.full_like(length_B, start)
     sources = Rows(batch['input_ids'], batch['attention_mask'])
     texts, fixed = start_targets(model, params, sources, start_B, options.new_tokens)
     return TargetPredict(model), fixed, texts, np.ones_like(length_B)

@@ -302,7 +302,7 @@ def family_of(model: Pretrained) -> Family:
 def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:
     # In RoBERTa's published code, position ids start after the id of the padding token; in BART's,
     # they start at 2 whatever the padding token is.
-    if architecture.decoder is not None:
+    if architecture.positions.kind == 'offset' and architecture.positions.counts_padding:
         return
     first = architecture.first_position
     if architecture.positions.kind == 'offset' and tokenizer.pad_id != first - 1:

@@ -78,9 +78,14 @@ class OffsetPositions(Checked):
     """As in fairseq: indices count tokens only, from `first` on; padding has `first` − 1.
 
     Padding may be left or right.
+
+    Attributes:
+        first: the index of the first token.
+        counts_padding: as BART in transformers: padding has indices like a token.
     """
 
     first: int = 2
+    counts_padding: bool = False
     kind: Literal['offset'] = dataclasses.field(default='offset', init=False)
 
 

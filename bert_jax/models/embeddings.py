@@ -119,6 +119,9 @@ class Embeddings(Module):
         self, is_token_BT: jax.Array, positions_BT: jax.Array | None
     ) -> jax.Array:
         """int32 [B, T] rows of the position table."""
+        positions = self.architecture.positions
+        if positions.kind == 'offset' and positions.counts_padding:
+            is_token_BT = jnp.ones_like(is_token_BT)
         is_token_BT = is_token_BT.astype(jnp.int32)
         count_BT = jnp.cumsum(is_token_BT, axis=1) if positions_BT is None else positions_BT + 1
         rows_BT = count_BT * is_token_BT + self.architecture.first_position - 1

@@ -127,6 +127,8 @@ def _unsupported(model: Pretrained) -> Iterator[str]:
         yield 'it caps the logits of tokens'
     if architecture.convolution is not None or architecture.positions.kind == 'mask_decoder':
         yield 'it has a convolution or a mask decoder'
+    if architecture.decoder is not None:
+        yield 'it has a decoder'
     if architecture.tuning is not None and not architecture.tuning.can_merge:
         yield f'transfer.method={architecture.tuning.method} cannot be merged with its encoder'
     if model.tokenizer is None:

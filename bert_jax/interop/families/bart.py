@@ -120,7 +120,7 @@ FAMILY = Family(
     classes={'BartModel': (), 'BartForConditionalGeneration': ('seq2seq',)},
     token_keys={
         'pad_token_id': 'pad_id',
-        'bos_token_id': 'cls_id',
+        'bos_token_id': 'first_id',
         'eos_token_id': 'sep_id',
         'decoder_start_token_id': 'sep_id',
         'forced_eos_token_id': 'sep_id',
@@ -136,5 +136,5 @@ MBART = dataclasses.replace(
     keys=with_defaults(FAMILY.keys, vocab_size=50265),
     fixed={**FAMILY.fixed, 'normalize_before': True, 'add_final_layer_norm': True},
     classes={'MBartModel': (), 'MBartForConditionalGeneration': ('seq2seq',)},
-    token_keys={'pad_token_id': 'pad_id', 'bos_token_id': 'cls_id', 'eos_token_id': 'sep_id'},
+    token_keys={'pad_token_id': 'pad_id', 'bos_token_id': 'first_id', 'eos_token_id': 'sep_id'},
 )

@@ -28,10 +28,10 @@ BART = Builder(
     ),
     fixed=dict(
         type_vocab_size=0,
-        positions=OffsetPositions(),
+        positions=OffsetPositions(counts_padding=True),
         pooler=False,
         prediction=Prediction(transform=False, fixed_bias=True),
-        classifier=Classifier('dense', pooling='first'),
+        classifier=Classifier('dense', pooling='first', dropout=0.0),
     ),
 )
 

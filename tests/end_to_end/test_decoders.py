@@ -1,0 +1,76 @@
+"""Folders of encoder–decoders: write texts by command, and what is refused."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import export, predict, tokenizers
+from bert_jax.interop import huggingface, pretrained
+from bert_jax.interop.pretrained import Pretrained
+from bert_jax.models import architectures
+
+TEXTS = ['the quick brown fox jumps over the lazy dog and cats like milk'] * 20
+SIZES = dict(hidden_size=16, num_layers=1, num_heads=2, intermediate_size=24)
+
+
+@pytest.fixture(scope='module')
+def folders(tmp_path_factory):
+    """A folder of each family with its kind of tokenizer, and random weights."""
+    made = {}
+    kinds = {
+        'bart': 'bytebpe:300',
+        'mbart': 'unigram:60:languages=cy,en:cls=no',
+        't5': 'unigram:60:sentinels=5:cls=no',
+    }
+    for family, kind in kinds.items():
+        tokenizer = tokenizers.train(kind, TEXTS)
+        changes = {'vocab_size': tokenizer.vocab_size, 'decoder.num_layers': 1}
+        name = 't5_1_0' if family == 't5' else family
+        architecture = architectures.build(name, **SIZES, **changes)
+        params, _ = pretrained.fill({}, architecture, ('seq2seq',))
+        params = jax.tree.map(lambda leaf: np.asarray(10 * leaf), params)
+        folder = tmp_path_factory.mktemp('decoders') / family
+        huggingface.save(Pretrained(family, architecture, params, tokenizer), folder)
+        made[family] = folder
+    return made
+
+
+def generate(folder, tmp_path, *flags):
+    source, target = tmp_path / 'sources.txt', tmp_path / 'written.jsonl'
+    source.write_text('the quick brown fox\ncats like milk\n')
+    task = ['--task=generate', f'--input={source}', f'--output={target}', '--overwrite']
+    predict.main([f'--model={folder}', *task, '--new_tokens=5', *flags])
+    return [json.loads(line) for line in target.read_text().splitlines()]
+
+
+@pytest.mark.parametrize('family', ['bart', 'mbart', 't5'])
+def test_a_folder_writes_a_text_for_each_source(folders, family, tmp_path):
+    language = ['--target_language=cy'] * (family == 'mbart')
+    one = generate(folders[family], tmp_path, '--beams=2', *language)
+    assert len(one) == 2
+    assert all(record['text'] == record['written'][0] for record in one)
+    assert one == generate(folders[family], tmp_path, '--beams=2', *language)
+
+
+@pytest.mark.parametrize(
+    ('family', 'flags', 'line'),
+    [
+        ('mbart', [], 'target_language'),
+        ('t5', ['--target_language=cy'], 'texts do not start with a language'),
+    ],
+)
+def test_a_language_is_needed_where_texts_start_with_one(
+    folders, family, flags, line, tmp_path, capsys
+):
+    with pytest.raises(SystemExit):
+        generate(folders[family], tmp_path, *flags)
+    assert line in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('kind', ['onnx', 'stablehlo', 'peft'])
+def test_other_formats_refuse_a_decoder(folders, kind, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        export.main([f'--model={folders["t5"]}', f'--output={tmp_path}/out', f'--format={kind}'])
+    assert f'--format={kind} cannot hold a model with a decoder yet' in capsys.readouterr().err
