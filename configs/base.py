@@ -253,6 +253,13 @@ def get_config() -> ConfigDict:
         choices=('tile', 'interpolate'),
         unused=needs('init_from'),
     )
+    config.init_sizes = key(
+        'same',
+        "Sizes of init_from: 'same' as here, or 'tile': weights of a narrower or shallower model "
+        'are repeated.',
+        choices=('same', 'tile'),
+        unused=needs('init_from'),
+    )
     config.compute = section(
         'Precision, memory and kernels.',
         dtype=key(

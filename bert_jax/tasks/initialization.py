@@ -105,6 +105,11 @@ def initialize(
     from bert_jax.models.parameters import stack_layers
 
     architecture = _spelled(model.architecture.changed(sizes), tokenizer)
+    grown: list[str] = []
+    if config.get('init_sizes') == 'tile':
+        from bert_jax.interop import tiling  # an option that few runs set
+
+        model, grown = tiling.grow(model, architecture)
     _check_pooling(config, architecture)
     heads, reasons = tuple(heads), dict(reasons or {})
     refitted: list[str] = []
@@ -117,7 +122,7 @@ def initialize(
     fitted, lines = surgery.fit(
         model, architecture, tokenizer, heads, config.init_positions, reasons
     )
-    lines.insert(0, f'weights of {config.init_from}')
+    lines[:0] = [f'weights of {config.init_from}', *grown]
     tree = fitted.params
     if config.compute.scan_layers:
         stacks = [part for part in ('encoder', 'decoder') if part in tree]
