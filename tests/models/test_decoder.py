@@ -5,7 +5,6 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from flax import linen as nn
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
@@ -20,6 +19,7 @@ from bert_jax.models.tuning.lora import Lora
 from bert_jax.models.tuning.prefix import PrefixTuning
 from bert_jax.training.transfer import Transfer
 from bert_jax.types import Tree
+from tests.random_parameters import random_parameters
 
 SIZES = dict(
     vocab_size=50,
@@ -55,8 +55,7 @@ class Small:
 def small(request: pytest.FixtureRequest) -> Small:
     architecture = architectures.build(request.param, **SIZES | KINDS[request.param])
     model = Model(architecture, Compute(), {'seq2seq': {}})
-    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), ROWS)['params'])
-    return Small(model, jax.tree.map(lambda leaf: 10 * leaf, params))
+    return Small(model, random_parameters(model, ROWS, deviation=0.2))
 
 
 @pytest.fixture(scope='module')
