@@ -36,6 +36,7 @@ ACTIVATIONS: dict[str | None, str] = {
 # Parameters with a row for each token of the vocabulary.
 TOKEN_ROWS = (
     'encoder/embeddings/token',
+    'decoder/embeddings/token',
     *(f'{head}/head/{name}' for head in TOKEN_HEADS for name in ('bias', 'decoder')),
 )
 

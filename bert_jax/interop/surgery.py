@@ -13,11 +13,12 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.tokenizers import Tokenizer, old_subwords
 
 # Architecture fields that may differ between the weights and the new model.
-_INDEPENDENT = {'hidden_dropout', 'attention_dropout', 'initializer_range'}
+_INDEPENDENT = {'hidden_dropout', 'attention_dropout', 'feedforward_dropout', 'output_dropout'}
+_INDEPENDENT |= {'initializer_range', 'fan_in_init'}
 _INDEPENDENT |= {'attention.theta', 'attention.local_theta', 'pair_pooling'}
 _INDEPENDENT |= {'head_states', 'head_lstm.layers', 'head_lstm.size', 'classifier.pooling'}
 _FITTED = {'vocab_size', 'max_position_embeddings', 'characters.spelling'}
-_POSITIONS = 'encoder/embeddings/position'
+_POSITIONS = tuple(f'{stack}/embeddings/position' for stack in ('encoder', 'decoder'))
 
 
 def fit(
@@ -137,18 +138,18 @@ def _fit_vocabulary(
 def _fit_positions(
     params: dict[str, np.ndarray], architecture: Architecture, method: str
 ) -> list[str]:
-    if _POSITIONS not in params:
-        return []
-    length = architecture.max_length
-    unused, old = np.split(params[_POSITIONS], [architecture.first_position])
-    if length == len(old):
-        return []
-    new, line = old[:length], f'positions: the first {length} of {len(old)}'
-    if length > len(old):
-        new = MORE_POSITIONS[method](old, length)
-        line = f'positions: {len(old)} → {length} ({method})'
-    params[_POSITIONS] = np.concatenate([unused, new])
-    return [line]
+    length, lines = architecture.max_length, list[str]()
+    for name in (name for name in _POSITIONS if name in params):
+        unused, old = np.split(params[name], [architecture.first_position])
+        if length == len(old):
+            continue
+        new, line = old[:length], f'positions: the first {length} of {len(old)}'
+        if length > len(old):
+            new = MORE_POSITIONS[method](old, length)
+            line = f'positions: {len(old)} → {length} ({method})'
+        params[name] = np.concatenate([unused, new])
+        lines = [line]  # the tables of encoder and decoder have the same length
+    return lines
 
 
 def _tile(old_TD: np.ndarray, length: int) -> np.ndarray:

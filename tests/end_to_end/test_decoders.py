@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax import export, predict, tokenizers
-from bert_jax.interop import huggingface, pretrained
+from bert_jax.interop import huggingface, pretrained, surgery
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 
@@ -74,3 +74,15 @@ def test_other_formats_refuse_a_decoder(folders, kind, tmp_path, capsys):
     with pytest.raises(SystemExit):
         export.main([f'--model={folders["t5"]}', f'--output={tmp_path}/out', f'--format={kind}'])
     assert f'--format={kind} cannot hold a model with a decoder yet' in capsys.readouterr().err
+
+
+def test_weights_are_fitted_to_more_positions_and_another_dropout(folders):
+    """Both position tables grow, as when a recipe starts from a folder."""
+    loaded = huggingface.load(folders['bart'])
+    changes = {'max_position_embeddings': 1030, 'feedforward_dropout': 0.1}
+    longer = loaded.architecture.changed(changes)
+    fitted, lines = surgery.fit(loaded, longer, loaded.tokenizer, ['seq2seq'])
+    assert lines == ['positions: 1024 → 1028 (tile)']
+    for stack in ('encoder', 'decoder'):
+        table = fitted.params[stack]['embeddings']['position']
+        np.testing.assert_array_equal(table[1026:], table[2:6])

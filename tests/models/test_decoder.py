@@ -155,3 +155,55 @@ def test_low_rank_updates_reach_the_attention_to_the_encoder(small: Small) -> No
 def test_other_tuning_methods_are_refused(small: Small) -> None:
     with pytest.raises(UserError, match='method=prefix cannot tune a model with a decoder'):
         dataclasses.replace(small.model.architecture, tuning=PrefixTuning())
+
+
+def test_initial_values_of_t5_depend_on_the_number_of_inputs() -> None:
+    """Of google-research/text-to-text-transfer-transformer; queries also carry 1/√K."""
+    sizes = dict(hidden_size=64, num_layers=1, num_heads=4, intermediate_size=256, vocab_size=500)
+    architecture = architectures.build(
+        't5', **sizes, size_per_head=32, decoder=DecoderStack(1, 'pad')
+    )
+    model = Model(architecture, Compute(), {'seq2seq': {}})
+    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), ROWS)['params'])
+    found = {name: float(leaf.std()) for name, leaf in tree_paths.flatten(params).items()}
+    layer = 'decoder/layers_0'
+    expected = {
+        'encoder/embeddings/token': (500 / 512) ** 0.5,  # the other rows are 0
+        f'{layer}/attention/query/kernel': (64 * 32) ** -0.5,
+        f'{layer}/cross_attention/key/kernel': 64**-0.5,
+        f'{layer}/cross_attention/output/kernel': (4 * 32) ** -0.5,
+        f'{layer}/feedforward/input/kernel': 64**-0.5,
+        f'{layer}/feedforward/output/kernel': 256**-0.5,
+        'seq2seq/head/decoder': 64**-0.5,
+    }
+    for name, deviation in expected.items():
+        assert found[name] == pytest.approx(deviation, rel=0.05), name
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {'feedforward_dropout': 0.5},
+        {'attention_dropout': 0.5},
+        {'hidden_dropout': 0.5},
+    ],
+)
+def test_dropout_is_a_function_of_the_seeds(changes: dict[str, object]) -> None:
+    architecture = architectures.build('t5', **SIZES | KINDS['t5'] | changes)
+    model = Model(architecture, Compute(), {'seq2seq': {}})
+    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), ROWS)['params'])
+    run = jax.jit(lambda seeds: Small(model, params)(ROWS, seeds).decoder.hidden_BTD)
+    one, again, other = (run(np.array(seeds, np.uint32)) for seeds in ([1, 2], [1, 2], [3, 2]))
+    plain = Small(model, params)(ROWS).decoder.hidden_BTD
+    np.testing.assert_array_equal(one, again)
+    np.testing.assert_array_equal(one[1], other[1])  # of the same example
+    assert np.abs(one[0] - other[0]).max() > 1e-3
+    assert np.abs(one - plain).max() > 1e-3
+
+
+def test_padding_of_bart_has_positions_like_a_token(small: Small) -> None:
+    """As in transformers; RoBERTa counts tokens only."""
+    left = ROWS.replace(attention_mask_BT=MASK[:, ::-1].copy(), target=None)
+    same = ROWS.replace(attention_mask_BT=np.ones_like(MASK), target=None)
+    embedded = [small(rows, all_hidden=True).states.all_hidden_LBTD[0] for rows in (left, same)]
+    np.testing.assert_array_equal(*embedded)
