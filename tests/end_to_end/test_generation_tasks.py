@@ -142,6 +142,29 @@ def test_an_encoder_cannot_write():
     config.problem.target_tokens = 1000
     with pytest.raises(UserError, match='target_tokens is 1000, but the model has 512 positions'):
         finetuning_data.is_causal(config, architecture, None)
+    config.problem.target_tokens, config.transfer.method = 64, 'lora'
+    with pytest.raises(UserError, match='transfer.method=lora cannot tune a model with a decoder'):
+        finetuning_data.is_causal(config, architectures.build('bart'), None)
+
+
+@pytest.mark.slow
+def test_weights_of_a_decoder_start_another_run(tmp_path, monkeypatch):
+    bart = encoder_decoders.BART
+    small = Builder(bart.sizes | {'decoder': DecoderStack(1)}, bart.fixed)
+    monkeypatch.setitem(architectures.BUILDERS, 'small_bart', small)
+    more = {'model__architecture': 'small_bart', 'model__max_position_embeddings': 40}
+    first = train(tmp_path, training__steps=10, **more)
+    config = finetune.get_config('generation').unlock()
+    given = keys(tmp_path / 'second', training__steps=1, schedule__learning_rate=1e-9)
+    kept = {
+        key: value
+        for key, value in given.items()
+        if not key.startswith('model.') and key != 'data.tokenizer'
+    }
+    config.update_from_flattened_dict(kept | {'init_from': str(tmp_path / 'run')})
+    second = main.run(config.lock())
+    name = 'generation_loss'
+    assert second['held_out'][name] == pytest.approx(first['held_out'][name], rel=1e-5)
 
 
 @pytest.mark.slow
