@@ -7,6 +7,7 @@ Dai et al. 2019, arXiv 1901.02860, section 3.3; Yang et al. 2019, arXiv 1906.082
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.export import is_symbolic_dim
 
 from bert_jax.models.attention import Attention, Context
 from bert_jax.models.linear import product, weight_init
@@ -115,6 +116,10 @@ def _shift(scores_BHTR: jax.Array, length: int) -> jax.Array:
 
     Without the first T of 2 T² values, each query's scores start one value earlier in its row.
     """
+    if is_symbolic_dim(length):  # ONNX has no squares of symbolic lengths
+        t_T = jnp.arange(length)
+        rows_TU = length - t_T[:, None] + t_T
+        return jnp.take_along_axis(scores_BHTR, rows_TU[None, None], -1, mode='promise_in_bounds')
     leading = scores_BHTR.shape[:2]
     flat_BHX = scores_BHTR.reshape(*leading, 2 * length * length)[..., length:]
     return flat_BHX.reshape(*leading, length, 2 * length - 1)[..., :length]

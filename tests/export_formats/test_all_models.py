@@ -36,10 +36,11 @@ def test_every_fine_tuned_head(format_name, kind, changes, tmp_path):
 @pytest.mark.parametrize('format_name', ['onnx', 'savedmodel', 'stablehlo', 'tflite'])
 @pytest.mark.parametrize(
     'name',
-    ['albert', 'deberta', 'distilbert', 'modernbert', 'mosaicbert', 'neobert', 'roberta'],
+    ['albert', 'deberta', 'distilbert', 'modernbert', 'mosaicbert', 'neobert', 'roberta', 'xlnet'],
 )
 def test_every_architecture(format_name, name, tmp_path):
-    kind = 'bytebpe' if name in ('modernbert', 'roberta') else 'wordpiece'
+    kinds = {'modernbert': 'bytebpe', 'roberta': 'bytebpe', 'xlnet': 'xlnet'}
+    kind = kinds.get(name, 'wordpiece')
     model = pages.random_model(name, pages.tokenizer(kind))
     exported.write(tmp_path / 'out', format_name, model, task='embed')
     texts = [*exported.TEXTS, 'cats ' * 15]

@@ -44,7 +44,7 @@ TEXT = 'The cats sat on the mats; naïve dogs'
 
 def tokenizer(kind, lowercase=True):
     """A tokenizer trained on the test lines."""
-    sizes = {'wordpiece': 'wordpiece:400', 'bytebpe': 'bytebpe:320'}
+    sizes = {'wordpiece': 'wordpiece:400', 'bytebpe': 'bytebpe:320', 'xlnet': 'xlnet:320'}
     return tokenizers.train(sizes[kind], LINES * 3, lowercase)
 
 
