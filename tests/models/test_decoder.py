@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
