@@ -72,6 +72,9 @@ the run, without "gold"):
                                           {"question": "...", "context": "..."}
   rerank     reranking, regression of pairs,  QUERY<tab>DOCUMENT<tab>DOCUMENT..., or
              and CrossEncoder folders         {"query": "...", "documents": ["...", ...]}
+  respond    instructions                 a prompt, or {"prompt": "...", "system": "..."}, or
+                                          {"messages": [{"role", "content"}, ...]}
+  chat       instructions                 what the user says, a line each; answers on stdout
   prompt     prompt; with --template any  a text, or TEXT<tab>TEXT for {text} and {text2}, or
              pretrained model with a      {"FIELD": "...", ...} for the fields of the template
              masked-language-model head
@@ -163,6 +166,15 @@ def _writes_conllu(request: Request) -> bool:
 
 def _check(request: Request) -> None:
     """Raise UserError for flags that do not fit each other."""
+    missing = [f'--{name}' for name in ('input', 'output') if not getattr(request, name)]
+    if missing and request.task != 'chat':
+        are, them = ('are', 'them') if missing[1:] else ('is', 'it')
+        raise errors.UserError(f'{", ".join(missing)} {are} missing; --help describes {them}')
+    if request.task == 'chat':
+        if request.output not in ('', '-'):
+            raise errors.UserError('chat answers on the terminal; leave --output out, or redirect')
+        if request.tuned:
+            raise errors.UserError('chat is with one model; set --model instead of --tuned')
     if bool(request.tuned) == bool(request.model):
         raise errors.UserError('give either --tuned or --model; --help describes them')
     if (
@@ -189,8 +201,38 @@ def _check(request: Request) -> None:
             raise errors.UserError(
                 f'--output={request.output}: embed writes NumPy files; end it in .npz'
             )
-    if request.output != '-':
+    if request.output not in ('', '-'):
         outputs.check_file(request.output, request.overwrite)
+
+
+def _chat(predictor: Any, request: Request) -> None:
+    """Answer lines of a terminal or a file until they end."""
+    from bert_jax.inference import chat
+
+    is_terminal = request.input in ('', '-') and sys.stdin.isatty()
+    lines = _typed_lines() if is_terminal else read_lines(request.input or '-', request.encoding)
+    responder = predictor.responder(**request.generate_options())
+    chat.chat(responder, lines, _show, errors.warn, request.system)
+    _warn_of(predictor.counts)
+
+
+def _typed_lines() -> Iterator[str]:
+    """Ask for lines on a terminal until its end (Ctrl-D)."""
+    while True:
+        try:
+            yield input('> ')
+        except EOFError:
+            return
+
+
+def _show(piece: str) -> None:
+    print(piece, end='', flush=True)
+
+
+def _warn_of(counts: Counter[str]) -> None:
+    for what, number in counts.items():
+        if number:
+            errors.warn(f'{number:,} {what}')
 
 
 @errors.exit_cleanly
@@ -208,12 +250,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
     names = request.tuned.split(',') if request.tuned else [request.model]
     with progress.bar(unit=' windows') as bar:
-        options = dict(
+        options: dict[str, Any] = dict(
             dtype=request.dtype,
             max_length=request.max_length,
             overlap=request.overlap,
             batch_tokens=request.batch_tokens,
-            advance=bar.update,
+            advance=None if request.task == 'chat' else bar.update,
         )
         predictors = {name: request.apply_prompt(bert_jax.load(name, **options)) for name in names}
         if request.no_answer:
@@ -222,6 +264,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             predictors = {n: p.with_settings(**settings) for n, p in predictors.items()}
         for predictor in predictors.values():
             predictor.require(_METHODS.get(request.task, request.task))
+        if request.task == 'chat':
+            _chat(predictors[request.model], request)
+            return
         task = PRETRAINED.get(request.task, predict_finetuned)
         sentences = None
         if request.task == 'parse' and conllu_file.has_suffix(request.input):
@@ -245,8 +290,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 records = task(predictors[request.model], lines, request)
                 _write_records(file, records, request.output_format == 'text')
     counts: Counter[str] = sum((model.counts for model in predictors.values()), Counter())
-    for what, number in counts.items():  # the sum has no zeros
-        errors.warn(f'{number:,} {what}')
+    _warn_of(counts)
 
 
 if __name__ == '__main__':

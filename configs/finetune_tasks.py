@@ -32,6 +32,8 @@ _FEW_SHOT_PROTOCOL = {
 _EMBEDDING = dict(batch_size=64, learning_rate=2e-5, epochs=1, sequence_length=256)
 # Near the MS MARCO rerankers of sentence-transformers; a batch has queries with their documents.
 _RERANKING = dict(batch_size=16, learning_rate=2e-5, epochs=1, sequence_length=256)
+# Near the chat models of dLLM: rows of 1,024 tokens and 1e-4 for a base model.
+_INSTRUCTIONS = dict(batch_size=32, learning_rate=1e-4, epochs=3, sequence_length=1024)
 # A few dozen examples: enough epochs to see that the model learns.
 _SAMPLE = dict(batch_size=8, learning_rate=1e-4, epochs=20, sequence_length=64)
 
@@ -131,4 +133,7 @@ TASKS: dict[str, Values] = {
     | dict(problem=dict(target_tokens=32)),
     'sample_questions': _sample('question_answering', 'questions.json', 'squad', group='context')
     | _UNANSWERABLE,
+    'instructions': dict(kind='instructions', data={}, recipe=_INSTRUCTIONS),
+    'sample_instructions': _sample('instructions', 'instructions.jsonl', 'jsonl')
+    | dict(problem=dict(answer_tokens=12), recipe=_SAMPLE | dict(batch_size=16)),
 }

@@ -40,6 +40,9 @@ def write(folder: pathlib.Path) -> None:
         'new.txt': lines[:2],
         'reviews.txt': lines,
         'shots.jsonl': map(json.dumps, [{'text': 'Slow.', 'label': 'negative'}]),
+        'demonstrations.jsonl': [
+            json.dumps({'prompt': f'Repeat: {word}', 'answer': word}) for word in _NOUNS * 4
+        ],
         'texts.tsv': ['text', *lines],
         'reviews.tsv': ['text\tlabel', *rows],
         'test.tsv': ['text\tlabel', *rows[:40]],

@@ -6,7 +6,7 @@ import sys
 from bert_jax.flag_parser import flag
 from bert_jax.types import JsonObject
 
-TASKS = ('generate',)
+TASKS = ('generate', 'respond', 'chat')
 _ONLY = ('task', TASKS)  # of predict
 _ALSO_WRITE = ('task', (*TASKS, 'write'))
 # Flag → the setting of a run of the problem 'generation'.
@@ -22,14 +22,17 @@ class GenerateFlags:
     """The flags of generation, which are named as the options of `Predictor.generate`."""
 
     new_tokens: int | None = flag(
-        'number of tokens to write after each text (default: 0, only the gaps of the text); write: '
-        'at most (default of these flags: as in training)',
+        'number of tokens to write after each text (default: 0, only the gaps of the text); write, '
+        'respond and chat: at most (default of these flags: as in training)',
         None,
         '[1, inf)',
         only=_ALSO_WRITE,
     )
     temperature: float | None = flag(
-        'of sampling (default: 1); 0 takes the most probable tokens', None, '[0, inf)', only=_ONLY
+        'of sampling (default: 1; respond and chat: 0); 0 takes the most probable tokens',
+        None,
+        '[0, inf)',
+        only=_ONLY,
     )
     seed: int | None = flag(
         'another number draws other samples, masks or negatives (default: 0)',
@@ -52,7 +55,8 @@ class GenerateFlags:
         only=_ONLY,
     )
     block: int | None = flag(
-        'unmasking: number of tokens that are filled before the next (default: all)',
+        'unmasking: number of tokens that are filled before the next (default: all); chat shows an '
+        'answer block by block',
         None,
         '[1, inf)',
         only=_ONLY,
@@ -119,12 +123,13 @@ class GenerateFlags:
     stream: bool = flag(
         'left to right: show the text on stderr while it is written; for one line of input',
         False,
-        only=_ONLY,
+        only=('task', ('generate',)),
     )
+    system: str = flag('what the assistant is told first', '', only=('task', ('chat',)))
 
     def generate_options(self) -> JsonObject:
         """Return the options that are given, by name."""
-        names = [field.name for field in dataclasses.fields(GenerateFlags)]
+        names = [one.name for one in dataclasses.fields(GenerateFlags) if one.name != 'system']
         given = {name: getattr(self, name) for name in names}
         options: JsonObject = {n: value for n, value in given.items() if value not in (None, ())}
         if self.early_stopping:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from bert_jax.cli import generate_flags, mining_flags, search_flags
+from bert_jax.cli import mining_flags, search_flags
 from bert_jax.cli.generate_flags import GenerateFlags
 from bert_jax.cli.mining_flags import MiningFlags
 from bert_jax.cli.prompt_flags import PromptFlags
@@ -46,11 +46,12 @@ _COLUMNS = {  # task → names of the tab-separated columns of a line of text
     'prompt': ('text', 'text2'),
     'write': ('text', 'text2'),
     'answer': ('question', 'context'),
+    'respond': ('prompt',),
 }
 # Task → name of the columns after a query.
 _LISTS = {'rerank': 'documents', 'mine': 'positives'}
 _PRETRAINED = ('fill_mask', 'embed', 'search', 'mine', 'terms', 'pseudo_likelihood', 'pairs')
-_WITHOUT_WINDOWS = ('likelihood_bound', *generate_flags.TASKS)
+_WITHOUT_WINDOWS = ('likelihood_bound', 'generate')
 _EMBED = ('task', ('embed',))
 
 
@@ -84,9 +85,13 @@ class Request(PromptFlags, SearchFlags, MiningFlags, GenerateFlags):
         'each record names its run; runs with the same base share its parameters in memory',
         '',
     )
-    task: str = flag('one of the tasks below', choices=_Tasks(*_PRETRAINED, *_WITHOUT_WINDOWS))
-    input: str = flag('file with one text or example a line or row; - for stdin')
-    output: str = flag('file to write; - for stdout; .npz for embed')
+    task: str = flag(
+        'one of the tasks below', choices=_Tasks(*_PRETRAINED, *_WITHOUT_WINDOWS, 'chat')
+    )
+    input: str = flag(
+        'file with one text or example a line or row; - for stdin, the default of chat alone', ''
+    )
+    output: str = flag('file to write; - for stdout, the default of chat alone; .npz for embed', '')
     overwrite: bool = flag(outputs.HELP, False)
     top: int = flag(
         'number of tokens for each [MASK], of texts for each query, or of terms of each text',
@@ -326,6 +331,15 @@ def _generate(
         }
 
 
+def _respond(
+    predictor: 'Predictor', lines: Iterator[str], request: Request
+) -> Iterator[JsonObject]:
+    options = request.generate_options()
+    for chunk in _chunks(enumerate(lines, 1)):
+        inputs = [parse_line(number, line, request) for number, line in chunk]
+        yield from predictor.respond(inputs, **options)
+
+
 def _score(predictor: 'Predictor', lines: Iterator[str], request: Request) -> Iterator[JsonObject]:
     for texts in _chunks(lines):
         scores = predictor.pseudo_likelihood(texts, request.long_texts, request.variant)
@@ -385,6 +399,7 @@ PRETRAINED: dict[str, Task] = {
     'pairs': _score_pairs,
     'likelihood_bound': _bound,
     'generate': _generate,
+    'respond': _respond,
 }
 
 

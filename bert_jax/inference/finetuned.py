@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from ml_collections import ConfigDict
@@ -235,8 +235,14 @@ class FineTuned:
         gold: Sequence[str],
         changes: JsonView,
         advance: Callable[[int], object],
+        complete: Callable[[Sequence[Any], Sequence[Any]], Sequence[object]] | None = None,
     ) -> 'Evaluation':
-        """Score the model, loaded from the path `model`; see `Predictor.evaluate`."""
+        """Score the model, loaded from the path `model`; see `Predictor.evaluate`.
+
+        Args:
+            complete: adds to the predictions for examples what needs more than one run of the
+                model, such as texts that it writes.
+        """
         data = data_config(self.data, changes)
         report, readers = ReadingReport(), PROBLEMS[self.kind].readers
         records = labeled_files.read_files(tuple(gold), data, self.kind, readers, report)
@@ -244,6 +250,8 @@ class FineTuned:
         problem = self.problem()
         problem.decoder.check(examples)
         predictions = self._predictions(problem, params, examples, advance)
+        if complete is not None:
+            predictions = complete(examples, predictions)
         warnings = []
         if seen := seen_examples.count(model, examples):
             warnings.append(
@@ -349,6 +357,7 @@ def build(
         tuple(model.labels or settings.labels),
         kept=model.metadata.get('kept', {}),
         activation=model.activation if is_number else 'identity',
+        is_causal=model.is_causal,
         counts=Counter() if counts is None else counts,
     )
     return FineTuned(

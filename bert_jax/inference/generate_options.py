@@ -107,6 +107,7 @@ class Writer(Protocol):
     architecture: Architecture
     max_length: int
     learned_end: bool
+    has_prefix: bool
     counts: Counter[str]
 
     def run(

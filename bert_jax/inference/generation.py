@@ -147,18 +147,31 @@ def generate(model: Writer, texts: Sequence[str], options: CausalOptions) -> lis
         raise UserError(f'target_language has no effect with {model.name}, which has no decoder')
     else:
         prompts = _prompts(model, texts, options.new_tokens)
+    results = write_after(model, prompts, options)
+    return [
+        _finish(model, text, prompt, result, options)
+        for text, prompt, result in zip(texts, prompts, results, strict=True)
+    ]
+
+
+def write_after(
+    model: Writer, prompts: Sequence[np.ndarray], options: CausalOptions
+) -> list[dict[str, np.ndarray]]:
+    """Write after prompts of token ids, int32 [T] each; see `write_batch` for the results."""
     seeds = row_seeds(prompts, options.seed)
     rows = [
         [TokenizedText(ids, {'seed': seed, 'is_text': np.ones(1, np.int32)})]
         for ids, seed in zip(prompts, seeds, strict=True)
     ]
     watch = Watch(model.tokenizer, options.stop, options.stream)
-    function = functools.partial(write_batch, options, constraints_of(model, options), watch)
-    results = model.run(function, rows=rows)
-    return [
-        _finish(model, text, prompt, result, options)
-        for text, prompt, ((_, result),) in zip(texts, prompts, results, strict=True)
-    ]
+    function = functools.partial(
+        write_batch,
+        options,
+        constraints_of(model, options),
+        watch,
+        has_prefix=model.has_prefix,
+    )
+    return [result for ((_, result),) in model.run(function, rows=rows)]
 
 
 def _prompts(model: Writer, texts: Sequence[str], new_tokens: int) -> list[np.ndarray]:
@@ -260,6 +273,8 @@ def write_batch(
     model: Model,
     params: Params,
     batch: Batch,
+    *,
+    has_prefix: bool = False,
 ) -> dict[str, Any]:
     """Write after the prompts of a batch.
 
@@ -271,11 +286,14 @@ def write_batch(
         params: its parameters.
         batch: input_ids and attention_mask, of rows padded at the end; 'seed', int32 [B, 1];
             'is_text', int32 [B, 1], 0 for empty rows.
+        has_prefix: whether all positions see the whole prompt.
 
     Returns:
         'ids' int32 and 'log_p' fp32 [B, new tokens], and 'length' int32 [B].
     """
-    predict, fixed, texts, length_B = _start(model, params, batch, options, watch.tokenizer)
+    predict, fixed, texts, length_B = _start(
+        model, params, batch, options, watch.tokenizer, has_prefix
+    )
     texts = texts.replace(done_B=jnp.asarray(batch['is_text'][:, 0] == 0))
     if options.search is not None:
         return _search(predict, fixed, texts, constraints, options.search)
@@ -292,12 +310,18 @@ def write_batch(
 
 
 def _start(
-    model: Model, params: Params, batch: Batch, options: CausalOptions, tokenizer: Tokenizer
+    model: Model,
+    params: Params,
+    batch: Batch,
+    options: CausalOptions,
+    tokenizer: Tokenizer,
+    has_prefix: bool,
 ) -> tuple[Predict, Tree, Texts, np.ndarray]:
     """Read prompts or sources: what predicts, `fixed` of it, texts, and their lengths."""
     length_B: np.ndarray = batch['attention_mask'].sum(axis=1, dtype=np.int32)
     if model.architecture.decoder is None:
-        texts = read_prompts(model, params, batch['input_ids'], length_B, options.new_tokens)
+        arguments = (model, params, batch['input_ids'], length_B, options.new_tokens)
+        texts = read_prompts(*arguments, prefix_lm=has_prefix)
         return CausalPredict(model), params, texts, length_B
     start = target_start(model.architecture, tokenizer, options.target_language)
     start_B = np.full_like(length_B, start)

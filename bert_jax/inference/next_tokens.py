@@ -93,16 +93,23 @@ class Texts(flax.struct.PyTreeNode):
         return jnp.take_along_axis(self.ids_BT, self.length_B[:, None] - 1, axis=1)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=4)
-def _read(model: Model, params: Params, ids_BT: Array, mask_BT: Array, cache: Cache) -> Cache:
-    rows = Rows(ids_BT, mask_BT, cache=cache)
+@functools.partial(jax.jit, static_argnums=(0, 5), donate_argnums=4)
+def _read(
+    model: Model, params: Params, ids_BT: Array, mask_BT: Array, cache: Cache, prefix_lm: bool
+) -> Cache:
+    rows = Rows(ids_BT, mask_BT, cache=cache, is_prefix_BT=mask_BT if prefix_lm else None)
     output: Tree = model.with_heads().apply({'params': params}, rows)
     read: Cache = output.states.cache
     return read
 
 
 def read_prompts(
-    model: Model, params: Params, ids_BT: Array, length_B: Array, num_tokens: int
+    model: Model,
+    params: Params,
+    ids_BT: Array,
+    length_B: Array,
+    num_tokens: int,
+    prefix_lm: bool = False,
 ) -> Texts:
     """Read prompts into a cache with places for further tokens.
 
@@ -112,6 +119,7 @@ def read_prompts(
         ids_BT: int32, the prompts, padded at the end.
         length_B: int32, their lengths, at least 1.
         num_tokens: number of tokens to write after each prompt.
+        prefix_lm: whether all positions see the whole prompt, as the model was trained.
 
     Raises:
         UserError: the model cannot have a cache (models/cache.py).
@@ -120,11 +128,14 @@ def read_prompts(
     num_slots = min(longest + num_tokens, model.architecture.max_length)
     cache = Cache.empty(model.architecture, model.compute, num_rows, num_slots)
     ids_BT, length_B = jnp.asarray(ids_BT), jnp.asarray(length_B)
-    # The last token is read when the first token is written.
-    mask_BT = (jnp.arange(longest) < length_B[:, None] - 1).astype(jnp.int32)
-    for start in range(0, longest, _READ_AT_ONCE):
-        part = slice(start, start + _READ_AT_ONCE)
-        cache = _read(model, params, ids_BT[:, part], mask_BT[:, part], cache)
+    # The last token is read when the first token is written. With a prefix it is read before that
+    # too, because the tokens before it see it; then all tokens are read at once.
+    last_B1, at_once = length_B[:, None] - 1, longest if prefix_lm else _READ_AT_ONCE
+    mask_BT = (jnp.arange(longest) < last_B1 + prefix_lm).astype(jnp.int32)
+    for start in range(0, longest, at_once):
+        part = slice(start, start + at_once)
+        cache = _read(model, params, ids_BT[:, part], mask_BT[:, part], cache, prefix_lm)
+    cache = cache.replace(length_B=length_B - 1)
     return Texts(
         jnp.pad(ids_BT, [(0, 0), (0, num_slots - longest)]),
         length_B,

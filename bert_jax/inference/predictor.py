@@ -12,9 +12,13 @@ from bert_jax.errors import UserError
 from bert_jax.inference import finetuned
 from bert_jax.inference.finetuned import PredictionOptions
 from bert_jax.inference.pretrained_predictor import PretrainedPredictor
+from bert_jax.inference.responses import Responder
 from bert_jax.inference.text_rows import check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.labels.examples import ConversationExample
 from bert_jax.problems.base import AnyProblem
+from bert_jax.problems.instructions.encoding import InstructionEncoding
+from bert_jax.problems.instructions.problem import AnswerPrediction
 from bert_jax.problems.prompting.answers import parse as parse_answers
 from bert_jax.problems.prompting.prefix import PrefixTemplate
 from bert_jax.types import JsonObject, JsonView
@@ -42,8 +46,13 @@ class Predictor(PretrainedPredictor):
         kind = finetuned.problem_kind(model)
         self._unsupported = finetuned.unsupported(model)
         self._finetuned = self._load_problem(model, kind) if kind else None
+        self._instructions: InstructionEncoding | None = None
         if self._finetuned:
             self.tasks = tuple(dict.fromkeys([*self.tasks, self._finetuned.task]))
+            encoding = self._finetuned.problem().encoding
+            if isinstance(encoding, InstructionEncoding):
+                self._instructions = encoding
+                self.tasks += ('chat',)
             self._params |= jax.tree.map(jnp.asarray, model.other_parts)
         other = finetuned.other_kind(model, kind)
         self._other = self._load_problem(model, other) if other else None
@@ -265,6 +274,46 @@ class Predictor(PretrainedPredictor):
         options = PredictionOptions(probabilities)
         return self.predict('prompt', list(map(finetuned.as_pair, check_list(texts))), options)
 
+    def respond(
+        self, conversations: Sequence[str | JsonView], **options: object
+    ) -> list[JsonObject]:
+        """The answer of an instruction-tuned model to each prompt or conversation.
+
+        Args:
+            conversations: prompts; or dictionaries with 'messages', a list of {'role', 'content'}
+                that ends with the user's, or with 'prompt' and, if wanted, 'system'.
+            options: as for `generate`; the most probable tokens are the default.
+
+        Returns:
+            A dictionary for each: 'id', the 'messages' and the 'answer'.
+        """
+        responder = self.responder(**options)
+        decoder = self.problem.decoder
+        inputs = [
+            {'prompt': one} if isinstance(one, str) else one for one in check_list(conversations)
+        ]
+        examples, prompts = [], []
+        for number, item in enumerate(inputs, 1):
+            name = str(item.get('id', f'input {number}'))
+            example = responder.encoding.parse_input(name, item)
+            if example.answer is not None:
+                raise UserError(f"{name}: the last message is the assistant's; end with the user's")
+            prompt, dropped = responder.prompt(example)
+            self.counts['conversations without their oldest turns, which do not fit'] += dropped > 0
+            examples.append(example)
+            prompts.append(prompt)
+        records = []
+        for example, answer in zip(examples, responder.respond(prompts), strict=True):
+            record = decoder.to_record(example, AnswerPrediction(0.0, 0, 0, 0.0, answer))
+            records.append({name: value for name, value in record.items() if name != 'gold'})
+        return records
+
+    def responder(self, **options: object) -> Responder:
+        """Return what writes answers; raise UserError for another model or a wrong option."""
+        self.require('chat')
+        assert self._instructions is not None
+        return Responder.of(self, self._instructions, options)
+
     def rerank(
         self, queries: Sequence[str], documents: Sequence[Sequence[str]]
     ) -> list[JsonObject]:
@@ -336,9 +385,30 @@ class Predictor(PretrainedPredictor):
             self.require('classify')  # says why
         if not self._finetuned:
             raise UserError(f'{self.name} is not a fine-tuned model; it has nothing to score')
+        complete = self._add_answers if self._instructions is not None else None
         return self._finetuned.evaluate(
-            self.name, self._params, check_list(gold), changes or {}, self._advance
+            self.name, self._params, check_list(gold), changes or {}, self._advance, complete
         )
+
+    def _add_answers(
+        self,
+        examples: Sequence[ConversationExample],
+        predictions: Sequence[AnswerPrediction],
+    ) -> list[AnswerPrediction]:
+        """Add to predictions what the model answers itself; '' if a prompt leaves no room."""
+        responder, prompts = self.responder(), {}
+        for number, example in enumerate(examples):
+            if example.answer is None:
+                continue
+            try:
+                prompts[number], _ = responder.prompt(example.before_answer())
+            except UserError:
+                self.counts['prompts that leave no room for an answer, which count as wrong'] += 1
+        answers = dict(zip(prompts, responder.respond(list(prompts.values())), strict=True))
+        return [
+            one if example.answer is None else one._replace(written=answers.get(number, ''))
+            for number, (example, one) in enumerate(zip(examples, predictions, strict=True))
+        ]
 
 
 def _check_shots(

@@ -63,6 +63,7 @@ class PretrainedPredictor:
         architecture: the architecture of the model.
         is_causal: whether positions do not attend to later positions.
         learned_end: whether a causal model has learned to predict the token after a text.
+        has_prefix: whether positions of a causal model see the whole prompt of what it writes.
         counts: number of texts that were truncated, split into windows, and so on.
     """
 
@@ -108,6 +109,7 @@ class PretrainedPredictor:
         self._writes_causally = model.is_generative and self.architecture.prediction.shift
         is_writer = model.is_causal or model.architecture.decoder is not None
         self._warns_generate = not (model.is_generative or is_writer)
+        self.has_prefix = model.has_prefix
         self._compute, self._overlap, self._batch_tokens = Compute(dtype), overlap, batch_tokens
         self.max_length = max_length
         self.tasks: tuple[str, ...] = ('embed',)
@@ -170,6 +172,11 @@ class PretrainedPredictor:
         """Raise UserError unless the model can answer a task."""
         if task == 'classify' and self._unsupported:
             raise UserError(f'{self.name} cannot classify: {self._unsupported}')
+        if task in ('respond', 'chat') and task not in self.tasks:
+            raise UserError(
+                f'{self.name} was not fine-tuned on instructions, so it cannot {task} '
+                '(docs/instructions.md)'
+            )
         if task not in self.tasks:
             raise UserError(
                 f'{self.name} has no head for {task}; it can answer {", ".join(self.tasks)}'

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -22,6 +23,8 @@ from bert_jax.inference.generate_options import (
 from bert_jax.models.model import Model
 from bert_jax.objectives.unmasking import ORDERS, Schedule, unmask
 from bert_jax.types import Batch, Params
+
+Gapped: TypeAlias = tuple[np.ndarray, np.ndarray]  # the tokens of a row, and its hidden positions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,28 +83,43 @@ def generate(model: Writer, texts: Sequence[str], options: UnmaskingOptions) -> 
         )
         for number, text in enumerate(texts, 1)
     ]
-    rows = [[row] for row in _rows(gapped, options)]
-    banned_V = np.zeros(model.architecture.padded_vocab_size, bool)
-    banned_V[model.architecture.vocab_size :] = True
-    banned_V[never_written(model)] = True
-    function = functools.partial(_run, options, banned_V)
-    results = model.run(function, rows=rows)
+    results = fill(model, [(text.ids_T, text.positions_P) for text in gapped], options)
     return [
-        _finish(model, text, result, options)
-        for text, ((_, result),) in zip(gapped, results, strict=True)
+        _finish(model, text, result, options) for text, result in zip(gapped, results, strict=True)
     ]
 
 
-def _rows(gapped: Sequence[GappedText], options: UnmaskingOptions) -> Iterator[TokenizedText]:
+def fill(
+    model: Writer,
+    rows: Sequence[Gapped],
+    options: UnmaskingOptions,
+    ends: Sequence[int] = (),
+) -> list[dict[str, np.ndarray]]:
+    """Fill hidden positions of rows of token ids; see `unmask` for the results.
+
+    Args:
+        rows: the tokens of each row and its hidden positions, from left to right.
+        options: how they are filled.
+        ends: special tokens that may be written.
+    """
+    banned_V = np.zeros(model.architecture.padded_vocab_size, bool)
+    banned_V[model.architecture.vocab_size :] = True
+    banned_V[[index for index in never_written(model) if index not in ends]] = True
+    function = functools.partial(_run, options, banned_V)
+    results = model.run(function, rows=[[row] for row in _rows(rows, options)])
+    return [result for ((_, result),) in results]
+
+
+def _rows(rows: Sequence[Gapped], options: UnmaskingOptions) -> Iterator[TokenizedText]:
     """Yield the row of each text, with what `unmask` reads."""
-    seeds = row_seeds((text.ids_T for text in gapped), options.seed)
-    for text, seed in zip(gapped, seeds, strict=True):
-        schedule = Schedule.of(len(text.positions_P), options.steps, options.block, options.remask)
+    seeds = row_seeds((ids_T for ids_T, _ in rows), options.seed)
+    for (ids_T, positions_P), seed in zip(rows, seeds, strict=True):
+        schedule = Schedule.of(len(positions_P), options.steps, options.block, options.remask)
         yield TokenizedText(
-            text.ids_T,
+            ids_T,
             {
-                'positions': text.positions_P,
-                'block': np.arange(len(text.positions_P)) // (options.block or len(text.ids_T)),
+                'positions': positions_P,
+                'block': np.arange(len(positions_P)) // (options.block or len(ids_T)),
                 'seed': seed,
                 'block_of_step': schedule.block_S,
                 'reveal': schedule.reveal_S,

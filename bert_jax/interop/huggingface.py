@@ -191,6 +191,11 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
             fine-tuned heads or causal attention, or the model has parameters that tuning added.
     """
     family, architecture = family_of(model), model.architecture
+    if model.has_prefix:
+        raise UserError(
+            'all positions of the model see the whole prompt (prefix_lm), which no class of '
+            'transformers does; use the model with bert_jax'
+        )
     if architecture.tuning is not None:
         raise UserError(
             f'the model was tuned with transfer.method={architecture.tuning.method}, which '

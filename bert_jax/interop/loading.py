@@ -185,7 +185,9 @@ def load_checkpoint(
     arrays = tree_paths.flatten(params)
     heads = tuple(name for name in PUBLISHED_HEADS if name in {*heads, *params})
     weights = metadata.get('config', {}).get('objectives', {})
-    is_causal = objectives.is_causal(weights) or bool(metadata.get('kept', {}).get('is_causal'))
+    is_causal = objectives.is_causal(weights) or bool(
+        metadata.get('is_causal') or metadata.get('kept', {}).get('is_causal')
+    )
     num_labels = pretrained.num_labels(params)
     expected = pretrained.abstract_leaves(architecture, heads, num_labels)
     left_over = sorted(arrays.keys() - expected.keys())
@@ -207,9 +209,10 @@ def load_checkpoint(
         problem_type=metadata.get('problem_type') or None,
         activation_fn=pretrained.torch_activation(metadata.get('kept', {}).get('activation')),
         is_causal=is_causal,
-        is_generative=objectives.is_generative(weights),
+        is_generative=objectives.is_generative(weights) or metadata.get('is_generative', False),
         sentence_modules=sentence_modules.of_run(metadata),
         learned_end=not objectives.is_causal(weights),
+        has_prefix=metadata.get('has_prefix', False),
     )
 
 

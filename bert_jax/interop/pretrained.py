@@ -64,6 +64,8 @@ class Pretrained:
         is_generative: whether the model is known to have learned to write text.
         learned_end: whether a causal model has learned to predict the token after a text; a model
             that was pretrained with clm has not.
+        has_prefix: whether the positions of a causal model see the whole prompt before the text
+            that it writes.
         card: model card of the run in Markdown; '' if there is none.
         sentence_modules: modules after the encoder in a sentence-transformers folder.
     """
@@ -81,6 +83,7 @@ class Pretrained:
     is_causal: bool = False
     is_generative: bool = False
     learned_end: bool = True
+    has_prefix: bool = False
     card: str = ''
     sentence_modules: SentenceModules | None = None
 

@@ -186,6 +186,27 @@ class TargetExample(NamedTuple):
     targets: tuple[str, ...] | None
 
 
+class ConversationExample(NamedTuple):
+    """The turns of a conversation, in order: a system's, then a user's and an assistant's in turn.
+
+    Attributes:
+        roles: who speaks: 'system', 'user' or 'assistant'.
+        contents: the text of each turn.
+        answer: the last text if it is the assistant's; None if it is not known.
+    """
+
+    id: ExampleId
+    roles: tuple[str, ...]
+    contents: tuple[str, ...]
+    answer: str | None
+
+    def before_answer(self) -> 'ConversationExample':
+        """Return the conversation without its last answer, if that is known."""
+        if self.answer is None:
+            return self
+        return ConversationExample(self.id, self.roles[:-1], self.contents[:-1], None)
+
+
 Example = (
     TextExample
     | DistilledExample
@@ -200,12 +221,13 @@ Example = (
     | MarkedExample
     | QuestionExample
     | TargetExample
+    | ConversationExample
 )
 
 
 # Names of fields; each class of examples has at least one of each kind.
-_GOLD = ('label', 'tags', 'heads', 'spans', 'answers', 'targets')
-_TEXTS = ('text', 'texts', 'premise', 'choices', 'question', 'context', 'fields')
+_GOLD = ('label', 'tags', 'heads', 'spans', 'answers', 'targets', 'answer')
+_TEXTS = ('text', 'texts', 'premise', 'choices', 'question', 'context', 'fields', 'contents')
 
 
 def is_labeled(example: Example) -> bool:

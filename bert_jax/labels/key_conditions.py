@@ -18,6 +18,7 @@ NUMBERS = ('multi_regression',)
 GROUPS = ('embedding', 'sparse_embedding', 'reranking')
 TARGETS = ('generation',)
 MARKED = ('relation', 'word_in_context', 'coreference')
+CONVERSATIONS = ('instructions',)
 _WORDS = ('tagging', 'parsing', 'spans')
 _KINDS = (
     *TEXTS,
@@ -28,6 +29,7 @@ _KINDS = (
     'question_answering',
     *GROUPS,
     *TARGETS,
+    *CONVERSATIONS,
 )
 TABLES = ('csv', 'tsv')
 LISTS = ('jsonl', 'json', 'parquet', 'xml')

@@ -18,6 +18,7 @@ from bert_jax.errors import UserError
 from bert_jax.labels import benchmarks, exchanged_columns
 from bert_jax.labels.examples import Example
 from bert_jax.labels.key_conditions import (
+    CONVERSATIONS,
     GROUPS,
     LISTS,
     MARKED,
@@ -49,6 +50,7 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
     tagging = ('conll', *LISTS)
     span_objects = used_by(('spans',), LISTS)
     questions = used_by(('question_answering',), ROWS)
+    conversations = used_by(CONVERSATIONS, ROWS)
     return section(
         'Labeled examples.',
         dataset=key(
@@ -278,6 +280,15 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
                 'offsets in characters; () = the first occurrence of the answer',
                 unused=questions,
             ),
+            messages=key(
+                'messages',
+                'instructions: a list of objects with "role" and "content"; in files without this '
+                'column the next three',
+                unused=conversations,
+            ),
+            system=key('', 'what the assistant is told first', unused=conversations),
+            prompt=key('prompt', 'what the user says', unused=conversations),
+            answer=key('answer', 'what the assistant answers', unused=conversations),
         ),
         contexts=key(
             '',

@@ -196,8 +196,8 @@ class Attention(Module):
         rate = self.architecture.attention_dropout
         states, dtype = (query_BTHK, key_BUHK, value_BUHK), self.compute.activation_dtype
         is_training = seeds_B is not None
-        has_causal_rows = visibility.causal_B is not None
-        kernel = self.kernel(length, num_keys, is_training, has_causal_rows)
+        changes = (visibility.causal_B is not None, visibility.is_prefix_BU is not None)
+        kernel = self.kernel(length, num_keys, is_training, *changes)
         has_past = visibility.query_positions_BT is not None
         is_recorded = self.is_mutable_collection('intermediates')
         if prefix is None and not has_past and not is_recorded:
@@ -227,12 +227,16 @@ class Attention(Module):
         return x_BTD if context.source_BTD is None else context.source_BTD
 
     def kernel(
-        self, num_queries: int, num_keys: int, is_training: bool, has_causal_rows: bool
+        self,
+        num_queries: int,
+        num_keys: int,
+        is_training: bool,
+        has_causal_rows: bool,
+        has_prefix: bool,
     ) -> str:
         """The kernel for these rows, 'xla' or an argument of `kernels.attend`."""
-        return kernels.choose(
-            self.architecture, self.compute, num_queries, is_training, has_causal_rows
-        )
+        settings = (self.architecture, self.compute, num_queries, is_training)
+        return kernels.choose(*settings, has_causal_rows, has_prefix)
 
     def _prefix(self, query_BTHK: jax.Array) -> Prefix | None:
         """The tuned prefix of this layer, if any; its scores do not depend on positions."""

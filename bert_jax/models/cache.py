@@ -72,6 +72,13 @@ class Cache(flax.struct.PyTreeNode):
         """int32 [B, T]: the positions of the next tokens of each row."""
         return self.length_B[:, None] + jnp.arange(num_tokens)
 
+    def slots_of(self, values_BT: Array) -> jax.Array:
+        """[B, U]: values of the next tokens of each row at their slots, 0 elsewhere."""
+        num_rows, num_tokens = values_BT.shape
+        slots = jnp.zeros((num_rows, self.num_slots), values_BT.dtype)
+        row_B1 = jnp.arange(num_rows)[:, None]
+        return slots.at[row_B1, self.positions(num_tokens)].set(values_BT, mode='drop')
+
     def take(self, row_B: Array) -> 'Cache':
         """Return the cache of some of the rows, which may repeat: beams that continue others."""
         taken: Cache = jax.tree.map(lambda leaf: leaf[row_B], self)

@@ -57,7 +57,12 @@ class CrossAttention(Attention):
         return KeysValues(self.key_norm(key_BUHK) if self._has_qk_norm else key_BUHK, value_BUHK)
 
     def kernel(
-        self, num_queries: int, num_keys: int, is_training: bool, has_causal_rows: bool
+        self,
+        num_queries: int,
+        num_keys: int,
+        is_training: bool,
+        has_causal_rows: bool,
+        has_prefix: bool,
     ) -> str:
         """'xla': the kernels take queries and keys of the same positions."""
         return 'xla'

@@ -35,6 +35,7 @@ def choose(
     length: int,
     is_training: bool,
     has_causal_rows: bool = False,
+    has_prefix: bool = False,
 ) -> str:
     """Choose the attention kernel: 'xla', 'cudnn' or 'flash'.
 
@@ -45,23 +46,30 @@ def choose(
         length: of the sequences.
         is_training: whether dropout is active.
         has_causal_rows: whether attention is causal in some of the rows (`Visibility.causal_B`).
+        has_prefix: whether causal positions also see the later positions of a prefix.
 
     Raises:
         UserError: the kernel that compute names cannot run this encoder on this machine.
     """
     is_auto = compute.attention_kernel == 'auto'
     kernel = _kernel_of_platform() if is_auto else compute.attention_kernel
-    limitation = _limitation(kernel, architecture, compute, length, is_training, has_causal_rows)
+    limitation = _limitation(
+        kernel, architecture, compute, length, is_training, has_causal_rows, has_prefix
+    )
     if limitation and not is_auto:
         raise UserError(f'compute.attention_kernel={kernel} {limitation}; set it to auto')
     return 'xla' if limitation else kernel
 
 
 def describe(
-    architecture: Architecture, compute: Compute, length: int, has_causal_rows: bool = False
+    architecture: Architecture,
+    compute: Compute,
+    length: int,
+    has_causal_rows: bool = False,
+    has_prefix: bool = False,
 ) -> str:
     """Return a log line: the kernel for training, and why it is not the platform's kernel."""
-    settings = (architecture, compute, length, True, has_causal_rows)
+    settings = (architecture, compute, length, True, has_causal_rows, has_prefix)
     line = f'attention kernel {choose(*settings)}'
     kernel = _kernel_of_platform()
     limitation = _limitation(kernel, *settings)
@@ -81,6 +89,7 @@ def _limitation(
     length: int,
     is_training: bool,
     has_causal_rows: bool,
+    has_prefix: bool,
 ) -> str | None:
     """Return why a kernel cannot run this encoder; None if it can."""
     if kernel == 'xla':
@@ -93,6 +102,8 @@ def _limitation(
         return 'does not support relative attention'
     if architecture.attention.kind == 'relative_bias':
         return 'does not support a relative bias'
+    if has_prefix:
+        return 'does not support a prefix that all positions see (prefix_lm)'
     is_disentangled = architecture.attention.kind == 'disentangled'
     if kernel == 'flash':
         limit = MAX_ROW_WITH_DISTANCES if is_disentangled else MAX_ROW

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict, freeze
 
-from bert_jax.errors import unknown
+from bert_jax.errors import UserError, unknown
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.encoders import EncoderOutput, build_encoder
 from bert_jax.models.heads import HEADS, Head
@@ -91,6 +91,8 @@ class Model(Module):
             dropout_seeds_B: uint32, one per row (dropout.py); None for evaluation.
             all_hidden: also return the states of every layer.
         """
+        if rows.is_prefix_BT is not None and not (self.is_causal and self.encoder.supports_prefix):
+            raise UserError('a prefix that all positions see needs a causal Transformer')
         all_hidden |= self.architecture.head_states != 'last'
         states = self.encoder(rows, dropout_seeds_B, all_hidden=all_hidden, causal=self.is_causal)
         target = rows.target

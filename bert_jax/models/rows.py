@@ -62,6 +62,8 @@ class Rows(flax.struct.PyTreeNode):
         cache: keys and values of the positions before these rows, which continue them: the first
             token of a row has the position `cache.length_B`. Padding must be last. None: the rows
             are complete.
+        is_prefix_BT: int32, 1 for tokens that all positions of their sequence see in a causal
+            model, also earlier ones. None: no token.
     """
 
     input_ids_BT: Array
@@ -75,6 +77,7 @@ class Rows(flax.struct.PyTreeNode):
     labels: Mapping[str, Array] = field(default_factory=dict)
     cache: 'Cache | None' = None
     target: 'Rows | None' = None
+    is_prefix_BT: Array | None = None
 
     @classmethod
     def of(cls, batch: Mapping[str, Array]) -> 'Rows':

@@ -29,8 +29,10 @@ class Visibility:
         key_segment_ids_BU: segment ids of the keys; None: as segment_ids_BT.
         slopes_H: fp32, subtracted from scores per unit of distance (ALiBi). None: no penalty.
         window: the largest attended distance. None: unlimited.
-        is_causal: positions do not attend to later positions.
+        is_causal: positions do not attend to later positions, except to those of a prefix.
         causal_B: bool, the rows of which the same is true; None: none but those of `is_causal`.
+        is_prefix_BU: int, 1 for keys that later and earlier queries see, if is_causal: a prompt
+            that sees itself in both directions (a prefix language model). None: no key.
         first_key: position of the first key relative to the first query.
         query_positions_BT: int32, positions of the queries, for queries that continue the keys; the
             keys have the positions 0, 1, 2, …. None: 0, 1, 2, …, the first key as above.
@@ -45,13 +47,15 @@ class Visibility:
     first_key: int = flax.struct.field(pytree_node=False, default=0)
     query_positions_BT: jax.Array | None = None
     causal_B: jax.Array | None = None
+    is_prefix_BU: jax.Array | None = None
 
     def is_local(self, length: int) -> bool:
         """Whether to compute in blocks: if a block has at most three quarters of the row's keys.
 
-        With more keys, blocks are not faster (on CPU, window 64). False for a symbolic length.
+        With more keys, blocks are not faster (on CPU, window 64). False for a symbolic length, and
+        with a prefix, which blocks do not support.
         """
-        if self.window is None or is_symbolic_dim(length):
+        if self.window is None or self.is_prefix_BU is not None or is_symbolic_dim(length):
             return False
         return block_size(self.window) + 2 * self.window <= 0.75 * length
 
@@ -69,7 +73,10 @@ class Visibility:
             key_BU = query_BT if key_BU is None else key_BU
             is_visible = is_visible & (query_BT[:, None, :, None] == key_BU[:, None, None, :])
         if self.is_causal:
-            is_visible = is_visible & (distance_XTU >= 0)
+            is_earlier = distance_XTU >= 0
+            if self.is_prefix_BU is not None:
+                is_earlier = is_earlier | (self.is_prefix_BU[:, None, None, :] > 0)
+            is_visible = is_visible & is_earlier
         if self.causal_B is not None:
             sees_later_B = ~self.causal_B[:, None, None, None]
             is_visible = is_visible & (sees_later_B | (distance_XTU >= 0))

@@ -18,6 +18,7 @@ from bert_jax.labels import (
     choices,
     conll,
     conllu,
+    conversations,
     dependencies,
     label_sets,
     loader,
@@ -50,7 +51,8 @@ class ProblemKind:
         answer_settings: keys that only affect how a trained model answers and is scored.
         pretrained_heads: names of heads that published checkpoints may hold
             (interop/pretrained.py): loaded with `init_from`, and exported.
-        required_heads: the pretrained heads that a run cannot train from scratch.
+        required_heads: pretrained heads, one of which init_from must have; they are never trained
+            from scratch.
         reads_last_layer: whether its heads always read the states of the last layer, whatever
             `model.head_states` says.
         problem_type: what config.json of an exported classifier says; '' for nothing.
@@ -662,6 +664,34 @@ PROBLEMS: dict[str, ProblemKind] = {
         pretrained_heads=('clm', 'seq2seq'),
         reads_last_layer=True,
         writes=True,
+        long_texts=('truncate',),
+    ),
+    'instructions': ProblemKind(
+        implementation='bert_jax.problems.instructions.problem:INSTRUCTIONS',
+        predict_task='respond',
+        keys=_LABELS
+        | dict(
+            system=key('{text}\n', 'how what the assistant is told first is written'),
+            user=key('User: {text}\n', 'how a turn of the user is written'),
+            assistant=key(
+                'Assistant: {text}', 'how an answer is written; the end token of the model follows'
+            ),
+            answer_tokens=key(
+                0,
+                'Tokens of the longest answer, its end included. Masked diffusion learns end '
+                'tokens in the rest of them. 0 = up to the end of the sequence',
+            ),
+            prefix_lm=key(
+                False,
+                'Causal models: True: all positions see the whole prompt, also what is after them '
+                '(UniLM)',
+            ),
+        ),
+        readers=dict.fromkeys(_ROWS, conversations.build_conversation),
+        answer_settings=('answer_tokens',),
+        pretrained_heads=('mlm', 'clm'),
+        required_heads=('mlm', 'clm'),
+        reads_last_layer=True,
         long_texts=('truncate',),
     ),
 }

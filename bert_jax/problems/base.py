@@ -94,6 +94,8 @@ class Setup:
         all_probabilities: whether predictions list the probability of every class.
         window_overlap: for problems that truncate by default, the share of a window that the next
             window repeats; None to truncate.
+        is_causal: whether the weights that training starts from, or the trained model, attend only
+            to earlier positions; most problems train them to attend in both directions.
         batch_size: examples of a training batch; 0 to predict.
         counts: encoding counts here how many texts or labels were truncated or unusable, by reason.
     """
@@ -106,6 +108,7 @@ class Setup:
     activation: str = 'identity'
     all_probabilities: bool = False
     window_overlap: float | None = None
+    is_causal: bool = False
     batch_size: int = 0
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
 
@@ -307,6 +310,21 @@ class Loss(_Part, abc.ABC):
     @abc.abstractmethod
     def weights(self) -> Mapping[str, float]:
         """Loss term → weight."""
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether positions of the model do not attend to later positions; by default they do."""
+        return False
+
+    @property
+    def has_prefix(self) -> bool:
+        """Whether positions of a causal model see the whole prompt; by default they do not."""
+        return False
+
+    @property
+    def is_generative(self) -> bool:
+        """Whether the model learns to write text; by default it does not."""
+        return False
 
     @abc.abstractmethod
     def heads(self) -> Mapping[str, HeadOptions]:

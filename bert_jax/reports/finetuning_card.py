@@ -36,6 +36,7 @@ PIPELINE_TAGS = {
     'multiple_choice': 'multiple-choice',
     'question_answering': 'question-answering',
     'generation': 'text2text-generation',
+    'instructions': 'text-generation',
 }
 
 
@@ -116,7 +117,7 @@ def finetuned(
     shown = ''.join(f'![{picture}]({picture})\n' for picture in pictures)
     return f"""{markdown.header(_header(config, splits, license_name))}# {config.task}
 
-An encoder fine-tuned with bert_jax.
+A model fine-tuned with bert_jax.
 
 {table(facts)}
 {shown}
@@ -125,7 +126,8 @@ An encoder fine-tuned with bert_jax.
 {intervals.LEVEL:.0%} intervals: bootstrap over the examples of this run; results also vary by seed
 (`config.sweep.seeds`). Baseline: a guess without a model, namely the most frequent class or tag, or
 the mean, of the training data; no span; no answer; of texts to write the best of the first three
-sentences, the source and the most frequent target.
+sentences, the source and the most frequent target; of instructions, the frequency of each token in
+the answers of the training data.
 
 {warnings}{scores}
 ## Limits

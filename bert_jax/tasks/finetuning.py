@@ -147,6 +147,9 @@ class FineTuning:
             'labels': self.problem.setup.labels,
             'calibrated': self._thresholds,
             'kept': self.problem.setup.kept,
+            'is_causal': self.model.model.is_causal,
+            'has_prefix': self.problem.loss.has_prefix,
+            'is_generative': self.problem.loss.is_generative,
             'texts': len(getattr(self.splits.train[0], 'texts', ())),
             'train_digest': self._train_digest,
         }
@@ -168,7 +171,9 @@ class FineTuning:
             f'{stage.steps:,} steps of {self.config.training.batch_size} examples or windows, '
             f'packed in {rows} rows of {length} tokens, {filled:.0%} filled',
             f'learning rate {self.learning_rate:.3g} ({self.rate_origin})',
-            kernels.describe(self.architecture, self.model.model.compute, length),
+            kernels.describe(
+                self.architecture, self.model.model.compute, length, self.problem.loss.has_prefix
+            ),
         ]
         if not sizes.reads_last_layer:
             pooled = 'pooling' in self.config.problem

@@ -49,9 +49,16 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
         labels,
         kept=({'modules': modules.describe()} if modules else {})
         | (_describe_writer(architecture) if kind.writes else {}),
+        is_causal=model is not None and model.is_causal,
         batch_size=config.training.batch_size,
     )
     problem = kind.load().build_for(splits.train, setup)
+    is_causal = is_causal or problem.loss.is_causal
+    if problem.loss.is_generative and architecture.prediction.shift:
+        raise UserError(
+            f'{config.task} does not support models that predict each token at the position before '
+            'it (objectives.mntp) in both directions; use another model'
+        )
     trained_model = Model(architecture, compute, problem.loss.heads(), is_causal)
     problem.decoder.score((), ())  # raises for invalid metrics now rather than after training
     examples = {

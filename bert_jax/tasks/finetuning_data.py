@@ -149,14 +149,15 @@ def choose_labels(
     heads = kind.pretrained_heads
     if 'sequence_classification' in heads and not configured:
         _check_classes(labels, len(train))
-    if missing := set(kind.required_heads) - set(model.heads if model else ()):
+    present = model.heads if model else ()
+    if kind.required_heads and not {*kind.required_heads} & {*present}:
         raise UserError(
-            f'this kind of problem trains the head {missing.pop()!r} further, but '
+            f'this kind of problem trains the head {" or ".join(kind.required_heads)} further, but '
             + ('the weights of init_from lack it' if model else 'init_from is empty')
             + '; set init_from to pretrained weights with this head'
         )
     if kind.required_heads:
-        return labels, heads
+        return labels, tuple(name for name in heads if name in present)
     if model is None or not set(heads) & set(model.heads):
         return labels, ()
     if not labels:

@@ -25,7 +25,7 @@ def test_every_sample_file_and_every_kind_of_problem_has_a_task():
 
 
 def test_every_benchmark_has_a_task():
-    own_files = ('few_shot', 'embedding', 'sparse_embedding', 'reranking')
+    own_files = ('few_shot', 'embedding', 'sparse_embedding', 'reranking', 'instructions')
     others = {name for name in TASKS if name not in (*SAMPLES, *own_files)}
     assert others == set(benchmarks.BENCHMARKS)
     for name in others:
@@ -54,7 +54,8 @@ def test_samples_are_read_without_repair_and_have_all_labels(name):
     assert len({one.id for one in everything}) == len(everything)
     for one in everything:
         assert not set(_labels(one)) - {label for other in splits.train for label in _labels(other)}
-    if task['kind'] not in ('regression', 'question_answering', 'embedding', 'generation'):
+    others = ('question_answering', 'embedding', 'generation', 'instructions')
+    if task['kind'] not in ('regression', *others):
         assert len({label for one in splits.dev for label in _labels(one)}) > 1
     if task['kind'] == 'question_answering':
         assert {bool(one.answers) for one in splits.dev} == {True, False}

@@ -3,7 +3,7 @@
 To add an encoder, add a file here with a subclass of `Encoder`, and a line to ENCODERS.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 
@@ -48,7 +48,12 @@ class Encoder(Module):
     """Base class of encoders: token ids in, states out.
 
     Subclasses define `setup`, with an `Embeddings` module as `self.embeddings`, and `__call__`.
+
+    Attributes:
+        supports_prefix: whether it reads `Rows.is_prefix_BT`.
     """
+
+    supports_prefix: ClassVar[bool] = False
 
     def __call__(
         self,

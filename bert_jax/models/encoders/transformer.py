@@ -35,6 +35,8 @@ class Transformer(LayerStack, Encoder):
             cannot run this architecture here.
     """
 
+    supports_prefix = True
+
     def setup(self) -> None:
         settings = (self.architecture, self.compute)
         self.embeddings = self.make_embeddings()
@@ -82,9 +84,15 @@ class Transformer(LayerStack, Encoder):
             if segment_ids_BT is not None:
                 segment_ids_BT = prompts.insert_first_values(segment_ids_BT, absent=-1)
         causal_B = None if rows.causal_B is None else jnp.asarray(rows.causal_B)
-        visibility = Visibility(mask_BT, segment_ids_BT, is_causal=causal, causal_B=causal_B)
+        prefix_BT = self._prefix(rows, prompts)
+        visibility = Visibility(
+            mask_BT, segment_ids_BT, is_causal=causal, causal_B=causal_B, is_prefix_BU=prefix_BT
+        )
         if rows.cache is not None:  # causality hides the slots that are not written yet
-            visibility = Visibility(None, is_causal=True, query_positions_BT=positions_BT)
+            prefix_BU = None if prefix_BT is None else rows.cache.slots_of(prefix_BT * mask_BT)
+            visibility = Visibility(
+                None, is_causal=True, query_positions_BT=positions_BT, is_prefix_BU=prefix_BU
+            )
         context = Context(visibility)
         if ATTENTIONS[architecture.attention.kind].relative_positions:
             length = embedded_BTD.shape[1]
@@ -125,6 +133,16 @@ class Transformer(LayerStack, Encoder):
                 f'a model tuned with transfer.method={method.method} cannot generate text: a tuned '
                 'prompt has no place in the cache'
             )
+
+    def _prefix(self, rows: Rows, prompts: PromptRows | None) -> jax.Array | None:
+        """Which positions all others see, int [B, T]; a tuned prompt is as the first token."""
+        if rows.is_prefix_BT is None:
+            return None
+        attention = self.architecture.attention.kind
+        if not ATTENTIONS[attention].has_cache:
+            raise UserError(f'{attention} attention has no prefix that all positions see')
+        prefix_BT = jnp.asarray(rows.is_prefix_BT)
+        return prefix_BT if prompts is None else prompts.insert_first_values(prefix_BT, absent=0)
 
     def _prompt_rows(self, rows: Rows) -> PromptRows | None:
         """Where tuned prompts are in the rows; None without prompts."""

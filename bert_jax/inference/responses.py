@@ -1,0 +1,150 @@
+"""Answers of instruction-tuned models, written from left to right or by unmasking."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+import numpy as np
+
+from bert_jax.errors import UserError
+from bert_jax.inference.generate_options import GENERATORS, GenerateOptions, Writer, find_stop
+from bert_jax.inference.generation import CausalOptions, write_after
+from bert_jax.inference.unmasking import UnmaskingOptions, fill
+from bert_jax.labels.examples import ConversationExample
+from bert_jax.problems.instructions.encoding import InstructionEncoding
+
+_LEAST_SHARE = 4  # of the sequence, one part in so many remains for an answer
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Responder:
+    """Writes the next answer of conversations.
+
+    Attributes:
+        model: the model.
+        encoding: how conversations were encoded in training.
+        options: how tokens are chosen.
+    """
+
+    model: Writer
+    encoding: InstructionEncoding
+    options: GenerateOptions
+
+    @classmethod
+    def of(
+        cls, model: Writer, encoding: InstructionEncoding, options: Mapping[str, object]
+    ) -> 'Responder':
+        """Read options of generation; the most probable tokens are taken unless they say other.
+
+        Raises:
+            UserError: an option that this kind of model does not have, or with a wrong value.
+        """
+        defaults: dict[str, object] = {'temperature': 0.0}
+        longest = encoding.layout.max_length
+        if encoding.is_causal:
+            defaults['new_tokens'] = encoding.settings.answer_tokens or longest // 2
+        read = GENERATORS['clm' if encoding.is_causal else 'mlm'].read({**defaults, **options})
+        if read.new_tokens >= longest:
+            raise UserError(
+                f'new_tokens is {read.new_tokens}, but the model was trained on sequences of '
+                f'{longest} tokens, prompts included; set fewer'
+            )
+        return cls(model, encoding, read)
+
+    @property
+    def _room(self) -> int:
+        """The number of tokens that a prompt must leave for the answer."""
+        longest = self.encoding.layout.max_length
+        size = self.options.new_tokens or self.encoding.settings.answer_tokens
+        return int(size or -(-longest // _LEAST_SHARE))
+
+    def prompt(self, example: ConversationExample) -> tuple[np.ndarray, int]:
+        """Return the tokens before the next answer, and how many old turns were left out.
+
+        Raises:
+            UserError: the last turn leaves no room for an answer.
+        """
+        return self.encoding.prompt(example, self._room)
+
+    def respond(self, prompts: Sequence[np.ndarray]) -> list[str]:
+        """Return the answers to prompts of token ids, int32 [T] each."""
+        if not prompts:
+            return []
+        if isinstance(self.options, CausalOptions):
+            results = write_after(self.model, prompts, self.options)
+            written = [result['ids'][: int(result['length'])] for result in results]
+        else:
+            rows = [self._hidden(prompt) for prompt in prompts]
+            filled = fill(self.model, rows, self._unmasking, (self.encoding.end_id,))
+            written = [
+                result['ids'][: len(positions)]
+                for result, (_, positions) in zip(filled, rows, strict=True)
+            ]
+        return list(map(self._text, written))
+
+    def stream(self, prompt: np.ndarray, show: Callable[[str], object]) -> str:
+        """Return the answer to a prompt; show its pieces while it is written.
+
+        Unmasking shows the answer block by block (`block`), and ends after a block with the end.
+        """
+        shown = _Shown(show)
+        if isinstance(self.options, CausalOptions):
+            options = dataclasses.replace(self.options, stream=shown.add)
+            (result,) = write_after(self.model, [prompt], options)
+            text = self._text(result['ids'][: int(result['length'])])
+            shown.complete(text)
+            return text
+        ids, positions = self._hidden(prompt)
+        size, steps = self._unmasking.block or len(positions), self._unmasking.steps
+        steps = steps and -(-steps * size // len(positions))
+        of_block = dataclasses.replace(self._unmasking, block=None, steps=steps)
+        for first in range(0, len(positions), size):
+            block = positions[first : first + size]
+            (result,) = fill(self.model, [(ids, block)], of_block, (self.encoding.end_id,))
+            ids[block] = result['ids'][: len(block)]
+            written = ids[positions[: first + size]]
+            if self.encoding.end_id in written:
+                break
+            shown.complete(self.encoding.template.decode(written))
+        text = self._text(written)
+        shown.complete(text)
+        return text
+
+    @property
+    def _unmasking(self) -> UnmaskingOptions:
+        return cast(UnmaskingOptions, self.options)
+
+    def _hidden(self, prompt: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The row of a prompt with a place of [MASK] for its answer, and the positions of these."""
+        size = self.options.new_tokens or self.encoding.place_size(prompt)
+        mask_id = self.encoding.tokenizer.mask_id
+        ids = np.append(prompt, np.full(size, mask_id, np.int32))
+        return ids, np.arange(len(prompt), len(ids), dtype=np.int32)
+
+    def _text(self, written: np.ndarray) -> str:
+        """The text of written tokens before the first end."""
+        (ends,) = np.nonzero(written == self.encoding.end_id)
+        text = self.encoding.template.decode(written[: ends[0]] if len(ends) else written)
+        found = find_stop(text, self.options.stop, self.model.counts)
+        is_open = not len(ends) and found is None
+        self.model.counts['answers that did not end within the tokens that they had'] += is_open
+        return text[:found].rstrip()
+
+
+class _Shown:
+    """What has been shown of a text, without the space before it."""
+
+    def __init__(self, show: Callable[[str], object]) -> None:
+        self._show, self._text = show, ''
+
+    def add(self, piece: str) -> None:
+        """Show a further piece."""
+        piece = piece if self._text else piece.lstrip()
+        self._text += piece
+        if piece:
+            self._show(piece)
+
+    def complete(self, text: str) -> None:
+        """Show the rest of a text that begins with what has been shown."""
+        if text.startswith(self._text):
+            self.add(text[len(self._text) :])

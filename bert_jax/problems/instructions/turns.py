@@ -1,0 +1,69 @@
+"""The turns of a conversation as tokens: plain text markers around what is said."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.errors import UserError
+from bert_jax.labels.conversations import ROLES
+from bert_jax.tokenizers import Tokenizer
+
+TEXT = '{text}'
+
+
+class Turn(NamedTuple):
+    """A turn in tokens.
+
+    Attributes:
+        before: int32, what is given: all of the turn, or the marker of an assistant.
+        answer: int32, what an assistant says, without the token that ends it; None for others.
+    """
+
+    before: np.ndarray
+    answer: np.ndarray | None
+
+
+class TurnTemplate:
+    """How turns are written, such as 'User: {text}' and a line feed; stored with the run.
+
+    The text of an assistant is followed by the end token of the vocabulary ([SEP], </s> or
+    <|endoftext|>), which no marker and no text of a user can contain.
+    """
+
+    def __init__(self, settings: ConfigDict, tokenizer: Tokenizer) -> None:
+        """Read `problem.system`, `problem.user` and `problem.assistant`.
+
+        Raises:
+            UserError: a template without {text} or with several, text after that of the assistant,
+                or no marker before it.
+        """
+        self._tokenizer, self._parts = tokenizer, dict[str, tuple[str, str]]()
+        for role in ROLES:
+            template = settings[role]
+            if template.count(TEXT) != 1:
+                raise UserError(f'problem.{role} is {template!r}; it must have {TEXT} once')
+            before, _, after = template.partition(TEXT)
+            self._parts[role] = before, after
+        before, after = self._parts['assistant']
+        if after.strip() or not before.strip():
+            raise UserError(
+                f'problem.assistant is {settings.assistant!r}; it must be a marker and {TEXT}, '
+                f"such as 'Assistant: {TEXT}'; the end token follows"
+            )
+        self._space = tokenizer.sentence_prefix if before[-1].isspace() else ''
+        (self.marker,) = tokenizer.encode_batch([before.rstrip()]).ids
+
+    def encode(self, role: str, text: str) -> Turn:
+        """Return the tokens of a turn. Names of special tokens in a text are ordinary text."""
+        if role == 'assistant':
+            (answer,) = self._tokenizer.encode_batch([self._space + text.strip()]).ids
+            return Turn(self.marker, answer)
+        before, after = self._parts[role]
+        (ids,) = self._tokenizer.encode_batch([before + text.strip() + after]).ids
+        return Turn(ids, None)
+
+    def decode(self, answer: Sequence[int] | np.ndarray) -> str:
+        """Return the text of the tokens of an answer."""
+        return self._tokenizer.decode([int(index) for index in answer]).strip()
