@@ -405,6 +405,17 @@ def get_config() -> ConfigDict:
             '[2, inf)',
         ),
     )
+    config.clm = section(
+        'Options of the objective clm.',
+        unused=needs('objectives.clm'),
+        prefix=key(
+            0.0,
+            'Share of the sequences that begin with a prompt of random length, which all positions '
+            'see and which is not predicted (a prefix language model); such a model then reads '
+            'prompts in this way',
+            '[0, 1]',
+        ),
+    )
     config.diffusion = section(
         'Options of the objective diffusion.',
         unused=needs('objectives.diffusion'),

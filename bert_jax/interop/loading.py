@@ -212,8 +212,14 @@ def load_checkpoint(
         is_generative=objectives.is_generative(weights) or metadata.get('is_generative', False),
         sentence_modules=sentence_modules.of_run(metadata),
         learned_end=not objectives.is_causal(weights),
-        has_prefix=metadata.get('has_prefix', False),
+        has_prefix=metadata.get('has_prefix', False) or _has_prefix(metadata.get('config', {})),
     )
+
+
+def _has_prefix(config: JsonView) -> bool:
+    """Whether a pretraining run has learned to read prompts that all positions see."""
+    is_causal = objectives.is_causal(config.get('objectives', {}))
+    return is_causal and config.get('clm', {}).get('prefix', 0) > 0
 
 
 @functools.lru_cache(maxsize=1)  # tuned models in one process share the arrays of their base model

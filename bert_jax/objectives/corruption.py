@@ -102,6 +102,11 @@ class Corruption(abc.ABC):
         """Whether some of the rows have causal attention (`Rows.causal_B`)."""
         return False
 
+    @property
+    def has_prefix(self) -> bool:
+        """Whether some tokens are seen by earlier positions of a causal model too."""
+        return False
+
     @classmethod
     def build(
         cls, config: Config, vocabulary: Vocabulary, num_predictions: Mapping[int, int]

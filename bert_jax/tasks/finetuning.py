@@ -172,7 +172,10 @@ class FineTuning:
             f'packed in {rows} rows of {length} tokens, {filled:.0%} filled',
             f'learning rate {self.learning_rate:.3g} ({self.rate_origin})',
             kernels.describe(
-                self.architecture, self.model.model.compute, length, self.problem.loss.has_prefix
+                self.architecture,
+                self.model.model.compute,
+                length,
+                has_prefix=self.problem.loss.has_prefix,
             ),
         ]
         if not sizes.reads_last_layer:

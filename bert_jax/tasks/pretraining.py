@@ -107,7 +107,11 @@ class Pretraining:
             f'{self.config.data.corpus}: {train.num_tokens:,} tokens in {train.num_documents:,} '
             f'documents; held out {held_out.num_tokens:,} in {held_out.num_documents:,}',
             kernels.describe(
-                architecture, self.model.compute, longest, self.corruption.has_causal_rows
+                architecture,
+                self.model.compute,
+                longest,
+                self.corruption.has_causal_rows,
+                self.corruption.has_prefix,
             ),
         ]
         for number, stage in enumerate(self.stages, start=1):

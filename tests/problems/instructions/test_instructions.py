@@ -151,10 +151,10 @@ def test_hidden_tokens_are_others_for_other_seeds_and_every_number_is_hidden():
 
 def test_a_long_conversation_loses_its_oldest_turns_and_long_texts_are_counted():
     for is_causal in (True, False):
-        problem, _ = make(is_causal, max_length=36, **({} if is_causal else {'answer_tokens': 6}))
+        problem, _ = make(is_causal, max_length=28, **({} if is_causal else {'answer_tokens': 6}))
         turns = ['Repeat: cat dog bird', 'cat dog bird'] * 4
         *_, (last,) = problem.encoding.encode(conversation('x', *turns))
-        assert len(last.ids) <= 36
+        assert len(last.ids) <= 28
         assert tokens(last.ids)[1] == words('User:')[0]
         (count,) = [n for name, n in problem.setup.counts.items() if 'oldest' in name]
         assert count == 3 if not is_causal else count >= 2
