@@ -1,5 +1,6 @@
 """Pretraining heads: masked and next tokens, sentence pairs, replaced tokens."""
 
+import dataclasses
 from typing import ClassVar
 
 import jax
@@ -30,7 +31,8 @@ class MaskedLanguageModelHead(Head):
         predicts_everywhere: whether its rows have no targets; counts operations.
     """
 
-    predicts_everywhere: bool = False
+    # Keyword-only, so that subclasses may add fields without defaults.
+    predicts_everywhere: bool = dataclasses.field(default=False, kw_only=True)
 
     reads_decoded = True
     can_shift: ClassVar[bool] = True
