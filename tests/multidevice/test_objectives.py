@@ -39,6 +39,7 @@ WEIGHTS = {
     'edited': dict.fromkeys(EDITS, 1.0),
     'permuted': {'plm': 1.0},
     'noised': {'denoising': 1.0},
+    'hybrid': {'mntp': 0.75, 'ntp': 0.25},
 }
 ENCODER_DECODER = architectures.build(
     'bart',
@@ -62,7 +63,8 @@ class Task:
         assert objectives.common_corruption(names, 'spans') == corruption
         kind = objectives.CORRUPTIONS[corruption]
         self.objectives = [OPTIONS.get(name) or small_objectives.build(name) for name in names]
-        others = {'permuted': XLNET, 'noised': ENCODER_DECODER}
+        shifted = ARCHITECTURE.changed({'prediction.shift': True})
+        others = {'permuted': XLNET, 'noised': ENCODER_DECODER, 'hybrid': shifted}
         architecture = others.get(corruption, ARCHITECTURE)
         self.model = objectives.build_model(architecture, Compute(), self.objectives)
         layout = TargetLayout((2,), 3, 3)
@@ -72,7 +74,7 @@ class Task:
         config = base.get_config()
         config.masking.scheme, config.editing = 'spans', dict.fromkeys(EDITS, 0.2)
         config.objectives.update({name: 0.0 for name in config.objectives} | WEIGHTS[corruption])
-        self.corruption = kind.build(config, vocabulary, {24: 5})
+        self.corruption = kind.build(config, vocabulary, {24: 24 if corruption == 'hybrid' else 5})
 
     def init(self, key):
         clean = Rows.of(self.batch(0, size=1))
