@@ -152,7 +152,8 @@ def choose_labels(
     present = model.heads if model else ()
     if kind.required_heads and not {*kind.required_heads} & {*present}:
         raise UserError(
-            f'this kind of problem trains the head {" or ".join(kind.required_heads)} further, but '
+            f'this kind of problem trains the head {" or ".join(map(repr, kind.required_heads))} '
+            'further, but '
             + ('the weights of init_from lack it' if model else 'init_from is empty')
             + '; set init_from to pretrained weights with this head'
         )
