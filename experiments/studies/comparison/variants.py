@@ -1,0 +1,95 @@
+"""The ways of pretraining that are compared, and what their fine-tuning heads read.
+
+The encoders have two layers of 128 states or about as many parameters, and the same vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+Keys = Mapping[str, object]  # config key → value
+
+LENGTH = 64  # tokens of a row, in pretraining and in fine-tuning
+COMMON: Keys = {
+    'data.corpus': 'corpora/novels_4000',
+    'data.tokenizer': 'train:wordpiece:4000',
+    'data.segments': 'single',
+    'objectives.mlm': 0.0,
+    'objectives.nsp': 0.0,
+    'training.sequence_length': (LENGTH,),
+    'training.batch_size': (32,),
+    'training.accumulation': (1,),
+    'training.max_predictions': (10,),
+    'schedule.learning_rate': 2e-3,
+    'compute.dtype': 'float32',
+    'evaluation.examples': 2048,
+    'evaluation.cloze_examples': 0,
+    'logging.every_steps': 50,
+    'checkpoint.keep': 1,
+}
+MLM: Keys = {'objectives.mlm': 1.0}
+PRETRAINING: dict[str, Keys] = {
+    'MLM': MLM,
+    'LTR': {'objectives.clm': 1.0},
+    'biLM': {  # two directions of 128 states each; their table of tokens is twice as wide
+        'objectives.bilm': 1.0,
+        'model.architecture': 'elmo',
+        'model.hidden_size': 256,
+        'model.num_heads': None,
+        'model.attention_dropout': None,
+    },
+    'permutation': {
+        'objectives.plm': 1.0,
+        'model.architecture': 'xlnet',
+        'masking.scheme': 'spaced_ngrams',
+        'masking.rate': 1 / 6,
+        'masking.longest_ngram': 5,
+        'training.max_predictions': (11,),
+        'plm.block_size': 32,
+    },
+    'ELECTRA': MLM | {'objectives.rtd': 50.0, 'masking.mask': 0.85, 'masking.random': 0.0},
+    'diffusion': {'objectives.diffusion': 1.0, 'training.max_predictions': (LENGTH,)},
+    # One step with a learning rate near zero.
+    'not trained': MLM | {'training.steps': (1,), 'schedule.learning_rate': 1e-12},
+}
+
+
+class Variant(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        pretraining: a name in PRETRAINING.
+        head: config keys of fine-tuning, for the states that the head reads.
+    """
+
+    pretraining: str
+    head: Keys = {}
+
+
+MIX: Keys = {'model.head_states': 'mix'}
+LSTM: Keys = {'model.head_lstm.layers': 1, 'model.head_lstm.size': 128}
+VARIANTS: dict[str, Variant] = {
+    'not trained': Variant('not trained'),
+    'MLM': Variant('MLM'),
+    'MLM + mix': Variant('MLM', MIX),
+    'MLM + BiLSTM': Variant('MLM', LSTM),
+    'LTR': Variant('LTR'),
+    'LTR + BiLSTM': Variant('LTR', LSTM),
+    'biLM + mix': Variant('biLM', MIX),
+    'permutation': Variant('permutation'),
+    'ELECTRA': Variant('ELECTRA'),
+    'diffusion': Variant('diffusion'),
+}
+# Variant → the variants it is compared with, by the differences of runs with the same seed.
+DIFFERENCES: dict[str, tuple[str, ...]] = {
+    'LTR + BiLSTM': ('LTR', 'MLM', 'MLM + BiLSTM'),
+    'MLM + BiLSTM': ('MLM',),
+    'MLM + mix': ('MLM',),
+    'LTR': ('MLM',),
+    'biLM + mix': ('MLM', 'MLM + mix'),
+    'permutation': ('MLM',),
+    'ELECTRA': ('MLM',),
+    'diffusion': ('MLM',),
+}
+# Pretraining whose model gives the probability of a sentence. The biLM and the permutation model
+# have no such score in this package, and ELECTRA's encoder predicts no tokens.
+SCORES_SENTENCES = ('MLM', 'LTR', 'diffusion', 'not trained')
