@@ -30,10 +30,10 @@ MLM: Keys = {'objectives.mlm': 1.0}
 PRETRAINING: dict[str, Keys] = {
     'MLM': MLM,
     'LTR': {'objectives.clm': 1.0},
-    'biLM': {  # two directions of 128 states each; their table of tokens is twice as wide
+    'biLM': {  # two directions of 64 states each, with cells of 256 values
         'objectives.bilm': 1.0,
         'model.architecture': 'elmo',
-        'model.hidden_size': 256,
+        'model.intermediate_size': 256,
         'model.num_heads': None,
         'model.attention_dropout': None,
     },
