@@ -260,6 +260,13 @@ def get_config() -> ConfigDict:
         choices=('same', 'tile'),
         unused=needs('init_from'),
     )
+    config.init_decoder = key(
+        '',
+        "'encoder': add a decoder to the encoder at init_from, with the same weights (bert2bert); "
+        "'': init_from as it is.",
+        choices=('', 'encoder'),
+        unused=needs('init_from'),
+    )
     config.compute = section(
         'Precision, memory and kernels.',
         dtype=key(

@@ -89,6 +89,8 @@ def load(
     if architecture.positions.kind == 'none' and conversion.has_weight(family, state, position):
         architecture = architecture.changed({'positions': 'mask_decoder'})
     tokenizer = load_tokenizer(folder, architecture)
+    if tokenizer:
+        _check_start(architecture, tokenizer, config, folder)
     if tokenizer and lowercase:
         tokenizer = tokenizer.with_lowercase()
     if published in family.without_pooler:
@@ -314,6 +316,20 @@ def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pat
         raise UserError(
             f'{folder}: the padding token has the id {tokenizer.pad_id} in the tokenizer, but the '
             f'positions of the model are for the id {first - 1} (pad_token_id)'
+        )
+
+
+def _check_start(
+    architecture: Architecture, tokenizer: Tokenizer, config: JsonView, folder: pathlib.Path
+) -> None:
+    """Raise UserError if the target of a pair of encoders starts with another token than [CLS]."""
+    start = config.get('decoder_start_token_id')
+    if architecture.decoder is None or architecture.decoder.start != 'cls' or start is None:
+        return
+    if start != tokenizer.cls_id:
+        raise UserError(
+            f'{folder / "config.json"}: decoder_start_token_id is {start}, but texts start with '
+            f'{tokenizer.vocab[tokenizer.cls_id]} ({tokenizer.cls_id}); no other is supported'
         )
 
 

@@ -42,6 +42,11 @@ class TargetLayout(NamedTuple):
         """How many tokens are around a text."""
         return len(self.cls_ids) + 1 + self.has_language
 
+    @property
+    def of_target(self) -> 'TargetLayout':
+        """The layout of targets: X </s> if the token before a target is that before a text."""
+        return self._replace(cls_ids=()) if self.start_id in self.cls_ids else self
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Vocabulary:

@@ -92,7 +92,7 @@ class NoisedText(Corruption):
         return self.noise.source_slots(length - 2) + self.layout.num_special
 
     def target_length(self, length: int) -> int:
-        return self.noise.target_slots(length - 2) + self.layout.num_special
+        return self.noise.target_slots(length - 2) + self.layout.of_target.num_special
 
     def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
         """Noise each row; the label `cut` counts inserted tokens without a place."""
@@ -103,8 +103,10 @@ class NoisedText(Corruption):
             keys_B, texts
         )
         language_B = rows.labels['language'] if self.layout.has_language else None
-        source_BS, is_source_BS = self._lay_out(made.source, length_B > 0, language_B)
-        target_BU, is_target_BU = self._lay_out(made.target, length_B > 0, language_B)
+        source_BS, is_source_BS = self._lay_out(made.source, self.layout, length_B > 0, language_B)
+        target_BU, is_target_BU = self._lay_out(
+            made.target, self.layout.of_target, length_B > 0, language_B
+        )
         start_B = self.layout.start_id if language_B is None else language_B
         start_B1 = jnp.broadcast_to(jnp.asarray(start_B, jnp.int32), length_B.shape)[:, None]
         mask_BU = is_target_BU.astype(jnp.int32)
@@ -123,11 +125,10 @@ class NoisedText(Corruption):
         )
 
     def _lay_out(
-        self, text: Text, is_row_B: jax.Array, language_B: Array | None
+        self, text: Text, layout: TargetLayout, is_row_B: jax.Array, language_B: Array | None
     ) -> tuple[jax.Array, jax.Array]:
         """Put special tokens around texts: ids and which of them are tokens, [B, N + 1 to 3]."""
-        layout, pad_id = self.layout, self.vocabulary.pad_id
-        first = len(layout.cls_ids)
+        first, pad_id = len(layout.cls_ids), self.vocabulary.pad_id
         num_slots = text.ids_N.shape[1] + layout.num_special
         index_L = jnp.arange(num_slots)
         sep_B1 = first + text.length[:, None]

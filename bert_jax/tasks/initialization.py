@@ -59,6 +59,10 @@ def load_weights(config: Config) -> 'Pretrained | None':
     from bert_jax.interop import loading  # slow to import, and not needed without init_from
 
     model = loading.load_any(config.init_from, allow_missing=('^encoder/pooler/',))
+    if config.get('init_decoder'):
+        from bert_jax.interop import added_decoder  # an option that few runs set
+
+        model = added_decoder.add(model)
     name = config.model.architecture
     if name is not None and architectures.find(name).family != model.family:
         raise UserError(
@@ -100,7 +104,7 @@ def initialize(
     name = sizes.pop('architecture', None)
     if model is None:
         return _initialize_randomly(config, name, sizes, tokenizer)
-    from bert_jax.interop import surgery, tuned
+    from bert_jax.interop import added_decoder, surgery, tuned
     from bert_jax.interop.pretrained import PAIR_HEADS
     from bert_jax.models.parameters import stack_layers
 
@@ -123,6 +127,8 @@ def initialize(
         model, architecture, tokenizer, heads, config.init_positions, reasons
     )
     lines[:0] = [f'weights of {config.init_from}', *grown]
+    if config.get('init_decoder'):
+        lines.append(added_decoder.describe(model))
     tree = fitted.params
     if config.compute.scan_layers:
         stacks = [part for part in ('encoder', 'decoder') if part in tree]

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax import export, predict, tokenizers
 from bert_jax.interop import huggingface, pretrained, surgery
+from bert_jax.interop.families import encoder_pairs
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 
@@ -23,12 +24,17 @@ def folders(tmp_path_factory):
         'bart': 'bytebpe:300',
         'mbart': 'unigram:60:languages=cy,en:cls=no',
         't5': 'unigram:60:sentinels=5:cls=no',
+        'bert2bert': 'wordpiece:60',
     }
     for family, kind in kinds.items():
         tokenizer = tokenizers.train(kind, TEXTS)
         changes = {'vocab_size': tokenizer.vocab_size, 'decoder.num_layers': 1}
-        name = 't5_1_0' if family == 't5' else family
-        architecture = architectures.build(name, **SIZES, **changes)
+        if family == 'bert2bert':
+            encoder = architectures.build('bert', **SIZES, vocab_size=tokenizer.vocab_size)
+            architecture = encoder_pairs.paired(encoder, 2)
+        else:
+            name = 't5_1_0' if family == 't5' else family
+            architecture = architectures.build(name, **SIZES, **changes)
         params, _ = pretrained.fill({}, architecture, ('seq2seq',))
         params = jax.tree.map(lambda leaf: np.asarray(10 * leaf), params)
         folder = tmp_path_factory.mktemp('decoders') / family
@@ -45,7 +51,7 @@ def generate(folder, tmp_path, *flags):
     return [json.loads(line) for line in target.read_text().splitlines()]
 
 
-@pytest.mark.parametrize('family', ['bart', 'mbart', 't5'])
+@pytest.mark.parametrize('family', ['bart', 'mbart', 't5', 'bert2bert'])
 def test_a_folder_writes_a_text_for_each_source(folders, family, tmp_path):
     language = ['--target_language=cy'] * (family == 'mbart')
     one = generate(folders[family], tmp_path, '--beams=2', *language)

@@ -26,6 +26,7 @@ LAYOUTS = {
     'bart': TargetLayout((CLS,), SEP, SEP),
     'mbart': TargetLayout((), SEP, None),
     't5': TargetLayout((), SEP, PAD),
+    'bert2bert': TargetLayout((CLS,), SEP, CLS),
 }
 
 
@@ -82,15 +83,17 @@ def test_every_noise_has_the_rows_of_every_decoder(kind, layout):
     inputs = texts(target.input_ids_BT, target.attention_mask_BT)
     labels = texts(target.chosen.ids_BP, target.chosen.weights_BP)
     assert sources[-1] == inputs[-1] == labels[-1] == []
-    around = {'bart': ([CLS], [SEP]), 't5': ([], [SEP]), 'mbart': ([], [SEP, LANGUAGE])}[layout]
-    start = {'bart': SEP, 't5': PAD, 'mbart': LANGUAGE}[layout]
+    first = {'bart': [CLS], 'bert2bert': [CLS]}.get(layout, [])
+    first_written = {'bart': [CLS]}.get(layout, [])
+    last = [SEP, LANGUAGE] if layout == 'mbart' else [SEP]
+    start = {'bart': SEP, 't5': PAD, 'mbart': LANGUAGE, 'bert2bert': CLS}[layout]
     for length, source, read, written in zip(lengths, sources, inputs, labels, strict=True):
         if not length:
             continue
         assert read == [start, *written[:-1]]
-        for ids in (source, written):
-            assert ids[: len(around[0])] == around[0]
-            assert ids[-len(around[1]) :] == around[1]
+        for ids, special in ((source, first), (written, first_written)):
+            assert [token for token in ids if token == CLS] == special == ids[: len(special)]
+            assert ids[-len(last) :] == last
         text = list(range(FIRST + 1, FIRST + length - 1))
         inner = [[t for t in ids if t >= FIRST and t not in SENTINELS] for ids in (source, written)]
         if kind == 'bart':

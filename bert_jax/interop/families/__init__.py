@@ -8,6 +8,7 @@ from bert_jax.interop.families import (
     deberta,
     distilbert,
     electra,
+    encoder_pairs,
     gpt2,
     modernbert,
     roberta,
@@ -46,7 +47,8 @@ def by_model_type(model_type: str | None) -> Family:
         raise UserError(
             'the architecture belongs to no published family, so the model cannot be exported'
         )
-    return look_up('model_type', model_type, FAMILIES)
+    pairs = {family.model_type: family for family in encoder_pairs.PAIRS.values()}
+    return look_up('model_type', model_type, {**FAMILIES, **pairs})
 
 
 def of_config(config: JsonView) -> Family:
@@ -55,6 +57,8 @@ def of_config(config: JsonView) -> Family:
     Raises:
         UserError: an unknown model_type, or neither a model_type nor a known class.
     """
+    if config.get('model_type') == encoder_pairs.MODEL_TYPE:
+        return encoder_pairs.of_encoder(config)
     if isinstance(config.get('model_type'), str):
         return _as_configured(by_model_type(config['model_type']), config)
     published = published_class(config)

@@ -107,6 +107,7 @@ class Family:
         prefix: prefix of the encoder's weights in a model with heads; absent in a bare encoder.
         classes: published class → its heads.
         decoder: the output projection over the vocabulary, usually tied to the token embeddings.
+        token_table: our token embeddings to which the projection is tied.
         optional_heads: published class → heads that its files may contain but the class ignores.
         without_pooler: the classes that have no pooler.
         causal_class: the class that predicts the next token; '' if transformers has no class that
@@ -135,6 +136,7 @@ class Family:
     prefix: str
     classes: Mapping[str, tuple[str, ...]]
     decoder: str
+    token_table: str = 'encoder/embeddings/token'
     optional_heads: Mapping[str, tuple[str, ...]] = FrozenDict()
     without_pooler: tuple[str, ...] = ()
     causal_class: str = ''
@@ -154,7 +156,7 @@ class Family:
 
     def duplicates(self, architecture: Architecture) -> dict[str, str]:
         """Tied copy of a weight, which some files contain → the weight that it must equal."""
-        token = self.table['encoder/embeddings/token']
+        token = self.table[self.token_table]
         copies = dict.fromkeys(self.copies, token)
         if not architecture.prediction.tied:
             return copies
