@@ -355,7 +355,8 @@ def get_config() -> ConfigDict:
         scheme=key(
             'tokens',
             "'tokens', 'whole_words', 'ngrams' (ALBERT), 'spaced_ngrams' (XLNet), 'spans' "
-            "(SpanBERT's paper) or 'anchored_spans' (SpanBERT's code).",
+            "(SpanBERT's paper), 'anchored_spans' (SpanBERT's code) or 'adaptive': tokens that are "
+            'predicted well are hidden less often (AMLM); needs the objective mlm.',
             choices='bert_jax.objectives.masking_schemes:SCHEMES',
         ),
         word_starts=key(
@@ -372,6 +373,7 @@ def get_config() -> ConfigDict:
         span_p=key(0.2, 'p of the geometric distribution of span lengths', '(0, 1)'),
         longest_span=key(10, 'words', '[1, inf)'),
         longest_ngram=key(3, 'words', '[1, inf)'),
+        adapt_every=key(200, 'steps between updates of the adaptive weights', '[1, inf)'),
     )
     config.mntp = section(
         'Options of the objective mntp.',

@@ -56,12 +56,16 @@ class Scheme(abc.ABC):
         needs_words: Whether the vocabulary must mark where words start.
         shares_draws: Whether adjacent chosen tokens are replaced alike: by [MASK], by random tokens
             or not at all.
+        objective: The objective that must be enabled; None: any that predicts chosen tokens.
+        adapts: Whether the choice depends on the predictions of the steps before.
     """
 
     rate: float | jax.Array
 
     needs_words: ClassVar[bool] = False
     shares_draws: ClassVar[bool] = False
+    objective: ClassVar[str | None] = None
+    adapts: ClassVar[bool] = False
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
@@ -169,7 +173,7 @@ class Tokens(BudgetedScheme):
     """Single tokens, uniformly without replacement (Devlin et al. 2019)."""
 
     def choose(self, key: Key, row: TokenRow, num_predictions: int) -> ChosenPositions:
-        score_T = jnp.where(row.can_choose_T, jax.random.uniform(key, row.input_ids_T.shape), -1.0)
+        score_T = jnp.where(row.can_choose_T, self.scores(key, row), -1.0)
         n_X, budget_ids_T = self.num_to_choose(row, num_predictions), self.budget_ids(row)
         if budget_ids_T is not None:  # keep the n best of each sequence
             order_T = jnp.lexsort((-score_T, budget_ids_T))
@@ -180,6 +184,10 @@ class Tokens(BudgetedScheme):
         score_P, positions_P = jax.lax.top_k(score_T, num_predictions)
         return ChosenPositions(positions_P, jnp.minimum(n_X, jnp.sum(score_P >= 0)))
 
+    def scores(self, key: Key, row: TokenRow) -> jax.Array:
+        """Draw a number in [0, 1) for each token, float32 [T]; the largest are chosen."""
+        return jax.random.uniform(key, row.input_ids_T.shape)
+
 
 SCHEMES: LazyTable[type[Scheme]] = LazyTable(
     {
@@ -189,6 +197,7 @@ SCHEMES: LazyTable[type[Scheme]] = LazyTable(
         'anchored_spans': 'bert_jax.objectives.span_masking:AnchoredSpans',
         'ngrams': 'bert_jax.objectives.ngram_masking:Ngrams',
         'spaced_ngrams': 'bert_jax.objectives.spaced_ngrams:SpacedNgrams',
+        'adaptive': 'bert_jax.objectives.adaptive_masking:AdaptiveTokens',
     }
 )
 

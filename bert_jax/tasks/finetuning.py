@@ -101,6 +101,8 @@ class FineTuning:
     rate_origin: str
     evaluated: dict[str, Evaluated] = dataclasses.field(default_factory=dict)
 
+    memory = None
+
     @property
     def stages(self) -> tuple[Stage]:
         """The only stage."""

@@ -23,6 +23,7 @@ from bert_jax.models.rows import Rows
 from bert_jax.objectives import CORRUPTIONS, OBJECTIVES, Objective
 from bert_jax.objectives.corruption import Corruption, TargetLayout, Vocabulary
 from bert_jax.objectives.masking import MaskedText
+from bert_jax.objectives.masking_schemes import find_scheme
 from bert_jax.reports import model_card
 from bert_jax.reports import pretraining as evaluation
 from bert_jax.tasks import (
@@ -35,7 +36,7 @@ from bert_jax.tasks.evaluators import TEXT_ROWS, BuildEvaluator, Evaluator, Eval
 from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
-from bert_jax.training.task import Stage, first_batches
+from bert_jax.training.task import Memory, Stage, first_batches
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, Config, JsonObject, JsonView, Key, Params, Tree
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:  # only runs with several languages need it
     from bert_jax.examples.language_mixture import Mixture
 
 _SAMPLES = 'bert_jax.tasks.diffusion_samples:samples'
+_MASKING_MEMORY = 'bert_jax.objectives.adaptive_masking:MaskingMemory'
 _DESCRIBE_ROW = 'bert_jax.tasks.show_batch:corrupted_row'
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
@@ -82,6 +84,19 @@ class Pretraining:
     def learning_rate(self) -> float:
         rate: float = self.config.schedule.learning_rate
         return rate
+
+    @functools.cached_property
+    def memory(self) -> Memory | None:
+        corruption = self.corruption
+        if not isinstance(corruption, MaskedText) or not corruption.scheme.adapts:
+            return None
+
+        def change(corruption: MaskedText, mlm: Objective) -> Pretraining:
+            chosen = {**self.objectives, 'mlm': mlm}
+            return dataclasses.replace(self, corruption=corruption, objectives=chosen)
+
+        memory: Memory = lazy_table.load(_MASKING_MEMORY).of(corruption, change)
+        return memory
 
     @functools.cached_property
     def metadata(self) -> JsonObject:
@@ -353,6 +368,7 @@ def build(
         )
     settings = _settings(config)
     if issubclass(corruption, MaskedText):
+        _check_scheme(config, names)
         check_masking_rate(settings, max(config.masking.rate, config.masking.end_rate or 0.0))
     vocabulary = _vocabulary(config, corpus, corruption, start.architecture.decoder)
     _check_decoder(built, start.architecture)
@@ -384,6 +400,23 @@ def build(
     if evaluate_further:
         return dataclasses.replace(task, evaluators=_build_evaluators(task, own_evaluators))
     return task
+
+
+def _check_scheme(config: Config, names: Sequence[str]) -> None:
+    """Raise UserError if the masking scheme needs another objective, or steps that have passed."""
+    scheme = find_scheme(config.masking.scheme)
+    if scheme.objective is not None and scheme.objective not in names:
+        raise UserError(
+            f'masking.scheme={config.masking.scheme!r} needs the objective {scheme.objective!r}, '
+            f'but the run has {", ".join(names)}; set objectives.{scheme.objective} above 0 or '
+            "masking.scheme to 'tokens'"
+        )
+    if scheme.adapts and config.debug.batch > config.masking.adapt_every:
+        raise UserError(
+            f'debug.batch is {config.debug.batch}, but with masking.scheme='
+            f'{config.masking.scheme!r} the masks depend on the predictions of the steps before; '
+            f'choose a step up to masking.adapt_every, {config.masking.adapt_every}'
+        )
 
 
 def _check_timed(config: Config) -> None:

@@ -147,7 +147,7 @@ class MemoryEstimate(NamedTuple):
         train = compiled.memory_analysis()
         held_out = evaluation.memory_analysis() if evaluation else None
         return cls(
-            local_bytes((state.params, state.average)),
+            local_bytes((state.params, state.average, state.memory)),
             local_bytes(state.opt_state),
             local_bytes(batch),
             train and train.temp_size_in_bytes,

@@ -30,6 +30,7 @@ class TrainState(NamedTuple):
             skipped.
         average: exponential moving average of the trained parameters (`moving_average`); None if
             `optimizer.ema` is 0.
+        memory: what the task remembers from step to step (`Memory`); None: nothing.
     """
 
     step: jax.Array
@@ -39,6 +40,7 @@ class TrainState(NamedTuple):
     opt_state: Tree
     usual_norm: jax.Array | None = None
     average: Params | None = None
+    memory: Tree = None
 
     @property
     def evaluated_params(self) -> Params:
@@ -100,6 +102,7 @@ def abstract_state(
     trained = transfer.select(params)
     init = functools.partial(jax.eval_shape, optimizer.init)
     of_trained = transfer.select(params, shardings)
+    memory = jax.eval_shape(task.memory.init) if task.memory else None
     opt_state = optax.tree.map_params(
         init,
         _place,
@@ -116,6 +119,7 @@ def abstract_state(
         opt_state=opt_state,
         usual_norm=norm if spike_factor else None,
         average=jax.tree.map(_place, trained, of_trained) if ema else None,
+        memory=jax.tree.map(lambda leaf: _place(leaf, replicated), memory),
     )
 
 
@@ -142,7 +146,8 @@ def initial_state(
         # Copies: a step could not donate one buffer twice.
         average = None if abstract.average is None else jax.tree.map(jnp.copy, trained)
         opt_state = optimizer.init(trained)
-        return TrainState(zero, zero, zero, params, opt_state, usual_norm, average)
+        memory = task.memory.init() if task.memory else None
+        return TrainState(zero, zero, zero, params, opt_state, usual_norm, average, memory)
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     by_name = tree_paths.flatten(shardings.params)

@@ -73,8 +73,9 @@ def make_train_step(
         state: TrainState, batch: Batch, run_key: Key, position: jax.Array | None = None
     ) -> tuple[TrainState, Metrics]:
         key = step_key(run_key, state.step)
+        progress = _progress(state.step, total_steps, position)
         loss, terms, gradients = _over_data_axis(compute)(
-            state.params, batch, key, _progress(state.step, total_steps, position)
+            state.params, batch, key, progress, state.memory
         )
         norm = optimizers.global_norm(gradients)
         accept, usual_norm = _decide(loss, norm, state.usual_norm, spike_factor)
@@ -92,6 +93,11 @@ def make_train_step(
         if average is not None:
             moved = moving_average(average, trained, step - skipped, ema)
             average = jax.tree.map(lambda new, old: jnp.where(accept, new, old), moved, average)
+        memory = state.memory
+        if memory is not None:
+            assert task.memory is not None
+            updated, terms = task.memory.update(memory, terms, progress, step - skipped)
+            memory = jax.tree.map(lambda new, old: jnp.where(accept, new, old), updated, memory)
         state = TrainState(
             step=step,
             skipped=skipped,
@@ -100,6 +106,7 @@ def make_train_step(
             opt_state=opt_state,
             usual_norm=usual_norm,
             average=average,
+            memory=memory,
         )
         metrics = {
             'loss': loss,
@@ -110,31 +117,37 @@ def make_train_step(
         }
         return state, metrics
 
-    def compute(params: Params, batch: Batch, key: Key, progress: jax.Array) -> Gradients:
+    def compute(
+        params: Params, batch: Batch, key: Key, progress: jax.Array, memory: Tree
+    ) -> Gradients:
+        current = task
+        if memory is not None:
+            assert task.memory is not None
+            current = task.memory.recall(memory)
+        compute_terms = functools.partial(current.terms, key=key, train=True, progress=progress)
         if accumulation == 1:
-            return compute_rows(params, batch, key, progress, None)
+            return compute_rows(compute_terms, params, batch, None)
         counts = sum_over_micro_batches(
-            lambda micro: _counts(task.terms(params, micro, key, train=True, progress=progress)),
+            lambda micro: _counts(compute_terms(params, micro)),
             batch,
             accumulation,
         )
         counts = _sum_over_devices(counts)
         return sum_over_micro_batches(
-            lambda micro: compute_rows(params, micro, key, progress, counts), batch, accumulation
+            lambda micro: compute_rows(compute_terms, params, micro, counts), batch, accumulation
         )
 
     def compute_rows(
+        compute_terms: Callable[[Params, Batch], Terms],
         params: Params,
         batch: Batch,
-        key: Key,
-        progress: jax.Array,
         counts: Mapping[str, jax.Array] | None,
     ) -> Gradients:
         """`counts`: counts of the whole global batch; None if `batch` is all of it."""
 
         def loss_of(trained: Params) -> tuple[jax.Array, Terms]:
             merged = transfer.merge(trained, params)
-            terms = task.terms(merged, batch, key, train=True, progress=progress)
+            terms = compute_terms(merged, batch)
             total = _sum_over_devices(_counts(terms)) if counts is None else counts
             return averages.loss(terms, task.weights, total), terms
 
@@ -209,16 +222,17 @@ def _over_data_axis(compute: Callable[..., Gradients]) -> Callable[..., Gradient
         return compute
 
     def compute_local_rows(
-        params: Params, batch: Batch, key: Key, progress: jax.Array
+        params: Params, batch: Batch, key: Key, progress: jax.Array, memory: Tree
     ) -> Gradients:
         with nn.logical_axis_rules(()):  # inside shard_map, arrays have no mesh axes to constrain
-            total: Gradients = jax.lax.psum(compute(params, batch, key, progress), DATA)
+            own = compute(params, batch, key, progress, memory)
+            total: Gradients = jax.lax.psum(own, DATA)
             return total
 
     rows, replicated = PartitionSpec(DATA), PartitionSpec()
     return jax.shard_map(
         compute_local_rows,
-        in_specs=(replicated, rows, replicated, replicated),
+        in_specs=(replicated, rows, replicated, replicated, replicated),
         out_specs=replicated,
         check_vma=False,
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.averages import Terms
 from bert_jax.examples.example_source import BatchSource
-from bert_jax.types import Batch, JsonObject, JsonView, Key, Params
+from bert_jax.types import Batch, JsonObject, JsonView, Key, Params, Tree
 
 if TYPE_CHECKING:  # a step needs no working directory
     from bert_jax.training.workdir import Workdir
@@ -138,6 +138,33 @@ class InitialWeights(Protocol):
         """Whether `params` holds a trained head, so that evaluating before training is useful."""
 
 
+class Memory(Protocol):
+    """Arrays that a task remembers from step to step beside what it trains."""
+
+    def init(self) -> Tree:
+        """Return the arrays before the first step, a pytree."""
+
+    def recall(self, state: Tree) -> 'Task':
+        """Return the task whose `terms` use the arrays; traced inside the step."""
+
+    def update(
+        self,
+        state: Tree,
+        terms: Terms,
+        progress: jax.typing.ArrayLike,
+        num_updates: jax.typing.ArrayLike,
+    ) -> tuple[Tree, Terms]:
+        """Return the arrays after a step, and the terms to report; traced inside the step.
+
+        Args:
+            state: the arrays before the step.
+            terms: the terms of the task that `recall` returned, over the global batch.
+            progress: as in `Task.terms`.
+            num_updates: number of updates of the parameters, that of this step included. If the
+                step is skipped, the arrays stay as they were.
+        """
+
+
 class Task(Protocol):
     """Something to train: pretraining with its objectives, or one fine-tuning problem."""
 
@@ -156,6 +183,10 @@ class Task(Protocol):
     @property
     def start(self) -> InitialWeights:
         """The weights that training starts from."""
+
+    @property
+    def memory(self) -> Memory | None:
+        """What the task remembers from step to step; None: nothing."""
 
     @property
     def metadata(self) -> JsonView:

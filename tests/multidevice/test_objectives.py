@@ -56,6 +56,7 @@ class Task:
     """Objectives of one corruption on synthetic batches; every third token starts a word."""
 
     start = synthetic.SyntheticTask.start
+    memory = None
 
     def __init__(self, corruption):
         self.weights = objectives.loss_weights(WEIGHTS[corruption])

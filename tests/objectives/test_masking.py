@@ -29,6 +29,7 @@ OPTIONS = {
     'span_p': 0.2,
     'longest_span': 10,
     'longest_ngram': 3,
+    'adapt_every': 200,
 }
 
 # The first half of the SHA-256 digest of the masks of 50 examples, as first released.

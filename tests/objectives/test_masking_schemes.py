@@ -30,6 +30,7 @@ OPTIONS = {
     'span_p': 0.2,
     'longest_span': 10,
     'longest_ngram': 3,
+    'adapt_every': 200,
 }
 GEOMETRIC_MEAN = 3.797  # Σ ℓ 0.8^(ℓ−1) / Σ 0.8^(ℓ−1), ℓ ≤ 10
 

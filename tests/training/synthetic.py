@@ -47,6 +47,7 @@ class SyntheticTask:
     """MLM and NSP with dropout, on random tokens of various lengths."""
 
     weights = {'mlm_loss': 1.0, 'nsp_loss': 0.5}
+    memory = None
     start = InitialModel(None, ARCHITECTURE, {}, [])
 
     def __init__(self, architecture=ARCHITECTURE, compute=None):

@@ -48,6 +48,7 @@ class Toy:
 
     weights = {'loss': 1.0}
     metadata = {}
+    memory = None
 
     def __init__(self, config, stacked=False, spoil=None):
         self.config, self.stacked = config, stacked
