@@ -65,10 +65,9 @@ def problem_kind(model: Pretrained) -> str | None:
         return task if task in PROBLEMS else None
     if 'mlm' in model.heads and model.metadata.get('config', {}).get('problem', {}).get('template'):
         return 'prompt'
+    heads = {*model.heads} - {'clm'}  # a published causal model continues texts
     kinds = (kind for kind, entry in PROBLEMS.items() if not entry.required_heads)
-    kind = next(
-        (kind for kind in kinds if {*PROBLEMS[kind].pretrained_heads} & {*model.heads}), None
-    )
+    kind = next((kind for kind in kinds if {*PROBLEMS[kind].pretrained_heads} & heads), None)
     if kind == 'classification':
         kind = _CLASSIFIERS[pretrained.num_labels(model.params) == 1].get(model.activation)
     return None if unsupported(model) else kind

@@ -211,7 +211,7 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn():
 @pytest.mark.parametrize(
     ('name', 'files', 'flags', 'error'),
     [
-        ('bias', {'a': 'x'}, (), "unknown --measure 'bias'; known: crows_pairs"),
+        ('bias', {'a': 'x'}, (), "unknown --measure 'bias'; known: completions, crows_pairs"),
         ('winobias', {'pro_a': PRO[0]}, (), 'needs the file anti_a in --input'),
         ('winobias', {'pro_a': PRO[0], 'anti_a': PRO[0]}, (), 'have the same gender'),
         ('winobias', {'pro_a': '\nthe cook', 'anti_a': 'x'}, (), 'pro_a, line 2: needs an ['),

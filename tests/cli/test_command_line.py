@@ -216,7 +216,7 @@ def test_every_key_of_every_recipe_has_a_meaning():
         ('/bin/bert-jax predict --mod', ['--model=']),
         ('python -m bert_jax.analyze pro', ['probe']),
         ('bert-jax evaluate --data.columns.text2', ['--data.columns.text2=']),
-        ('python -m bert_jax.evaluate --problem.no', ['--problem.no_answer=']),
+        ('python -m bert_jax.evaluate --problem.no_a', ['--problem.no_answer=']),
         ('python -m bert_jax.evaluate --problem.crf', []),
         ('python other.py --mod', []),
         ('bert-jax pre', ['prepare', 'predict']),

@@ -127,6 +127,7 @@ class TestStateless:
             'shard = lambda n: types.SimpleNamespace(**{a: load(n, a) for a in names}, files=())\n'
             'split = types.SimpleNamespace(shards=[shard(n) for n in range(3)])\n'
             'tokenizer = types.SimpleNamespace(pad_id=0, first_id=1, sep_id=2, vocab_size=10**9)\n'
+            'tokenizer.is_cls_last = False\n'
             'for kind in (SentencePairs, PublishedPairs, SingleSegments):\n'
             '    batch = kind(RowSettings(split, tokenizer, 32, 64, seed=5)).batch(12345)\n'
             '    data = b"".join(batch[name].tobytes() for name in sorted(batch))\n'

@@ -35,6 +35,10 @@ LISTS = {
         for word, start, end in [('Anné', 0, 4), ('saw', 5, 8), ('Ben', 9, 12), ('.', 13, 14)]
     ],
     'tags': ['B-PER', 'O', 'B-PER', 'O'],
+    'messages': [
+        {'role': 'user', 'content': 'Who?'},
+        {'role': 'assistant', 'content': 'Ben.'},
+    ],
     'spans': [{'start': 0, 'end': 1, 'label': 'PER'}],
     'probabilities': {'yes': 0.75, 'no': 0.25},
 }
@@ -67,6 +71,10 @@ VARIANTS = {
     'multiple_choice': [{'choices': ('red', 'blue')}],
     'question_answering': QUESTIONS,
     'generation': [{'target': 'red'}, PAIR | {'target': 'label'}],
+    'instructions': [
+        {'messages': 'absent', 'prompt': 'question', 'answer': 'red', 'system': 'blue'},
+        {'messages': 'messages'},
+    ],
     'reranking': [{'scores': ('start',)}],
     'sparse_embedding': [{'scores': ('start',)}],
     'tagging': [{}, {'tokens': 'objects'}],

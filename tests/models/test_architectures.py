@@ -261,7 +261,7 @@ def test_initial_values_are_truncated_and_padding_rows_are_zero():
 @pytest.mark.parametrize(
     ('name', 'sizes', 'message'),
     [
-        ('bart', {}, "unknown architecture 'bart'; .*known: albert, .*bert_base"),
+        ('brat', {}, "unknown architecture 'brat'; .*known: albert, .*bert_base"),
         ('bert', {'hidden': 3}, "'hidden'; .*known: .*hidden_size"),
         (
             'bert',
