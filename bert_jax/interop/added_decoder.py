@@ -66,8 +66,7 @@ def add(model: Pretrained) -> Pretrained:
 
 def describe(model: Pretrained) -> str:
     """Describe for the log what a decoder that `add` made starts from."""
-    assert model.architecture.decoder is not None
-    parts = [f'cross-attention of {model.architecture.decoder.num_layers} layers']
+    parts = 'cross-attention'
     if any(name.startswith('seq2seq/') for name in model.newly_initialized):
-        parts.append('prediction head')
-    return f'decoder: the weights of the encoder; newly initialized: {", ".join(parts)}'
+        parts += ' and the prediction head'
+    return f'decoder: the weights of the encoder, except {parts}, newly initialized'
