@@ -121,8 +121,9 @@ def test_only_causal_transformers_have_a_prefix_and_kernels_leave_it_to_xla(monk
     assert kernels.choose(*arguments) == 'flash'
     assert kernels.choose(*arguments, has_prefix=True) == 'xla'
     assert 'prefix' in kernels.describe(model.architecture, Compute(), 128, has_prefix=True)
+    flash = Compute(attention_kernel='flash')
     with pytest.raises(UserError, match='does not support a prefix'):
-        kernels.choose(model.architecture, Compute(attention_kernel='flash'), 128, True, True)
+        kernels.choose(model.architecture, flash, 128, True, has_prefix=True)
 
 
 def test_without_a_prefix_nothing_is_random():

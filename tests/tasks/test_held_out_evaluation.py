@@ -54,6 +54,9 @@ def test_a_language_that_cannot_be_evaluated_is_named_before_training(tmp_path):
     pretraining.build(config)
 
 
+TOKENS = {'mbart': ':languages=en,cy:cls=no', 't5': ':sentinels=28:cls=no'}
+
+
 @pytest.mark.parametrize('documents', [3, 10])
 @pytest.mark.parametrize('recipe', RECIPES)
 def test_every_recipe_can_evaluate_a_tiny_text_or_says_so_before_training(
@@ -63,9 +66,10 @@ def test_every_recipe_can_evaluate_a_tiny_text_or_says_so_before_training(
     config = importlib.import_module(f'configs.{recipe}').get_config()
     kind = config.data.tokenizer.split(':')[1]
     config.data.update(sources=shrunk.data.sources, corpus=shrunk.data.corpus, prepare_workers=0)
-    config.data.tokenizer = f'train:{kind}:{300 if kind == "bytebpe" else 120}'
+    size = 300 if kind == 'bytebpe' else 120
+    config.data.tokenizer = f'train:{kind}:{size}{TOKENS.get(recipe, "")}'
     config.model.update(hidden_size=8, num_layers=1, intermediate_size=8)
-    if config.model.architecture != 'elmo':  # it has no attention
+    if recipe != 'elmo':  # it has no attention
         config.model.num_heads = 1
     if config.data.segments == 'pairs' and documents == 3:  # one of them is held out
         with pytest.raises(UserError, match="the held-out text in language 'en' cannot be"):

@@ -50,7 +50,9 @@ def pairs_source():
         documents=np.arange(0, 301, 10),
         files=(),
     )
-    tokenizer = types.SimpleNamespace(pad_id=0, first_id=1, sep_id=2, vocab_size=2**16)
+    tokenizer = types.SimpleNamespace(
+        pad_id=0, first_id=1, sep_id=2, vocab_size=2**16, is_cls_last=False
+    )
     split = types.SimpleNamespace(shards=[shard])
     return sentence_pairs.SentencePairs(RowSettings(split, tokenizer, 16, batch_size=8, seed=3))
 
