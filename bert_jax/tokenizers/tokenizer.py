@@ -17,7 +17,7 @@ import tokenizers
 
 from bert_jax import errors, limits
 from bert_jax.files import parse_json
-from bert_jax.tokenizers import backend, decoder_tokens, special_tokens
+from bert_jax.tokenizers import backend, special_tokens
 from bert_jax.tokenizers.backend import BYTE_SPACE, PIECE_SPACE, Backend, encodable
 from bert_jax.types import JsonObject
 
@@ -95,10 +95,15 @@ class Tokenizer:
         self.suffix_ids = tuple(
             ids[name] for name in special_tokens.suffix(settings.get('post_processor'))
         )
-        self.sentinel_ids = decoder_tokens.find_sentinels(self.vocab)
+        self.sentinel_ids: tuple[int, ...] = ()
+        self.language_ids: dict[str, int] = {}
         special = [token['content'] for token in settings['added_tokens'] if token['special']]
-        languages = decoder_tokens.find_languages(special)
-        self.language_ids = {code: ids[name] for code, name in languages.items()}
+        if {ids[name] for name in special} - {*self.role_ids.values()}:
+            from bert_jax.tokenizers import decoder_tokens  # encoders do without it
+
+            self.sentinel_ids = decoder_tokens.find_sentinels(self.vocab)
+            languages = decoder_tokens.find_languages(special)
+            self.language_ids = {code: ids[name] for code, name in languages.items()}
         others = (*self.suffix_ids, *self.sentinel_ids, *self.language_ids.values())
         self.special_ids = tuple(dict.fromkeys((*self.role_ids.values(), *others)))
 

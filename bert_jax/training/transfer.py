@@ -29,6 +29,7 @@ _DISTANCES: dict[str, Callable[[int], int]] = {
     'convolution': lambda num_layers: num_layers,  # after the first layer
     'relative_positions': lambda num_layers: num_layers + 1,  # used by all layers
     'embeddings': lambda num_layers: num_layers + 1,
+    'query_start': lambda num_layers: num_layers + 1,  # of XLNet: beside the embeddings
 }
 _PARTS = ('encoder', 'decoder')
 
