@@ -51,6 +51,18 @@ def generate(folder, tmp_path, *flags):
     return [json.loads(line) for line in target.read_text().splitlines()]
 
 
+@pytest.mark.parametrize(
+    'family',
+    [
+        't5',
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ('bart', 'mbart', 'bert2bert')),
+    ],
+)
+def test_transformers_computes_the_same_logits_from_an_export(folders, family, tmp_path, capsys):
+    export.main([f'--model={folders[family]}', f'--output={tmp_path}/out'])
+    assert 'largest difference from bert_jax' in capsys.readouterr().out
+
+
 @pytest.mark.parametrize('family', ['bart', 'mbart', 't5', 'bert2bert'])
 def test_a_folder_writes_a_text_for_each_source(folders, family, tmp_path):
     language = ['--target_language=cy'] * (family == 'mbart')

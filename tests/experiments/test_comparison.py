@@ -59,11 +59,6 @@ def test_names_of_variants_refer_to_each_other():
         assert {name, *others} <= {*VARIANTS}
 
 
-def test_a_model_that_cannot_be_frozen_is_only_fine_tuned():
-    assert downstream.modes_of('permutation') == ['fine-tuned']
-    assert downstream.modes_of('MLM') == ['frozen', 'fine-tuned']
-
-
 def test_unknown_names_and_times_are_refused():
     for arguments in (['--variants', 'MLN'], ['--tasks', 'NLI'], ['--minutes=0']):
         with pytest.raises(UserError):

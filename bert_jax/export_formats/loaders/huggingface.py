@@ -15,6 +15,8 @@ def load(folder, signature):
         tensors = {key: torch.tensor(array).long() for key, array in inputs.items()}
         if name.endswith('ForMultipleChoice'):  # [texts, choices, tokens]
             tensors = {key: tensor[:, None] for key, tensor in tensors.items()}
+        if model.config.is_encoder_decoder:  # the target is the text itself
+            tensors |= {f'decoder_{key}': tensor for key, tensor in tensors.items()}
         with torch.inference_mode():
             outputs = model(**tensors)
         return {name: outputs[name].numpy() for name in signature['outputs']}

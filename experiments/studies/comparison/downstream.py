@@ -6,7 +6,7 @@ import shutil
 from experiments.finetuning import tasks
 from experiments.finetuning.tasks import TaskSettings
 from experiments.studies import runner
-from experiments.studies.comparison.variants import CANNOT_FREEZE, LENGTH, Keys
+from experiments.studies.comparison.variants import LENGTH, Keys
 
 TASKS = {  # name in the table → task of the comparison with torch
     'UPOS': tasks.TASKS['pos_ewt'],
@@ -41,11 +41,6 @@ def config_keys(
     if task.kind == 'classification':  # the mean: no encoder here was trained to pool
         keys['problem.pooling'] = 'mean'
     return keys
-
-
-def modes_of(pretraining: str) -> list[str]:
-    """Return the modes in which the model of a pretraining can be measured."""
-    return [mode for mode in MODES if mode != 'frozen' or pretraining not in CANNOT_FREEZE]
 
 
 def measure(folder: pathlib.Path, task: TaskSettings, keys: dict[str, object]) -> float:

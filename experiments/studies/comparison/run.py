@@ -97,7 +97,7 @@ def measure(
     runner.train(folder, options.texts, keys | {'seed': seed})
     slug = re.sub(r'\W+', '_', name.lower())
     measures = {'tokens': float(runner.read_results(folder)['tokens'])}
-    for mode in downstream.modes_of(pretraining):
+    for mode in downstream.MODES:
         for task_name in options.tasks:
             task = downstream.TASKS[task_name]
             task_keys = downstream.config_keys(

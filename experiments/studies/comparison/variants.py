@@ -93,6 +93,3 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
 # Pretraining whose model gives the probability of a sentence. The biLM and the permutation model
 # have no such score in this package, and ELECTRA's encoder predicts no tokens.
 SCORES_SENTENCES = ('MLM', 'LTR', 'diffusion', 'not trained')
-# Pretraining whose encoder cannot be frozen: bert_jax/training/transfer.py has no distance from the
-# heads for encoder/query_start, the vector that starts XLNet's query stream.
-CANNOT_FREEZE = ('permutation',)
