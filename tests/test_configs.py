@@ -462,10 +462,14 @@ class Trained(NamedTuple):
     losses: list
 
 
+# What these train is also trained by the quick cases.
+REPETITIONS = ('spanbert', 'xlmr', 'mbart', 't5:small', 'mmbert', 'neobert', 'gpt2')
+
+
 @pytest.fixture(
     scope='module',
     params=[
-        name
+        pytest.param(name, marks=[pytest.mark.slow] * (name in REPETITIONS))
         for name in CONFIGS
         if name not in ('large', 'electra:base', 'xlnet:large', 'bart:large', 't5:base')
     ],

@@ -157,7 +157,7 @@ def lines_of(path) -> list[dict]:
 
 
 # Others have the same kind of problem and of input; tests/problems/test_parsing.py learns trees.
-REPETITIONS = ('sample_pos', 'sample_coreference', 'sample_trees')
+REPETITIONS = ('sample_pos', 'sample_coreference', 'sample_trees', 'sample_pairs')
 
 
 @pytest.mark.parametrize(

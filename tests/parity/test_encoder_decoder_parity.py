@@ -103,7 +103,9 @@ for encoder in ('bert', 'roberta'):
     config = {name: stack | dict(model_type=encoder) for name, stack in stacks.items()}
     CASES[f'{encoder}2{encoder}'] = Case('EncoderDecoderModel', config)
 # Pairs of RoBERTa differ from those of BERT in names and positions only.
-NAMES = [pytest.param(name, marks=[pytest.mark.slow] * ('roberta' in name)) for name in CASES]
+# What these vary is also varied by the quick cases.
+REPETITIONS = ('roberta2roberta', 'mbart', 't5-1.0', 'mt5')
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in REPETITIONS)) for name in CASES]
 rng = np.random.default_rng(0)
 SOURCE, TARGET = rng.integers(3, 97, (3, 17)), rng.integers(3, 97, (3, 8))
 SOURCE_MASK = (np.arange(17) < [[17], [11], [1]]).astype(np.int32)

@@ -71,7 +71,12 @@ def make_weights(models, batch, architecture, rng):
 
 
 # What these vary is also varied by the quick cases of BERT, DeBERTa and ModernBERT.
-REPETITIONS = ('bert-deep', 'roberta-most', 'albert-most', 'electra-most', 'distilbert-most')
+REPETITIONS = (
+    *('bert-deep', 'roberta-most', 'albert-most', 'electra-most', 'distilbert-most'),
+    *('roberta-odd', 'xlm-roberta-odd', 'electra-odd', 'distilbert-odd'),
+    *('bert-one', 'deberta-one', 'deberta-v2-one', 'modernbert-one', 'xlnet-one', 'gpt2-one'),
+    'modernbert-decoder-one',
+)
 
 
 @pytest.mark.parametrize(
