@@ -24,7 +24,6 @@ OnResume: TypeAlias = Literal['same', 'last stage', 'logged', 'free']
 Unused: TypeAlias = Callable[[ConfigDict, str], str]
 NOT_NEGATIVE = '[0, inf)'  # the range of most numbers
 _BOOLEANS = {'true': True, '1': True, 'false': False, '0': False}
-_ONE = {int: 'a whole number', float: 'a number', bool: 'True or False', tuple: 'a tuple'}
 _KINDS = {int: 'whole numbers', float: 'numbers', str: 'strings', tuple: 'tuples'}
 _ONE = {
     bool: 'True or False',
@@ -243,7 +242,7 @@ def parse_value(name: str, text: str, declared: Declaration) -> Any:
         value = ast.literal_eval(text)
         return tuple(value) if isinstance(value, tuple | list) else (value,)
     except (KeyError, ValueError, SyntaxError, MemoryError, RecursionError):
-        raise UserError(f'{name}={text}: the value must be {_ONE[declared.kind]}') from None
+        raise UserError(f'{name}={text}: the value must be {declared.one}') from None
 
 
 def option_of(selector: str, table: str) -> Unused:

@@ -69,7 +69,9 @@ class Mixture(ExampleSource):
         self._shift_L = np.zeros(len(sources), np.int64)
 
     def continuing(self, seen: Mapping[str, int], number: int) -> 'Mixture':
-        """Return this mixture for the examples from `number` on, after others of other shares.
+        """Return this mixture, to follow `number` examples of mixtures with other shares.
+
+        Each language continues with the example after its last.
 
         Args:
             seen: Examples of each language in the run before.

@@ -65,8 +65,8 @@ def add(model: Pretrained) -> Pretrained:
 
 
 def describe(model: Pretrained) -> str:
-    """Describe for the log what a decoder that `add` made starts from."""
+    """Return a line for the log: the initial weights of a decoder that `add` made."""
     parts = 'cross-attention'
     if any(name.startswith('seq2seq/') for name in model.newly_initialized):
         parts += ' and the prediction head'
-    return f'decoder: the weights of the encoder, except {parts}, newly initialized'
+    return f'decoder: weights copied from the encoder; newly initialized: {parts}'

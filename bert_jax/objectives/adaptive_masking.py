@@ -67,8 +67,8 @@ class MaskingState(NamedTuple):
 
     Attributes:
         weights_V: float32. Their mean is the masking rate of their last update.
-        correct_V: int32, how many hidden occurrences were predicted since the last update.
-        hidden_V: int32, how many there were.
+        correct_V: int32, hidden occurrences that were predicted since the last update.
+        hidden_V: int32, all hidden occurrences since the last update.
     """
 
     weights_V: jax.Array
@@ -113,8 +113,8 @@ class MaskingMemory(Generic[TaskType]):
     """The `Memory` (training/task.py) of a run with the scheme 'adaptive'.
 
     Attributes:
-        corruption: That of the run.
-        scheme: Its scheme.
+        corruption: The corruption of the run.
+        scheme: Its masking scheme.
         change: Returns the task with another corruption and another objective mlm.
     """
 

@@ -1,4 +1,4 @@
-"""Masked next-token prediction beside causal rows: one model that fills masks and writes.
+"""Masked next-token prediction: one model learns to fill masks and to write text.
 
 GPT-BERT (Charpentier and Samuel 2024, arXiv 2410.24159, section 2; ltgoslo/gpt-bert dataset.py). A
 hidden token is predicted at the position before it, where a causal model predicts it too, so that

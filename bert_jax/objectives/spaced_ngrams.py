@@ -26,11 +26,11 @@ class SpacedNgrams(Scheme):
 
     A random part of these tokens precedes the n-gram, the rest follows it. An n-gram starts with a
     word, ends before the next special token, and is cut where the number of tokens is reached. If
-    the row ends first, single tokens are added at random. Choosing round(rate · length) tokens,
-    special tokens counted, of a row with any number of sequences.
+    the row ends first, single tokens are added at random. The number of tokens is round(rate ·
+    length), where the length includes special tokens; sequences of a packed row are not separated.
 
-    Source: zihangdai/xlnet data_utils.py, _sample_mask. Its n-grams have n tokens, because it tests
-    the first token of the n-gram where the token after it is meant; here they have n words.
+    Source: zihangdai/xlnet data_utils.py, _sample_mask. N-grams of that code have n tokens, because
+    it tests the first token of the n-gram instead of the token after it; here they have n words.
 
     Attributes:
         longest_ngram: Maximum length of an n-gram in words.

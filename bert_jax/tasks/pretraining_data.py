@@ -189,7 +189,7 @@ def _verify(corpus: Corpus) -> None:
 
 
 class Marks(NamedTuple):
-    """What batches have besides the text.
+    """Additional arrays of the batches.
 
     Attributes:
         sentences: Whether the first token of each sentence is marked; see `RowSettings`.
@@ -218,7 +218,7 @@ def train_source(
         data: The config's `data`.
         shape: (batch size, sequence length).
         seed: Seed of the order of the data.
-        marks: What batches have besides the text.
+        marks: Additional arrays of the batches.
         part: Part of the run, for `data.language_alphas`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tokens that encoder–decoders need besides those of an encoder: sentinels and languages."""
+"""Additional special tokens of encoder–decoders: sentinels and languages."""
 
 import json
 import re

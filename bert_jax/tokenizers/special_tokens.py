@@ -21,8 +21,8 @@ NAMES = {
     'mask': ('[MASK]', '<mask>'),
 }
 
-# Roles of XLNet's special tokens, where <s> and </s> have no role.
 CLS_TYPE = 2  # token type of XLNet's [CLS], which follows the texts
+# Role → special token of XLNet, where <s> and </s> have no role.
 XLNET = {role: f'<{role}>' for role in NAMES}
 
 # Ends a text of left-to-right models, and stands for the roles in END_ROLES that have no token.
@@ -133,9 +133,9 @@ def suffix(processor: JsonObject | None) -> tuple[str, ...]:
 
 
 def language_codes(token: str) -> tuple[str, ...]:
-    """Return the codes by which the language of a token is known; () if it is of no language.
+    """Return the codes of the language that a token stands for; () for other tokens.
 
-    The token of a language is [cy], as in fairseq, or its code with a country, en_XX, as in mBART.
+    [cy] has the code cy, as in fairseq; en_XX has the codes en_XX and en, as in mBART.
     """
     match = _LANGUAGE.fullmatch(token)
     if match and (match[3] or token.startswith('[')):

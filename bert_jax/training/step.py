@@ -59,8 +59,8 @@ def make_train_step(
             same.
         spike_factor: see above.
         ema: decay of the moving average of the trained parameters, if the state has one.
-        total_steps: steps of the run, of which `terms` is told the share that has passed; 0: it is
-            told 1. A run with a position in the schedule has that share instead.
+        total_steps: steps of the run; `terms` gets the share that has passed. 0: `terms` gets 1. In
+            a run with a position in the schedule, `terms` gets that position.
 
     Returns:
         The step. Its optional fourth argument is the position in the schedule, a float32 scalar, if

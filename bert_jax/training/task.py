@@ -29,8 +29,8 @@ class Stage:
         evaluate_every: steps between evaluations; 0: `evaluation.every_steps` of the config.
         evaluate_at: further steps of the run after which to evaluate; 0 is before the first.
         seconds: time of the stage's steps, after which it ends instead of after `steps`; 0: none.
-        continues: whether the stage goes on with the examples of the stage before; its batches may
-            have another number of rows. Otherwise it starts with batch 0 of its source.
+        continues: whether the stage reads the examples after those of the stage before, in batches
+            that may have another number of rows. Otherwise it starts with batch 0 of its source.
     """
 
     source: BatchSource
@@ -45,11 +45,11 @@ class Stage:
 
 
 def first_batches(stages: Sequence[Stage], starts: Sequence[int]) -> list[int]:
-    """Return the number of the first batch of stages in their sources.
+    """Return the number of the first batch of each stage in its source.
 
     Args:
         stages: the stages of a run.
-        starts: the number of steps before each of them, or before the first ones.
+        starts: the number of steps before each stage; may have fewer values than there are stages.
     """
     numbers = [0]
     for before, stage, (start, end) in zip(
@@ -139,7 +139,7 @@ class InitialWeights(Protocol):
 
 
 class Memory(Protocol):
-    """Arrays that a task remembers from step to step beside what it trains."""
+    """Arrays that a task updates in each step in addition to the parameters."""
 
     def init(self) -> Tree:
         """Return the arrays before the first step, a pytree."""

@@ -72,7 +72,7 @@ def test_a_run_starts_with_the_weights_of_the_encoder_twice(folder, capsys):
         if part == 'mlm':
             np.testing.assert_array_equal(start.params[f'seq2seq/{rest}'], array)
     assert not new  # cross-attention is not in `params`, so the run initializes it with its seed
-    line = 'decoder: the weights of the encoder, except cross-attention, newly initialized'
+    line = 'decoder: weights copied from the encoder; newly initialized: cross-attention'
     assert line in start.lines
     assert 'dropped: nsp, which cannot be trained beside a decoder' in capsys.readouterr().err
 
@@ -81,7 +81,7 @@ def test_an_encoder_without_a_prediction_head_starts_a_decoder():
     added = added_decoder.add(make(heads=()))
     assert added.heads == ('seq2seq',)
     line = added_decoder.describe(added)
-    assert line.endswith('except cross-attention and the prediction head, newly initialized')
+    assert line.endswith('newly initialized: cross-attention and the prediction head')
 
 
 @pytest.mark.parametrize('name', ['bert', pytest.param('roberta', marks=pytest.mark.slow)])
