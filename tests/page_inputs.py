@@ -44,6 +44,7 @@ def write(folder: pathlib.Path) -> None:
             json.dumps({'prompt': f'Repeat: {word}', 'answer': word}) for word in _NOUNS * 4
         ],
         'texts.tsv': ['text', *lines],
+        'news.tsv': ['article\tsummary', *(f'{line} {line}\t{line}' for line in lines)],
         'reviews.tsv': ['text\tlabel', *rows],
         'test.tsv': ['text\tlabel', *rows[:40]],
         'new.csv': ['text,label', *(f'"{text}",{label}' for text, label in reviews[:20])],
