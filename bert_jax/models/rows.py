@@ -34,6 +34,16 @@ class Targets(NamedTuple):
         """Positions of tokens that are not known."""
         return cls(positions_BP, jnp.zeros_like(positions_BP), jnp.zeros(positions_BP.shape))
 
+    @classmethod
+    def of_first(cls, ids_BP: Array, weights_BP: Array) -> 'Targets':
+        """Tokens to predict at the positions 0, …, P − 1 of each row."""
+        return cls(jnp.broadcast_to(jnp.arange(ids_BP.shape[1]), ids_BP.shape), ids_BP, weights_BP)
+
+    @classmethod
+    def of_next(cls, ids_BT: Array, weights_BT: Array) -> 'Targets':
+        """The next token of each position but the last, with the weight of that token."""
+        return cls.of_first(jnp.asarray(ids_BT)[:, 1:], jnp.asarray(weights_BT, jnp.float32)[:, 1:])
+
 
 class Rows(flax.struct.PyTreeNode):
     """What a model reads: token ids and what is known about their positions.

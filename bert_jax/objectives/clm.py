@@ -51,13 +51,10 @@ class CausalText(Corruption):
         """Return the clean rows with their targets; only prefixes are random."""
         if self.has_prefix:
             rows = rows.replace(is_prefix_BT=self._draw(keys_B, rows))
-        ids_BP = rows.input_ids_BT[:, 1:]
-        positions_BP = jnp.broadcast_to(jnp.arange(ids_BP.shape[1]), ids_BP.shape)
-        counts_BP = rows.is_token_BT[:, 1:] & ~self.vocabulary.is_special(ids_BP)
+        counts_BT = rows.is_token_BT & ~self.vocabulary.is_special(rows.input_ids_BT)
         if rows.is_prefix_BT is not None:
-            counts_BP &= rows.is_prefix_BT[:, 1:] == 0
-        targets = Targets(positions_BP, ids_BP, counts_BP.astype(jnp.float32))
-        return rows.replace(targets=targets)
+            counts_BT &= rows.is_prefix_BT == 0
+        return rows.replace(targets=Targets.of_next(rows.input_ids_BT, counts_BT))
 
     def _draw(self, keys_B: Key, rows: Rows) -> jax.Array:
         """int32 [B, T]: 1 for the tokens of prefixes; every sequence of a row has its own draw."""

@@ -110,11 +110,10 @@ class NoisedText(Corruption):
         start_B = self.layout.start_id if language_B is None else language_B
         start_B1 = jnp.broadcast_to(jnp.asarray(start_B, jnp.int32), length_B.shape)[:, None]
         mask_BU = is_target_BU.astype(jnp.int32)
-        positions_BU = jnp.broadcast_to(jnp.arange(target_BU.shape[1]), target_BU.shape)
         target = Rows(
             jnp.concatenate([start_B1, target_BU[:, :-1]], axis=1),
             mask_BU,
-            targets=Targets(positions_BU, target_BU, mask_BU.astype(jnp.float32)),
+            targets=Targets.of_first(target_BU, mask_BU.astype(jnp.float32)),
         )
         labels = {name: x for name, x in rows.labels.items() if name != 'sentence_start'}
         return Rows(

@@ -73,10 +73,9 @@ class HybridText(MaskedText):
         has_left_T = jnp.arange(clean_BT.shape[1]) > 0
         counts_BT = rows.is_token_BT & ~self.vocabulary.is_special(clean_BT) & has_left_T
         weights_BT = jnp.where(causal_B[:, None], counts_BT, chosen_BT & has_left_T)
-        positions_BT = jnp.broadcast_to(jnp.arange(clean_BT.shape[1]), clean_BT.shape)
         return masked.replace(
             input_ids_BT=jnp.where(causal_B[:, None], clean_BT, masked.input_ids_BT),
-            targets=Targets(positions_BT, clean_BT, weights_BT.astype(jnp.float32)),
+            targets=Targets.of_first(clean_BT, weights_BT.astype(jnp.float32)),
             causal_B=causal_B,
         )
 

@@ -52,10 +52,8 @@ class TargetLoss(base.Loss):
         """Make the next token the target of each position before a token of a target."""
         if not self.encoding.is_causal:
             return rows.replace(target=self._decoder_rows(rows))
-        ids_RP = jnp.asarray(rows.input_ids_BT)[:, 1:]
-        positions_RP = jnp.broadcast_to(jnp.arange(ids_RP.shape[1]), ids_RP.shape)
-        weights_RP = jnp.asarray(rows.labels['is_target'])[:, 1:].astype(jnp.float32)
-        return rows.replace(targets=Targets(positions_RP, ids_RP, weights_RP))
+        targets = Targets.of_next(rows.input_ids_BT, rows.labels['is_target'])
+        return rows.replace(targets=targets)
 
     def _decoder_rows(self, rows: Rows) -> Rows:
         """The targets of the S sequences of each row side by side, [R, S · U].
@@ -75,8 +73,7 @@ class TargetLoss(base.Loss):
         segment_RX = jnp.broadcast_to(
             jnp.repeat(jnp.arange(1, num_sequences + 1), size), ids_RX.shape
         )
-        position_RX = jnp.broadcast_to(jnp.arange(ids_RX.shape[1]), ids_RX.shape)
-        targets = Targets(position_RX, ids_RX, is_token_RX.astype(jnp.float32))
+        targets = Targets.of_first(ids_RX, is_token_RX.astype(jnp.float32))
         return Rows(
             read_RX, is_token_RX.astype(jnp.int32), segment_ids_BT=segment_RX, targets=targets
         )

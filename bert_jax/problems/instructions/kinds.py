@@ -45,11 +45,8 @@ class Causal(NamedTuple):
     head: str = 'clm'
 
     def corrupt(self, tokenizer: Tokenizer, rows: Rows, seeds_R: jax.Array | None) -> Rows:
-        ids_RP = jnp.asarray(rows.input_ids_BT)[:, 1:]
-        positions_RP = jnp.broadcast_to(jnp.arange(ids_RP.shape[1]), ids_RP.shape)
         is_answer_RT = jnp.asarray(rows.labels['is_answer'])
-        weights_RP = is_answer_RT[:, 1:].astype(jnp.float32)
-        rows = rows.replace(targets=Targets(positions_RP, ids_RP, weights_RP))
+        rows = rows.replace(targets=Targets.of_next(rows.input_ids_BT, is_answer_RT))
         return rows.replace(is_prefix_BT=1 - is_answer_RT) if self.prefix_lm else rows
 
     def counted(self, rows: Rows) -> jax.Array:
@@ -69,11 +66,8 @@ class Diffusion(NamedTuple):
     def corrupt(self, tokenizer: Tokenizer, rows: Rows, seeds_R: jax.Array | None) -> Rows:
         weights_RT = hidden_weights(rows, seeds_R)
         ids_RT = jnp.asarray(rows.input_ids_BT)
-        positions_RT = jnp.broadcast_to(jnp.arange(ids_RT.shape[1]), ids_RT.shape)
         hidden_RT = jnp.where(weights_RT > 0, tokenizer.mask_id, ids_RT)
-        return rows.replace(
-            input_ids_BT=hidden_RT, targets=Targets(positions_RT, ids_RT, weights_RT)
-        )
+        return rows.replace(input_ids_BT=hidden_RT, targets=Targets.of_first(ids_RT, weights_RT))
 
     def counted(self, rows: Rows) -> jax.Array:
         return jnp.asarray(rows.labels['is_answer']).astype(jnp.float32)
