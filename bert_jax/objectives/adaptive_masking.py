@@ -140,7 +140,7 @@ class MaskingMemory(Generic[TaskType]):
     def init(self) -> MaskingState:
         """Return equal weights and no counts."""
         zeros_V = jnp.zeros(self.vocab_size, jnp.int32)
-        rate = self.corruption.scheme_at(0.0).rate
+        rate = self.corruption.at(0.0).scheme.rate
         weights_V = jnp.full(self.vocab_size, rate, jnp.float32)
         return MaskingState(weights_V, zeros_V, jnp.copy(zeros_V))
 
@@ -161,7 +161,7 @@ class MaskingMemory(Generic[TaskType]):
         counted = MaskingState(
             state.weights_V, state.correct_V + correct_V, state.hidden_V + hidden_V
         )
-        weights_V = updated_weights(counted, self.corruption.scheme_at(progress).rate)
+        weights_V = updated_weights(counted, self.corruption.at(progress).scheme.rate)
         zeros_V = jnp.zeros_like(hidden_V)
         is_due = jnp.asarray(num_updates) % self.scheme.adapt_every == 0
         fresh = MaskingState(weights_V, zeros_V, zeros_V)

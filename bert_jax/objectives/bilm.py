@@ -6,7 +6,6 @@ Peters et al. 2018, "Deep contextualized word representations", arXiv 1802.05365
 from collections.abc import Mapping
 
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from bert_jax.averages import Terms, add
 from bert_jax.models.heads.bidirectional import DirectionLogits
@@ -25,7 +24,7 @@ class CleanText(Corruption):
     because a sequence starts and ends with special tokens.
     """
 
-    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Return the clean rows with their targets; nothing is random."""
         ids_BP = jnp.asarray(rows.input_ids_BT)[:, 1:-1]
         positions_BP = jnp.broadcast_to(jnp.arange(1, 1 + ids_BP.shape[1]), ids_BP.shape)

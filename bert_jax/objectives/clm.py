@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from bert_jax.averages import Terms
 from bert_jax.models.model import HeadOptions, ModelOutput
@@ -47,7 +46,7 @@ class CausalText(Corruption):
     def has_prefix(self) -> bool:
         return self.prefix > 0
 
-    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Return the clean rows with their targets; only prefixes are random."""
         if self.has_prefix:
             rows = rows.replace(is_prefix_BT=self._draw(keys_B, rows))

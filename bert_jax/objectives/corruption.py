@@ -141,15 +141,21 @@ class Corruption(abc.ABC):
         """Return the length of the decoder's rows for clean rows of this length; 0 without one."""
         return 0
 
+    def at(self, progress: ArrayLike) -> 'Corruption':
+        """Return the corruption after a share of the run, in [0, 1]; by default it does not change.
+
+        Evaluation uses the corruption at the end of the run.
+        """
+        return self
+
     @abc.abstractmethod
-    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Corrupt rows.
 
         Args:
             keys_B: One PRNG key per row. The result for a row must depend only on its key and its
                 arrays, so that it is the same on any mesh.
             rows: The clean rows.
-            progress: Share of the run that has passed, in [0, 1]; 1 in evaluation.
 
         Returns:
             The rows that the encoder reads, with `targets` or labels of what it must predict. Their

@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from bert_jax.averages import Term, Terms
 from bert_jax.errors import UserError, unknown
@@ -94,7 +93,7 @@ class NoisedText(Corruption):
     def target_length(self, length: int) -> int:
         return self.noise.target_slots(length - 2) + self.layout.of_target.num_special
 
-    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Noise each row; the label `cut` counts inserted tokens without a place."""
         length_B = jnp.maximum(rows.is_token_BT.sum(1) - 2, 0)
         starts_BN = jnp.asarray(rows.labels['sentence_start'])[:, 1:-1] > 0

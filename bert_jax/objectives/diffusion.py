@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from bert_jax.averages import Term, Terms, weighted_sum
 from bert_jax.errors import UserError
@@ -52,7 +51,7 @@ class DiffusedText(Corruption):
                 )
         return cls(vocabulary)
 
-    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Hide tokens of each row."""
         can_choose_BT = rows.is_token_BT & ~self.vocabulary.is_special(rows.input_ids_BT)
         number_B = jnp.sum(can_choose_BT, axis=1)

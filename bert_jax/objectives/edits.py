@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.corruption import Corruption, Vocabulary
@@ -60,7 +59,7 @@ class EditedText(Corruption):
         rates = {name: config.editing[name] for name in EDITS if config.objectives[name]}
         return cls(vocabulary, rates, config.masking.replacement)
 
-    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Apply the edits; the permutation of sentences reads the label `sentence_start`."""
         starts_BT = rows.labels.get('sentence_start')
         arrays: Tree = (

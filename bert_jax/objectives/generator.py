@@ -11,7 +11,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax.core import unfreeze
-from jax.typing import ArrayLike
 
 from bert_jax.errors import UserError, unknown
 from bert_jax.models.architecture import Architecture
@@ -59,11 +58,11 @@ class ReplacedText(MaskedText):
     part of the model (`ModelWithGenerator`).
     """
 
-    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Mask rows and draw the seeds of the generator's samples, the label SEEDS."""
         sample_keys_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, _SAMPLES)
         seeds_B = jax.vmap(jax.random.bits)(sample_keys_B)
-        masked = super().__call__(keys_B, rows, progress)
+        masked = super().__call__(keys_B, rows)
         return masked.replace(labels={**rows.labels, SEEDS: seeds_B})
 
 

@@ -6,9 +6,8 @@ mesh, the number of hosts or the number of micro-batches.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -93,7 +92,7 @@ class MaskedText(Corruption):
     @classmethod
     def build(
         cls, config: Config, vocabulary: Vocabulary, num_predictions: Mapping[int, int]
-    ) -> 'MaskedText':
+    ) -> Self:
         """Return the corruption with the settings `config.masking`."""
         masking = config.masking
         kind = find_scheme(masking.scheme)
@@ -107,27 +106,21 @@ class MaskedText(Corruption):
         change = (masking.end_rate, masking.rate_change)
         return cls(vocabulary, scheme, num_predictions, *shares, *change)
 
-    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Choose tokens of each row and replace them."""
         arrays: Tree = (rows.input_ids_BT, rows.attention_mask_BT, rows.segment_ids_BT)
-        mask_row = functools.partial(self._mask_row, self.scheme_at(progress))
-        ids_BT, targets = jax.vmap(mask_row)(keys_B, *arrays)
+        ids_BT, targets = jax.vmap(self._mask_row)(keys_B, *arrays)
         return rows.replace(input_ids_BT=ids_BT, targets=targets)
 
-    def scheme_at(self, progress: ArrayLike) -> Scheme:
-        """Return the scheme with the rate after this share of the run."""
+    def at(self, progress: ArrayLike) -> Self:
+        """Return the corruption with the masking rate after a share of the run."""
         if self.end_rate is None:
-            return self.scheme
+            return self
         rate = rate_at(self.scheme.rate, self.end_rate, self.rate_change, progress)
-        return dataclasses.replace(self.scheme, rate=rate)
+        return dataclasses.replace(self, scheme=dataclasses.replace(self.scheme, rate=rate))
 
     def _mask_row(
-        self,
-        scheme: Scheme,
-        key: Key,
-        ids_T: jax.Array,
-        mask_T: jax.Array,
-        segment_ids_T: jax.Array | None,
+        self, key: Key, ids_T: jax.Array, mask_T: jax.Array, segment_ids_T: jax.Array | None
     ) -> tuple[jax.Array, Targets]:
         choice_key, replace_key = jax.random.split(key)
         vocabulary, number = self.vocabulary, self.num_predictions[len(ids_T)]
@@ -135,7 +128,7 @@ class MaskedText(Corruption):
         starts_V = vocabulary.is_word_start_V
         starts_T = None if starts_V is None else jnp.asarray(starts_V)[ids_T]
         row = TokenRow(ids_T, mask_T, can_choose_T, segment_ids_T, starts_T)
-        positions_P, number_chosen = scheme.choose(choice_key, row, number)
+        positions_P, number_chosen = self.scheme.choose(choice_key, row, number)
         weights_P = (jnp.arange(number) < number_chosen).astype(jnp.float32)
         targets = Targets(positions_P, ids_T[positions_P], weights_P)
         return self._replace(replace_key, ids_T, targets), targets

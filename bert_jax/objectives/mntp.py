@@ -8,10 +8,10 @@ rows of both kinds train the same head.
 import dataclasses
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import Self
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from bert_jax.averages import Terms
 from bert_jax.errors import UserError
@@ -48,7 +48,7 @@ class HybridText(MaskedText):
     @classmethod
     def build(
         cls, config: Config, vocabulary: Vocabulary, num_predictions: Mapping[int, int]
-    ) -> 'HybridText':
+    ) -> Self:
         """Return the corruption; raises UserError if not all tokens of a row can be predicted."""
         for length, number in num_predictions.items():
             if number < length:
@@ -57,13 +57,12 @@ class HybridText(MaskedText):
                     f'training.max_predictions is {number} for sequences of {length}; set it to '
                     f'{length}'
                 )
-        masked = MaskedText.build(config, vocabulary, num_predictions)
-        fields = {field.name: getattr(masked, field.name) for field in dataclasses.fields(masked)}
-        return cls(**fields, causal_share=config.mntp.causal_share)
+        masked = super().build(config, vocabulary, num_predictions)
+        return dataclasses.replace(masked, causal_share=config.mntp.causal_share)
 
-    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Mask the rows that are not causal, and say which are."""
-        masked = super().__call__(keys_B, rows, progress)
+        masked = super().__call__(keys_B, rows)
         clean_BT = jnp.asarray(rows.input_ids_BT)
         causal_B = is_causal(rows.labels['example_index'], self.causal_share)
         positions_BP, _, weights_BP = masked.chosen

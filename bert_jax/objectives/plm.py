@@ -6,10 +6,10 @@ Yang et al. 2019, "XLNet: Generalized Autoregressive Pretraining for Language Un
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from bert_jax.averages import Terms
 from bert_jax.models.model import HeadOptions, ModelOutput
@@ -45,22 +45,15 @@ class PermutedText(MaskedText):
     @classmethod
     def build(
         cls, config: Config, vocabulary: Vocabulary, num_predictions: Mapping[int, int]
-    ) -> 'PermutedText':
+    ) -> Self:
         """Return the corruption with the scheme of `config.masking`, which replaces no token."""
-        masked = MaskedText.build(config, vocabulary, num_predictions)
-        return cls(
-            vocabulary,
-            masked.scheme,
-            num_predictions,
-            end_rate=masked.end_rate,
-            rate_change=masked.rate_change,
-            block_size=config.plm.block_size,
-        )
+        masked = super().build(config, vocabulary, num_predictions)
+        return dataclasses.replace(masked, mask=0.0, random=0.0, block_size=config.plm.block_size)
 
-    def __call__(self, keys_B: Key, rows: Rows, progress: ArrayLike = 1.0) -> Rows:
+    def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Choose the targets of each row, and draw its order."""
         pairs_B2 = jax.vmap(jax.random.split)(keys_B)
-        permuted = super().__call__(pairs_B2[:, 0], rows, progress)
+        permuted = super().__call__(pairs_B2[:, 0], rows)
         ids_BT = jnp.asarray(rows.input_ids_BT)
         order_BT = jax.vmap(lambda key: self._order(key, ids_BT.shape[1]))(pairs_B2[:, 1])
         ranks_BT, targets = jax.vmap(self._ranks)(

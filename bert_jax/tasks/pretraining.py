@@ -169,7 +169,7 @@ class Pretraining:
         """
         clean = Rows.of(batch)
         corruption_keys_B, dropout_keys_B = _example_keys(key, clean)
-        rows = self.corruption(corruption_keys_B, clean, progress)
+        rows = self.corruption.at(progress)(corruption_keys_B, clean)
         seeds_B = jax.vmap(jax.random.bits)(dropout_keys_B) if train else None
         output: Tree = self.model.apply({'params': params}, rows, seeds_B)
         terms = objectives.compute_terms(self.objectives.values(), output, clean)
@@ -182,7 +182,8 @@ class Pretraining:
         clean = Rows.of(stage.source.batch(number))
         key = step_key(jax.random.key(self.config.seed), step)
         progress = step / sum(stage.steps for stage in self.stages)
-        return clean, jax.jit(self.corruption)(_example_keys(key, clean)[0], clean, progress)
+        corrupt = jax.jit(lambda keys_B, rows, progress: self.corruption.at(progress)(keys_B, rows))
+        return clean, corrupt(_example_keys(key, clean)[0], clean, progress)
 
     def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
         clean, rows = jax.device_get(self.corrupted_batch(stage, number, step))

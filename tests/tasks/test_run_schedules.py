@@ -49,12 +49,13 @@ def test_the_rate_falls_in_every_scheme_and_shapes_stay(folder, scheme):
     task = pretraining.build(small.config(folder, **changes))
     clean = Rows.of(task.stages[0].source.batch(0))
     keys_B = jax.random.split(jax.random.key(0), len(clean.input_ids_BT))
-    corrupt, tokens = jax.jit(task.corruption), clean.attention_mask_BT.sum()
+    corrupt = jax.jit(lambda keys, rows, progress: task.corruption.at(progress)(keys, rows))
+    tokens = clean.attention_mask_BT.sum()
     for progress, expected in [(0.0, 0.5), (0.5, 0.3), (1.0, 0.1)]:
         rows = corrupt(keys_B, clean, progress)
         assert rows.targets.positions_BP.shape == (16, 8)
         assert rows.targets.weights_BP.sum() / tokens == pytest.approx(expected, abs=0.07)
-    rows = task.corruption(keys_B, clean)  # evaluation
+    rows = task.corruption.at(1.0)(keys_B, clean)  # evaluation
     assert rows.targets.weights_BP.sum() / tokens == pytest.approx(0.1, abs=0.03)
 
 
