@@ -42,8 +42,6 @@ from tests.end_to_end import small
 from tests.interop import published
 from tests.parity.agreement import agree_trees
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 CONFIGS = {
     'base': (base.get_config, 'wordpiece'),
     'large': (large.get_config, 'wordpiece'),

@@ -17,8 +17,6 @@ from bert_jax.text import canaries
 from tests.end_to_end import small
 from tests.interop import published
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 WORDS = ['he', 'she', 'her', 'him', 'his', 'is', 'nurse', 'cook', 'saw', *'0123456789']
 PRO = ['1 [The cook] saw the nurse near [his] [his] barn .', '2 [the nurse] saw [her]']
 ANTI = ['1 [The cook] saw the nurse near [her] [her] barn .', '2 [[the nurse] saw [him]']

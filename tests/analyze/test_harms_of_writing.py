@@ -17,7 +17,7 @@ from tests.end_to_end import small
 from tests.inference import small_runs
 from tests.interop import published
 
-pytestmark = pytest.mark.usefixtures('no_figures', 'no_loader_process')
+pytestmark = pytest.mark.usefixtures('no_loader_process')
 
 PROMPTS = ['the ship near', 'the cow', 'a star near the', 'moon']
 GROUPS = ['a', 'b', 'a', 'b']

@@ -12,8 +12,6 @@ from bert_jax.training import checkpoints
 from configs import bart
 from tests.end_to_end import small
 
-pytestmark = [pytest.mark.usefixtures('no_figures')]
-
 _OTHERS = ('model.max_position_embeddings', 'training.steps', 'training.max_predictions')
 _CHANGES = {
     'data.tokenizer': 'train:bytebpe:300',

@@ -11,8 +11,6 @@ from bert_jax import main
 from bert_jax.corpus.corpus import Corpus
 from tests.end_to_end import small
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 
 def test_a_run_of_masked_diffusion_shows_samples_and_writes(tmp_path, capsys):
     changes = {

@@ -8,7 +8,7 @@ from bert_jax import export, main, predict
 from configs import elmo, finetune
 from tests.end_to_end import small
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('no_figures')]
+pytestmark = pytest.mark.slow
 
 
 def test_a_bidirectional_language_model_is_trained_fine_tuned_and_kept(tmp_path, capsys):

@@ -12,8 +12,6 @@ from bert_jax.inference import vector_search
 from bert_jax.tasks import make_task
 from tests.problems.embedding.small import config_of, rows
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 TEXTS = ['the small ship near the sea', 'a cow', 'nobody saw the old harbour !']
 KEYS = {
     'problem__query_prompt': 'who saw ',

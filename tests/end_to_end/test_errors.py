@@ -16,8 +16,6 @@ from bert_jax.text.sources.file_source import FileSource
 from tests import disks
 from tests.end_to_end import commands, small
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 
 @pytest.mark.parametrize('module', ['main', 'prepare', 'predict', 'export'])
 def test_help_prints_the_flags_and_exits_with_status_0(module, capsys, monkeypatch):

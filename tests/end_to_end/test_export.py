@@ -22,7 +22,7 @@ from tests.inference import small_runs
 from tests.interop import published
 from tests.parity.agreement import agree_trees
 
-pytestmark = pytest.mark.usefixtures('no_figures', 'no_loader_process')
+pytestmark = pytest.mark.usefixtures('no_loader_process')
 
 SINGLE = small.ONE_STAGE | {'objectives__nsp': 0.0, 'data__segments': 'single'}
 

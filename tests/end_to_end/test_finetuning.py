@@ -21,8 +21,6 @@ from bert_jax.training import checkpoints
 from configs import finetune
 from tests.end_to_end import commands
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 SMALL = {
     'data.tokenizer': 'train:wordpiece:400',
     'model.architecture': 'bert',

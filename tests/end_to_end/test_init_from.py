@@ -13,8 +13,6 @@ from bert_jax.models.tuning_method import ADDED
 from bert_jax.tasks import initialization, pretraining
 from tests.end_to_end import small
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):

@@ -17,8 +17,6 @@ from bert_jax.models import architectures
 from bert_jax.training import checkpoints
 from configs import finetune
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 WORDS = ('cat', 'dog', 'bird', 'fish', 'tree', 'stone', 'river', 'cloud', 'apple', 'horse')
 HEADS = {'causal': 'clm', 'diffusion': 'mlm'}
 SIZES = dict(hidden_size=64, num_layers=2, num_heads=4, intermediate_size=128)

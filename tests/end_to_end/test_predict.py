@@ -17,8 +17,6 @@ from bert_jax.inference import finetuned, table_input
 from tests.end_to_end import commands, small
 from tests.interop import published
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory):

@@ -11,8 +11,6 @@ from bert_jax.training import checkpoints
 from bert_jax.training.run import Hooks, Paused
 from tests.end_to_end import small
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 # Falling masking, growing batches and sequences, causal rows, Muon, EMA, z-loss.
 ALL = small.ONE_STAGE | {
     'objectives__mlm': 0.0,

@@ -19,8 +19,6 @@ from bert_jax.training.step import make_train_step
 from configs import finetune
 from tests.end_to_end import small
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 
 @pytest.fixture
 def config(tmp_path):

@@ -9,8 +9,6 @@ from bert_jax import main, tensorflow_import
 from configs import finetune
 from tests.tasks import small_problems
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):

@@ -19,7 +19,7 @@ from bert_jax.training import checkpoints
 from bert_jax.training.run import NO_HOOKS, Hooks
 from configs import finetune, finetune_tasks
 
-pytestmark = pytest.mark.usefixtures('no_figures', 'no_loader_process')
+pytestmark = pytest.mark.usefixtures('no_loader_process')
 
 SMALL = {
     'model.hidden_dropout': 0.1,

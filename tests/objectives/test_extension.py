@@ -21,8 +21,6 @@ from bert_jax.training.step import make_train_step
 from tests import extending
 from tests.end_to_end import small
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 
 @pytest.fixture
 def recovery(tmp_path, monkeypatch):

@@ -165,7 +165,7 @@ def test_what_cannot_be_trained_is_refused(folder, changes, message):
         pretraining.build(small.config(folder, **HYBRID | changes))
 
 
-def test_a_run_fills_masks_scores_and_writes(folder, no_figures):
+def test_a_run_fills_masks_scores_and_writes(folder):
     main.run(small.config(folder, **HYBRID | {'training__steps': (40,)}))
     model = bert_jax.load(str(folder / 'run'))
     text = 'The ship and the [MASK] near the harbour .'

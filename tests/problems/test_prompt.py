@@ -26,8 +26,6 @@ from tests.end_to_end import small
 from tests.interop import published
 from tests.tasks.small_problems import TEXT, answers, batches, fit, large_params, make
 
-pytestmark = pytest.mark.usefixtures('no_figures')
-
 LABELS = ('a', 'b', 'c')
 SETTINGS = {k: v for k, v in PROBLEMS['prompt'].settings.items() if k != 'labels'} | {
     'template': '{text} near the [MASK] !',

@@ -34,7 +34,6 @@ def test_bits_per_byte_are_given_for_bounds_of_the_likelihood():
     assert not any(name.endswith('bits_per_byte') for name in metrics)
 
 
-@pytest.mark.usefixtures('no_figures')
 def test_a_run_that_learns_nothing_says_so(tmp_path, capsys):
     changes = {'schedule__learning_rate': 1e-9, 'evaluation__every_steps': 0}
     results = main.run(small.config(tmp_path, **small.ONE_STAGE | changes))

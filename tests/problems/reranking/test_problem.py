@@ -20,7 +20,7 @@ from tests.interop import published
 from tests.problems.reranking import small
 from tests.random_parameters import random_parameters
 
-pytestmark = pytest.mark.usefixtures('no_figures', 'no_loader_process')
+pytestmark = pytest.mark.usefixtures('no_loader_process')
 QUERY = 'the ship'
 DOCUMENTS = ['the ship near the wave', 'a cow', 'the moon and the ship', 'ship']
 
