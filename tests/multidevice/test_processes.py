@@ -20,18 +20,9 @@ NONE_SELECTED = 5  # pytest's exit status
 
 
 def run(files: list[str], marks: str) -> None:
+    pytest_command = [sys.executable, '-m', 'pytest', '-n', '0', '-q']
     done = subprocess.run(
-        [
-            sys.executable,
-            '-m',
-            'pytest',
-            '-n',
-            '0',
-            '-q',
-            '-m',
-            f'eight_devices and {marks}',
-            *files,
-        ],
+        [*pytest_command, '-m', f'eight_devices and {marks}', *files],
         cwd=TESTS.parent,
         env={name: value for name, value in os.environ.items() if name != 'XLA_FLAGS'}
         | {'BERT_JAX_TEST_DEVICES': '8'},
@@ -42,7 +33,9 @@ def run(files: list[str], marks: str) -> None:
     if done.returncode == NONE_SELECTED:
         pytest.skip(f'{files} have no such test')
     assert done.returncode == 0, done.stdout + done.stderr
-    assert 'skipped' not in done.stdout
+    summary = done.stdout.splitlines()[-1]
+    assert 'passed' in summary
+    assert 'skipped' not in summary
 
 
 def test_on_eight_devices():
