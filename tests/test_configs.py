@@ -426,7 +426,14 @@ def start(task):
     return optimizer, state
 
 
-@pytest.mark.parametrize('name', CONFIGS)
+OTHER_SIZES = ('large', 'electra:base', 'xlnet:large', 'bart:large', 't5:base')
+
+
+def quick_and_slow(names, slow):
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
+
+
+@pytest.mark.parametrize('name', quick_and_slow(CONFIGS, OTHER_SIZES))
 def test_a_step_at_full_size_has_the_right_shapes(name, folder):
     config = make_config(name, folder)
     architecture = architectures.build(config.model.architecture)
@@ -460,17 +467,16 @@ class Trained(NamedTuple):
     losses: list
 
 
-# What these train is also trained by the quick cases.
-REPETITIONS = ('spanbert', 'xlmr', 'mbart', 't5:small', 'mmbert', 'neobert', 'gpt2')
+# What these train is also trained by the quick cases, and diffusion by test_diffusion.py.
+REPETITIONS = (
+    *('roberta', 'spanbert', 'xlmr', 'mbart', 't5:small', 'mmbert', 'neobert', 'gpt2'),
+    'diffusion:bert',
+)
 
 
 @pytest.fixture(
     scope='module',
-    params=[
-        pytest.param(name, marks=[pytest.mark.slow] * (name in REPETITIONS))
-        for name in CONFIGS
-        if name not in ('large', 'electra:base', 'xlnet:large', 'bart:large', 't5:base')
-    ],
+    params=quick_and_slow([name for name in CONFIGS if name not in OTHER_SIZES], REPETITIONS),
 )
 def trained(request, folder):
     config = make_config(request.param, folder)
