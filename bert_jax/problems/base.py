@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
@@ -44,9 +45,6 @@ Seeds = jax.Array | None  # dropout seeds, uint32, one for each row; None for ev
 PACKED_FIELDS = frozenset(
     ['input_ids', 'token_type_ids', 'attention_mask', 'segment_ids', 'first_positions']
 )
-
-# The field of training batches with the share of the run that has passed, a float32 scalar.
-PROGRESS = 'progress'
 
 
 class HostOutputs(NamedTuple):
@@ -345,12 +343,16 @@ class Loss(_Part, abc.ABC):
         (logits,) = heads.values()
         return {'logits': logits}
 
+    def at(self, progress: ArrayLike) -> 'Loss':
+        """Return the loss after a share of the run, in [0, 1]; by default it does not change.
+
+        Evaluation uses the loss at the end of the run.
+        """
+        return self
+
     @abc.abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:
-        """Return the loss terms, named as in `weights`, and other terms to log.
-
-        In training, `batch` also has PROGRESS.
-        """
+        """Return the loss terms, named as in `weights`, and other terms to log."""
 
     def held_out_terms(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Terms:
         """Return the terms of evaluated examples, if `terms` needs the batches of training."""

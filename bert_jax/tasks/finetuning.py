@@ -9,7 +9,6 @@ from typing import NamedTuple, cast
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -42,7 +41,7 @@ from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.head_states import describe_states
 from bert_jax.problems import finetuning_model
-from bert_jax.problems.base import PROGRESS, AnyProblem, Calibration
+from bert_jax.problems.base import AnyProblem, Calibration
 from bert_jax.reports import finetuning_card, glue, tables
 from bert_jax.tasks import finetuning_data, initialization, next_commands, show_batch
 from bert_jax.training import sharding
@@ -250,16 +249,16 @@ class FineTuning:
         if train:
             keys_R = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
             seeds_R = jax.vmap(jax.random.bits)(keys_R)
-        if not self.problem.loss.reads_whole_batch:
-            outputs = self.model.outputs(params, batch, seeds_R)
-            return self.problem.loss.terms(outputs, {**batch, PROGRESS: jnp.float32(progress)})
+        loss = self.problem.loss.at(progress)
+        if not loss.reads_whole_batch:
+            return loss.terms(self.model.outputs(params, batch, seeds_R), batch)
         outputs = map_micro_batches(
             lambda micro: self.model.outputs(params, micro['rows'], micro['seeds']),
             {'rows': batch, 'seeds': seeds_R},
             self.config.training.accumulation,
         )
         (outputs, batch), num_devices = all_rows((outputs, dict(batch)))
-        terms = self.problem.loss.terms(outputs, {**batch, PROGRESS: jnp.float32(progress)})
+        terms = loss.terms(outputs, batch)
         return averages.scale(terms, 1 / num_devices)
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from bert_jax.problems.embedding.distillation import DistillKL
 from bert_jax.problems.embedding.in_batch import InBatch
@@ -58,7 +59,7 @@ WARMUPS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-def warmup(kind: str, length: float, progress: jax.Array | float) -> jax.Array:
+def warmup(kind: str, length: float, progress: ArrayLike) -> jax.Array:
     """Return the factor of the regularizer, from 0 to 1 (SPLADE v2, section 4).
 
     Args:

@@ -1,11 +1,13 @@
 """The fine-tuning problem of sparse vectors (SPLADE): a weight for each term of the vocabulary."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from scipy import sparse
 
 from bert_jax.averages import Term, Terms
@@ -60,11 +62,18 @@ class SparseEncoding(EmbeddingEncoding):
         return 'max'  # of EmbeddingEncoding.keep; the vectors of terms have their own pooling
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class SparseTraining(EmbeddingTraining):
-    """A loss on the vectors of the whole batch, and a regularizer that makes them sparse."""
+    """A loss on the vectors of the whole batch, and a regularizer that makes them sparse.
+
+    Attributes:
+        progress: Share of the run that has passed, for the warm-up of the regularizer.
+    """
+
+    encoding: SparseEncoding
+    progress: ArrayLike = 1.0
 
     weights = {'embedding': 1.0, 'regularizer': 1.0}
-    encoding: SparseEncoding
 
     def __post_init__(self) -> None:
         """Raise UserError if nothing makes the vectors sparse."""
@@ -82,6 +91,10 @@ class SparseTraining(EmbeddingTraining):
         pooling = SparsePooling(**self.setup.kept.get('sparse', {}))
         return {'vectors': pooling.pool(heads['mlm'], rows)}
 
+    def at(self, progress: ArrayLike) -> 'SparseTraining':
+        """Return the loss with the warm-up of the regularizer after a share of the run."""
+        return dataclasses.replace(self, progress=progress)
+
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'embedding', 'regularizer', and what is only logged.
 
@@ -90,9 +103,7 @@ class SparseTraining(EmbeddingTraining):
         """
         vectors = self.collect(outputs['vectors'], batch)
         number = jnp.float32(len(vectors.vectors_BND))
-        factor = losses.warmup(
-            self.settings.warmup, self.settings.warmup_length, batch[base.PROGRESS]
-        )
+        factor = losses.warmup(self.settings.warmup, self.settings.warmup_length, self.progress)
         values = self.values(vectors, factor)
         return {name: Term(number * value, number) for name, value in values.items()}
 
