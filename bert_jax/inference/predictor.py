@@ -242,7 +242,7 @@ class Predictor(PretrainedPredictor):
         config = {'problem': settings, 'training': {'sequence_length': self.max_length}}
         labels = tuple(parse_answers(settings['answers']))
         _check_shots(shots, PrefixTemplate(template).fields if shots else (), labels)
-        kept = {'is_causal': self.is_causal, 'shots': [dict(shot) for shot in shots]}
+        kept = {'shots': [dict(shot) for shot in shots]}
         model = Pretrained(
             None,
             self.architecture,

@@ -185,9 +185,6 @@ def load_checkpoint(
     arrays = tree_paths.flatten(params)
     heads = tuple(name for name in PUBLISHED_HEADS if name in {*heads, *params})
     weights = metadata.get('config', {}).get('objectives', {})
-    is_causal = objectives.is_causal(weights) or bool(
-        metadata.get('is_causal') or metadata.get('kept', {}).get('is_causal')
-    )
     num_labels = pretrained.num_labels(params)
     expected = pretrained.abstract_leaves(architecture, heads, num_labels)
     left_over = sorted(arrays.keys() - expected.keys())
@@ -208,18 +205,12 @@ def load_checkpoint(
         card=_card(paths.path(path)),
         problem_type=metadata.get('problem_type') or None,
         activation_fn=pretrained.torch_activation(metadata.get('kept', {}).get('activation')),
-        is_causal=is_causal,
-        is_generative=objectives.is_generative(weights) or metadata.get('is_generative', False),
+        is_causal=metadata['is_causal'],
+        is_generative=metadata['is_generative'],
         sentence_modules=sentence_modules.of_run(metadata),
         learned_end=not objectives.is_causal(weights),
-        has_prefix=metadata.get('has_prefix', False) or _has_prefix(metadata.get('config', {})),
+        has_prefix=metadata['has_prefix'],
     )
-
-
-def _has_prefix(config: JsonView) -> bool:
-    """Whether a pretraining run has learned to read prompts that all positions see."""
-    is_causal = objectives.is_causal(config.get('objectives', {}))
-    return is_causal and config.get('clm', {}).get('prefix', 0) > 0
 
 
 @functools.lru_cache(maxsize=1)  # tuned models in one process share the arrays of their base model

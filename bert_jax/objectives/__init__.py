@@ -219,11 +219,6 @@ def is_causal(weights: Mapping[str, float]) -> bool:
     return any(objective.is_causal for objective in _known(weights))
 
 
-def is_generative(weights: Mapping[str, float]) -> bool:
-    """Whether a model trained with these weights learned to write text."""
-    return any(objective.is_generative for objective in _known(weights))
-
-
 def _known(weights: Mapping[str, float]) -> list[type[Objective]]:
     """Return the enabled objectives that are in OBJECTIVES."""
     names = [name for name, weight in weights.items() if weight > 0]

@@ -59,6 +59,8 @@ class ProblemKind:
         min_labels: minimum number of classes.
         has_probabilities: whether predictions can list the probability of every class.
         writes: whether its models write text: causal models, and models with a decoder.
+        keeps_causality: whether a causal model at init_from stays causal; other problems train it
+            to attend in both directions.
         long_texts: supported treatments of texts longer than a sequence, the default first:
             'truncate', or 'windows' whose predictions are combined.
     """
@@ -75,6 +77,7 @@ class ProblemKind:
     min_labels: int = 0
     has_probabilities: bool = False
     writes: bool = False
+    keeps_causality: bool = False
     long_texts: tuple[str, ...] = ('windows',)
 
     @property
@@ -692,6 +695,7 @@ PROBLEMS: dict[str, ProblemKind] = {
         pretrained_heads=('mlm', 'clm'),
         required_heads=('mlm', 'clm'),
         reads_last_layer=True,
+        keeps_causality=True,
         long_texts=('truncate',),
     ),
 }

@@ -92,8 +92,7 @@ class Setup:
         all_probabilities: whether predictions list the probability of every class.
         window_overlap: for problems that truncate by default, the share of a window that the next
             window repeats; None to truncate.
-        is_causal: whether the weights that training starts from, or the trained model, attend only
-            to earlier positions; most problems train them to attend in both directions.
+        is_causal: whether the model attends only to earlier positions.
         batch_size: examples of a training batch; 0 to predict.
         counts: encoding counts here how many texts or labels were truncated or unusable, by reason.
     """
@@ -308,11 +307,6 @@ class Loss(_Part, abc.ABC):
     @abc.abstractmethod
     def weights(self) -> Mapping[str, float]:
         """Loss term → weight."""
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether positions of the model do not attend to later positions; by default they do."""
-        return False
 
     @property
     def has_prefix(self) -> bool:

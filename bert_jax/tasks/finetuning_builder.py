@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from bert_jax import problems
 from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import TrainBatches, row_length
-from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import AnyProblem, Setup
@@ -17,7 +17,6 @@ from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training import sharding
 from bert_jax.training.task import Stage
-from bert_jax.types import JsonObject
 
 
 def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
@@ -36,24 +35,26 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
     labels, heads = finetuning_data.choose_labels(kind, splits.unsplit, config.problem, model)
     reasons = finetuning_data.reasons_to_drop(config.task, labels, model)
     start = initialization.initialize(config, model, tokenizer, heads, reasons)
-    is_causal = kind.writes and finetuning_data.is_causal(config, start.architecture, model)
     architecture, compute = start.architecture, Compute(**config.compute.to_dict())
+    if kind.writes:
+        is_causal = finetuning_data.is_causal(config, architecture, model)
+    else:
+        is_causal = kind.keeps_causality and model is not None and model.is_causal
     rate, rate_origin = learning_rate.choose(config, architecture)
     is_set = 'training.sequence_length' in user_keys
     length = _sequence_length(config.training.sequence_length, is_set, architecture.max_length)
     layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)
-    modules = model.sentence_modules if model else None
+    modules, stack = model.sentence_modules if model else None, architecture.decoder
     setup = Setup(
         config.problem,
         layout,
         labels,
         kept=({'modules': modules.describe()} if modules else {})
-        | (_describe_writer(architecture) if kind.writes else {}),
-        is_causal=model is not None and model.is_causal,
+        | ({'decoder_start': stack.start} if stack else {}),
+        is_causal=is_causal,
         batch_size=config.training.batch_size,
     )
     problem = kind.load().build_for(splits.train, setup)
-    is_causal = is_causal or problem.loss.is_causal
     if problem.loss.is_generative and architecture.prediction.shift:
         raise UserError(
             f'{config.task} does not support models that predict each token at the position before '
@@ -87,12 +88,6 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
         rate,
         rate_origin,
     )
-
-
-def _describe_writer(architecture: Architecture) -> JsonObject:
-    """Return what the encoding of source and target depends on."""
-    start = architecture.decoder.start if architecture.decoder else None
-    return {'is_causal': architecture.decoder is None, 'decoder_start': start}
 
 
 def _check_dev(config: ConfigDict, encoded: Collection[str], problem: AnyProblem) -> None:

@@ -108,6 +108,9 @@ class Pretraining:
             'tokenizer': self.corpus.tokenizer.to_json(),
             'tokenizer_fingerprint': self.corpus.tokenizer.fingerprint,
             'corpus_fingerprint': self.corpus.fingerprint,
+            'is_causal': self.model.is_causal,
+            'has_prefix': self.corruption.has_prefix,
+            'is_generative': any(one.is_generative for one in self.objectives.values()),
         }
 
     def describe(self) -> list[str]:

@@ -73,6 +73,9 @@ def save_run(folder, kind, changes=None, architecture=None, **more_metadata):
         'tokenizer': tokenizer().to_json(),
         'labels': labels,
         'calibrated': {},
+        'is_causal': False,
+        'has_prefix': False,
+        'is_generative': False,
         'config': {'training': {'sequence_length': LENGTH}, 'problem': settings},
         **more_metadata,
     }

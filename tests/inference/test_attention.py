@@ -56,6 +56,9 @@ def test_attention_of_a_run_with_scan_layers_equals_that_without(tmp_path):
         'family': 'bert',
         'architecture': dataclasses.asdict(model.architecture),
         'tokenizer': model.tokenizer.to_json(),
+        'is_causal': False,
+        'has_prefix': False,
+        'is_generative': False,
         'config': {},
     }
     writer = Checkpoints.open(tmp_path / 'run' / 'checkpoints', keep=1)

@@ -36,7 +36,8 @@ def build(train=EXAMPLES, max_length=48, start=None, **settings):
     setup = Setup(
         ConfigDict(defaults | settings),
         layout,
-        kept={'is_causal': not start, 'decoder_start': start},
+        kept={'decoder_start': start},
+        is_causal=not start,
     )
     return GENERATION.build_for(list(train), setup)
 

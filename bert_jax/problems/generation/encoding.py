@@ -49,7 +49,7 @@ class TargetEncoding(base.Encoding[TargetExample]):
     @property
     def is_causal(self) -> bool:
         """Whether source and target are one sequence, read from left to right."""
-        return bool(self.setup.kept.get('is_causal'))
+        return self.setup.is_causal
 
     @property
     def start_id(self) -> int:
@@ -79,8 +79,8 @@ class TargetEncoding(base.Encoding[TargetExample]):
         return int(self.layout.max_length - target - 1 - self.tokenizer.starts_texts)
 
     def keep(self, train: Sequence[TargetExample]) -> JsonView:
-        """Keep what the model is, and the number of tokens of the longest target."""
-        kept = {name: self.setup.kept.get(name) for name in ('is_causal', 'decoder_start')}
+        """Keep the first token of a decoder, and the number of tokens of the longest target."""
+        kept = {'decoder_start': self.setup.kept.get('decoder_start')}
         if self.is_causal or not train:
             return kept
         longest = max(len(self.target_ids(example)) for example in train)

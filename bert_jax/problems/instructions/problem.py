@@ -38,12 +38,8 @@ class InstructionLoss(base.Loss):
         return {'answer': 1.0}
 
     @property
-    def is_causal(self) -> bool:
-        return self.setup.is_causal
-
-    @property
     def has_prefix(self) -> bool:
-        return self.is_causal and bool(self.settings.prefix_lm)
+        return self.setup.is_causal and bool(self.settings.prefix_lm)
 
     @property
     def is_generative(self) -> bool:

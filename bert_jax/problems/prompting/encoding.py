@@ -44,7 +44,7 @@ class PromptEncoding(base.Encoding[PromptExample]):
     @property
     def is_causal(self) -> bool:
         """Whether a causal model answers, which sees only what is before the answer."""
-        return bool(self.setup.kept.get('is_causal'))
+        return self.setup.is_causal
 
     @functools.cached_property
     def answers(self) -> Answers:

@@ -64,7 +64,7 @@ def make(is_causal, max_length=48, **settings):
     problem = kind.load().build_for(EXAMPLES, setup)
     loss = problem.loss
     return problem, FineTuningModel(
-        problem, Model(architecture, Compute(), loss.heads(), loss.is_causal)
+        problem, Model(architecture, Compute(), loss.heads(), setup.is_causal)
     )
 
 
@@ -116,7 +116,7 @@ def save_run(folder, model, params):
         'tokenizer': tokenizer().to_json(),
         'labels': (),
         'calibrated': {},
-        'is_causal': problem.loss.is_causal,
+        'is_causal': problem.setup.is_causal,
         'is_generative': True,
         'has_prefix': problem.loss.has_prefix,
         'config': {
