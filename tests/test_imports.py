@@ -69,6 +69,17 @@ def test_the_package_imports_few_modules():
     assert count_modules('import bert_jax') <= 10
 
 
+def test_a_bert_is_built_without_the_other_families():
+    """Names of other families are found, too; an unknown name imports all of them."""
+    done = run(
+        'import sys\nfrom bert_jax.models import architectures\n'
+        'families = lambda: {name for name in sys.modules if ".architectures." in name}\n'
+        'architectures.build("bert_tiny")\nprint(len(families()))\n'
+        'print(architectures.build("t5_small").num_layers, "t6" in architectures.BUILDERS)'
+    )
+    assert done.stdout.splitlines() == ['2', '8 False'], done.stderr
+
+
 @pytest.fixture(scope='module')
 def command(tmp_path_factory):
     """The arguments of a pretraining command on a corpus that exists."""

@@ -13,7 +13,7 @@ from bert_jax import main, predict
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture_parts import DecoderStack
-from bert_jax.models.architectures import encoder_decoders
+from bert_jax.models.architectures.bart import BART
 from bert_jax.models.architectures.builder import Builder
 from bert_jax.tasks import finetuning_data
 from bert_jax.training import checkpoints
@@ -113,8 +113,7 @@ def test_new_texts_are_written_as_in_the_evaluation(folder):
 
 def test_a_model_with_a_decoder_learns_and_writes(tmp_path, monkeypatch):
     """An architecture in the style of BART; the texts of predict are those of the evaluation."""
-    bart = encoder_decoders.BART
-    small = Builder(bart.sizes | {'decoder': DecoderStack(1)}, bart.fixed)
+    small = Builder(BART.sizes | {'decoder': DecoderStack(1)}, BART.fixed)
     monkeypatch.setitem(architectures.BUILDERS, 'small_bart', small)
     results = train(
         tmp_path,
@@ -147,8 +146,7 @@ def test_an_encoder_cannot_write():
 
 @pytest.mark.slow
 def test_weights_of_a_decoder_start_another_run(tmp_path, monkeypatch):
-    bart = encoder_decoders.BART
-    small = Builder(bart.sizes | {'decoder': DecoderStack(1)}, bart.fixed)
+    small = Builder(BART.sizes | {'decoder': DecoderStack(1)}, BART.fixed)
     monkeypatch.setitem(architectures.BUILDERS, 'small_bart', small)
     more = {'model__architecture': 'small_bart', 'model__max_position_embeddings': 40}
     first = train(tmp_path, training__steps=10, **more)

@@ -137,12 +137,10 @@ def test_scan_adds_one_axis_to_each_parameter():
 def test_every_architecture_file_is_in_the_table():
     folder = pathlib.Path(architectures.__file__).parent
     files = {path.stem for path in folder.glob('*.py')} - {'__init__', 'builder'}
-    for file in files:
-        builders = getattr(architectures, file).BUILDERS
-        assert builders.items() <= architectures.BUILDERS.items()
-    assert len(architectures.BUILDERS) == sum(
-        len(getattr(architectures, file).BUILDERS) for file in files
-    )
+    modules = [importlib.import_module(f'{architectures.__name__}.{file}') for file in files]
+    for module in modules:
+        assert module.BUILDERS.items() <= {**architectures.BUILDERS}.items()
+    assert len(architectures.BUILDERS) == sum(len(module.BUILDERS) for module in modules)
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,21 @@
-"""Architectures by name. To add a family, add a file here and a line to BUILDERS."""
+"""Architectures by name. To add a family, add a file here and its table to BUILDERS."""
 
 from typing import Any
 
 from bert_jax import errors
+from bert_jax.lazy_table import LazyTable
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.architectures import (
-    bert,
-    encoder_decoders,
-    language_models,
-    modernbert,
-)
+from bert_jax.models.architectures import bert
 from bert_jax.models.architectures.builder import FIELDS, Builder
 
-BUILDERS: dict[str, Builder] = {
-    **bert.BUILDERS,
-    **encoder_decoders.BUILDERS,
-    **language_models.BUILDERS,
-    **modernbert.BUILDERS,
-}
+# Files whose tables are imported when they are searched for a name.
+_OTHERS = ('modernbert', 'deberta', 'gpt2', 'elmo', 'xlnet', 'bart', 't5')
+BUILDERS: LazyTable[Builder] = LazyTable(
+    {
+        **bert.BUILDERS,
+    },
+    tables=[f'{__name__}.{file}:BUILDERS' for file in _OTHERS],
+)
 
 
 def build(name: str, **sizes: Any) -> Architecture:

@@ -1,15 +1,6 @@
-"""BERT, models that differ from it in sizes, embeddings, heads and training, and DeBERTa."""
+"""BERT, and models that differ from it in sizes, embeddings, heads and training."""
 
-from bert_jax.models.architecture_parts import (
-    Biases,
-    Classifier,
-    ConvolutionOptions,
-    Disentangled,
-    NoPositions,
-    OffsetPositions,
-    Prediction,
-    SharedLayers,
-)
+from bert_jax.models.architecture_parts import Classifier, OffsetPositions, Prediction, SharedLayers
 from bert_jax.models.architectures.builder import Builder
 
 # BERT (Devlin et al. 2019, 1810.04805) and its small sizes (Turc et al. 2019, 1908.08962).
@@ -95,35 +86,6 @@ ALBERT = Builder(
     always_projects=True,
 )
 
-# DeBERTa v1 and v2 (He et al. 2021, arXiv 2006.03654) and v3 (arXiv 2111.09543), as in
-# microsoft/DeBERTa.
-#
-# The published masked language models also have positions='mask_decoder', which adds a table of
-# absolute positions; parameter counts in the papers and in transformers exclude it.
-_DEBERTA_SIZES = dict(
-    type_vocab_size=0,
-    layer_norm_eps=1e-7,
-    positions=NoPositions(),
-)
-_DEBERTA = dict(
-    attention=Disentangled(),
-    embedding_mask=True,
-    pooler=False,
-    classifier=Classifier('dense', 'gelu', pooling='first'),
-    detection_context=True,
-)
-DEBERTA = Builder(
-    family='deberta',
-    sizes=_DEBERTA_SIZES | dict(vocab_size=50265),
-    fixed=_DEBERTA | dict(biases=Biases(attention='without_key')),
-)
-DEBERTA_V2 = Builder(
-    family='deberta-v2',
-    sizes=_DEBERTA_SIZES | dict(vocab_size=128100),
-    fixed=_DEBERTA | dict(attention=Disentangled(buckets=256, shared_projections=True, norm=True)),
-)
-_DEBERTA_XLARGE = dict(hidden_size=1536, convolution=ConvolutionOptions(3))
-
 BUILDERS = {
     'bert': BERT,
     'bert_tiny': BERT.resized(num_layers=2, hidden_size=128),
@@ -155,16 +117,4 @@ BUILDERS = {
     'albert_large': ALBERT.resized(num_layers=24, hidden_size=1024),
     'albert_xlarge': ALBERT.resized(num_layers=24, hidden_size=2048, num_heads=16),
     'albert_xxlarge': ALBERT.resized(hidden_size=4096),
-    'deberta': DEBERTA,
-    'deberta_base': DEBERTA,
-    'deberta_large': DEBERTA.resized(hidden_size=1024, num_layers=24),
-    'deberta_xlarge': DEBERTA.resized(hidden_size=1024, num_layers=48),
-    'deberta_v2': DEBERTA_V2,
-    'deberta_v2_xlarge': DEBERTA_V2.resized(**_DEBERTA_XLARGE, num_layers=24),
-    'deberta_v2_xxlarge': DEBERTA_V2.resized(**_DEBERTA_XLARGE, num_layers=48),
-    'deberta_v3_xsmall': DEBERTA_V2.resized(hidden_size=384),
-    'deberta_v3_small': DEBERTA_V2.resized(num_layers=6),
-    'deberta_v3_base': DEBERTA_V2,
-    'deberta_v3_large': DEBERTA_V2.resized(hidden_size=1024, num_layers=24),
-    'mdeberta_v3_base': DEBERTA_V2.resized(vocab_size=251000),
 }
