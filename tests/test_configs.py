@@ -368,10 +368,10 @@ def test_neobert_continues_with_longer_sequences():
 
 def test_gptbert_grows_batches_and_sequences():
     stages = stage_settings(gptbert.get_config().training)
-    tokens = [stage['batch_size'] * stage['sequence_length'] for stage in stages]
+    tokens = [stage.batch_size * stage.sequence_length for stage in stages]
     assert tokens == [2**20, 2**21, 3 * 2**20, 3 * 2**20, 2**22, 2**22]
-    assert [stage['sequence_length'] for stage in stages] == [128, 128, 128, 256, 256, 512]
-    assert sum(stage['steps'] for stage in stages) == 7812
+    assert [stage.sequence_length for stage in stages] == [128, 128, 128, 256, 256, 512]
+    assert sum(stage.steps for stage in stages) == 7812
 
 
 def test_diffusion_continues_from_weights():
@@ -443,7 +443,7 @@ def test_a_step_at_full_size_has_the_right_shapes(name, folder):
     state = jax.eval_shape(state, jax.random.key(0))
     optimizers.check_decay_exclude(config.optimizer.decay_exclude, state.params)
     for stage, settings in zip(task.stages, stage_settings(config.training), strict=True):
-        length = settings['sequence_length']
+        length = settings.sequence_length
         one = stage.source.batch(0, np.arange(1))
         size = stage.source.batch_size
         batch = {
@@ -544,5 +544,5 @@ def test_a_value_for_all_stages():
     training = base.get_config().training
     training.update(dict(batch_size=(8,), steps=(2, 1)))
     stages = stage_settings(training)
-    assert [stage['batch_size'] for stage in stages] == [8, 8]
-    assert [stage['steps'] for stage in stages] == [2, 1]
+    assert [stage.batch_size for stage in stages] == [8, 8]
+    assert [stage.steps for stage in stages] == [2, 1]

@@ -33,7 +33,12 @@ from bert_jax.tasks import (
     pretraining_data,
 )
 from bert_jax.tasks.evaluators import TEXT_ROWS, BuildEvaluator, Evaluator, EvaluatorInputs
-from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
+from bert_jax.tasks.stage_settings import (
+    StageSettings,
+    check_masking_rate,
+    num_predictions,
+    stage_settings,
+)
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Memory, Stage, first_batches
@@ -447,7 +452,7 @@ def _check_timed(config: Config) -> None:
         )
 
 
-def _settings(config: Config) -> list[dict[str, int]]:
+def _settings(config: Config) -> list[StageSettings]:
     """Return the settings of the stages of a run."""
     return stage_settings(config.training, len(config.data.language_alphas) or 1)
 
@@ -457,15 +462,15 @@ def _build_stages(
     corpus: Corpus,
     model: Model,
     corruption: Corruption,
-    settings: Sequence[Mapping[str, int]],
+    settings: Sequence[StageSettings],
     marks: pretraining_data.Marks,
 ) -> tuple[Stage, ...]:
-    """Build the stages; where the shares of languages change, each goes on where it was."""
-    total, starts = sum(stage['steps'] for stage in settings), [0]
+    """Build the stages; where the shares of languages change, each continues its text."""
+    total, starts = sum(stage.steps for stage in settings), [0]
     stages: list[Stage] = []
     seen: collections.Counter[str] = collections.Counter()
     for own in settings:
-        stage = _build_stage(config, corpus, model, corruption, own, own['steps'] / total, marks)
+        stage = _build_stage(config, corpus, model, corruption, own, own.steps / total, marks)
         stages.append(stage)
         if config.data.language_alphas:
             if not stage.continues:
@@ -473,9 +478,9 @@ def _build_stages(
             source = cast('Mixture', stage.source)
             first = first_batches(stages, starts)[-1] * source.batch_size
             stages[-1] = dataclasses.replace(stage, source=source.continuing(seen, first))
-            seen.update(source.observed(first + own['steps'] * source.batch_size))
+            seen.update(source.observed(first + own.steps * source.batch_size))
             seen.subtract(source.observed(first))
-        starts.append(starts[-1] + own['steps'])
+        starts.append(starts[-1] + own.steps)
     return tuple(stages)
 
 
@@ -484,12 +489,12 @@ def _build_stage(
     corpus: Corpus,
     model: Model,
     corruption: Corruption,
-    settings: Mapping[str, int],
+    settings: StageSettings,
     share: float,
     marks: pretraining_data.Marks,
 ) -> Stage:
     """Build a stage that has this share of the steps of the run."""
-    batch_size, length = settings['batch_size'], settings['sequence_length']
+    batch_size, length = settings.batch_size, settings.sequence_length
     lengths = corruption.source_length(length), corruption.target_length(length)
     longest = max(lengths)
     if longest > model.architecture.max_length:
@@ -500,17 +505,17 @@ def _build_stage(
         )
     tokens = batch_size * length
     source = pretraining_data.train_source(
-        corpus, config.data, (batch_size, length), config.seed, marks, settings.get('part', 0)
+        corpus, config.data, (batch_size, length), config.seed, marks, settings.part
     )
     return Stage(
         source=source,
-        steps=settings['steps'],
-        accumulation=settings['accumulation'],
+        steps=settings.steps,
+        accumulation=settings.accumulation,
         tokens_per_step=tokens,
-        flops_per_step=batch_size * model.flops_per_row(*lengths, settings['max_predictions']),
+        flops_per_step=batch_size * model.flops_per_row(*lengths, settings.max_predictions),
         evaluate_at=frozenset(config.evaluation.get('steps', ())),
         seconds=60 * config.training.minutes * share,
-        continues=bool(settings.get('continues')),
+        continues=settings.continues,
     )
 
 
@@ -631,9 +636,9 @@ def _example_keys(key: Key, rows: Rows) -> tuple[Key, Key]:
 
 
 def _trained_stages(config: Config, results: JsonObject) -> list[dict[str, int]]:
-    """Return `stage_settings` with the steps that stages of a finished run had."""
+    """Return the settings of the stages of a finished run, with the steps that they had."""
     settings = _settings(config)
-    if not config.training.minutes:
-        return settings
-    steps = results['stage_steps']
-    return [one | {'steps': number} for one, number in zip(settings, steps, strict=False)]
+    steps = results['stage_steps'] if config.training.minutes else [one.steps for one in settings]
+    return [
+        one._replace(steps=number)._asdict() for one, number in zip(settings, steps, strict=False)
+    ]

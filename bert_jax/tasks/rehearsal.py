@@ -22,7 +22,7 @@ def check(config: Config) -> None:
     Raises:
         UserError: the config cannot be trained on any text.
     """
-    longest = max(stage['sequence_length'] for stage in stage_settings(config.training))
+    longest = max(stage.sequence_length for stage in stage_settings(config.training))
     data = config.data
     tokenizer = make_tokenizer(data.tokenizer, data.lowercase, data.strip_accents)
     # What evaluators cost, and whether sentences fit, depends on the vocabulary.

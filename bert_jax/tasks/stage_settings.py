@@ -2,23 +2,44 @@
 
 import bisect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 from bert_jax.errors import UserError
 from bert_jax.types import Config
 
-KEYS = ('steps', 'sequence_length', 'batch_size', 'accumulation', 'max_predictions')
+
+class StageSettings(NamedTuple):
+    """The settings of a stage; the first five are keys of `config.training`.
+
+    Attributes:
+        steps: Number of steps.
+        sequence_length: Tokens of a sequence.
+        batch_size: Sequences of a batch.
+        accumulation: Micro-batches of a batch.
+        max_predictions: Maximum number of chosen tokens of a sequence.
+        part: Number of the part of the run, from 0, where `data.language_alphas` divides it.
+        continues: Whether the stage reads the examples after those of the stage before.
+    """
+
+    steps: int
+    sequence_length: int
+    batch_size: int
+    accumulation: int
+    max_predictions: int
+    part: int = 0
+    continues: bool = False
 
 
-def stage_settings(training: Config, num_parts: int = 1) -> list[dict[str, int]]:
-    """Return KEYS → value for each stage; a single value of a key holds for all stages.
+_KEYS = StageSettings._fields[:5]
 
-    Where `training.batch_ramp` or `training.length_ramp` changes the shape of the batches, and
-    between `num_parts` equal parts of the run, a stage is divided into several. They also have the
-    keys 'part', the number of the part, and 'continues', 1 if the stage goes on with the examples
-    of the one before.
+
+def stage_settings(training: Config, num_parts: int = 1) -> list[StageSettings]:
+    """Return the settings of each stage; a single value of a key holds for all stages.
+
+    A stage is divided into several where `training.batch_ramp` or `training.length_ramp` changes
+    the shape of the batches, and between `num_parts` equal parts of the run.
 
     Raises:
         UserError: If a value is not an integer above 0, the numbers of values differ, or a ramp
@@ -27,21 +48,18 @@ def stage_settings(training: Config, num_parts: int = 1) -> list[dict[str, int]]
     stages = _configured_stages(training)
     batch = _Ramp('batch_ramp', training.batch_ramp, training.batch_ramp_share)
     length = _Ramp('length_ramp', training.length_ramp, training.length_ramp_share)
-    if num_parts == 1 and not batch.factors and not length.factors:
-        return stages
-    total, first = sum(stage['steps'] for stage in stages), 0
-    parts = {round(total * part / num_parts) for part in range(1, num_parts)}
+    total, first = sum(stage.steps for stage in stages), 0
+    parts = [round(total * part / num_parts) for part in range(1, num_parts)]
     edges = {*parts, *batch.edges(total), *length.edges(total)}
-    divided: list[dict[str, int]] = []
+    divided: list[StageSettings] = []
     for stage in stages:
-        stop = first + stage['steps']
+        stop = first + stage.steps
         inside = sorted(edge for edge in edges if first < edge < stop)
         for start, end in zip([first, *inside], [*inside, stop], strict=True):
-            factors = batch.factor_at(start, total), length.factor_at(start, total)
-            own = stage | {'steps': end - start, 'part': bisect.bisect(sorted(parts), start)}
-            own |= _scaled(stage, *factors)
-            is_same = start > first and own['sequence_length'] == divided[-1]['sequence_length']
-            divided.append(own | {'continues': int(is_same)})
+            own = _scaled(stage, batch.factor_at(start, total), length.factor_at(start, total))
+            continues = start > first and own.sequence_length == divided[-1].sequence_length
+            part = bisect.bisect(parts, start)
+            divided.append(own._replace(steps=end - start, part=part, continues=continues))
         first = stop
     return divided
 
@@ -64,36 +82,35 @@ class _Ramp(NamedTuple):
         return Fraction((*self.factors, 1.0)[number]).limit_denominator(4096)
 
 
-def _scaled(stage: Mapping[str, int], batch: Fraction, length: Fraction) -> dict[str, int]:
-    """Return the shape of the batches of a stage; those of shorter sequences have more of them."""
-    tokens = length * stage['sequence_length']
-    rows = batch * stage['batch_size'] / length
+def _scaled(stage: StageSettings, batch: Fraction, length: Fraction) -> StageSettings:
+    """Scale the batches of a stage; a batch of shorter sequences has more sequences."""
+    tokens = length * stage.sequence_length
+    rows = batch * stage.batch_size / length
     if tokens.denominator > 1:
         raise UserError(
             f'training.length_ramp has {float(length):g}, which makes {float(tokens):g} tokens of '
-            f'{stage["sequence_length"]}; choose factors that give whole numbers'
+            f'{stage.sequence_length}; choose factors that give whole numbers'
         )
     if rows.denominator > 1:
         raise UserError(
             f'training.batch_ramp and length_ramp have {float(batch):g} and {float(length):g}, '
-            f'which make {float(rows):g} sequences of {stage["batch_size"]}; choose factors that '
+            f'which make {float(rows):g} sequences of {stage.batch_size}; choose factors that '
             'give whole numbers'
         )
-    predictions = math.ceil(length * stage['max_predictions'])
-    return {
-        'sequence_length': int(tokens),
-        'batch_size': int(rows),
-        'max_predictions': predictions,
-    }
+    return stage._replace(
+        sequence_length=int(tokens),
+        batch_size=int(rows),
+        max_predictions=math.ceil(length * stage.max_predictions),
+    )
 
 
-def _configured_stages(training: Config) -> list[dict[str, int]]:
-    for key in KEYS:
+def _configured_stages(training: Config) -> list[StageSettings]:
+    for key in _KEYS:
         if any(not isinstance(value, int) or value < 1 for value in training[key]):
             raise UserError(
                 f'training.{key} is {training[key]}; all values must be integers above 0'
             )
-    lengths = {key: len(training[key]) for key in KEYS}
+    lengths = {key: len(training[key]) for key in _KEYS}
     num_stages = max(lengths.values())
     if not set(lengths.values()) <= {1, num_stages}:
         raise UserError(
@@ -101,12 +118,12 @@ def _configured_stages(training: Config) -> list[dict[str, int]]:
             'for all stages'
         )
     return [
-        {key: training[key][stage if lengths[key] > 1 else 0] for key in KEYS}
+        StageSettings(*(training[key][stage if lengths[key] > 1 else 0] for key in _KEYS))
         for stage in range(num_stages)
     ]
 
 
-def num_predictions(stages: Sequence[Mapping[str, int]]) -> dict[int, int]:
+def num_predictions(stages: Sequence[StageSettings]) -> dict[int, int]:
     """Return sequence length → max_predictions.
 
     The jitted step looks max_predictions up by the length of a batch, so stages of the same length
@@ -117,7 +134,7 @@ def num_predictions(stages: Sequence[Mapping[str, int]]) -> dict[int, int]:
     """
     by_length: dict[int, int] = {}
     for stage in stages:
-        length, number = stage['sequence_length'], stage['max_predictions']
+        length, number = stage.sequence_length, stage.max_predictions
         if by_length.setdefault(length, number) != number:
             raise UserError(
                 f'training.max_predictions is {by_length[length]} and {number} in stages of the '
@@ -130,7 +147,7 @@ def num_predictions(stages: Sequence[Mapping[str, int]]) -> dict[int, int]:
     return by_length
 
 
-def check_masking_rate(stages: Sequence[Mapping[str, int]], rate: float) -> None:
+def check_masking_rate(stages: Sequence[StageSettings], rate: float) -> None:
     """Check that every stage has room for the tokens that `masking.rate` chooses.
 
     Rounding down is allowed: published runs of 512 tokens mask at most 76 of 0.15 · 512 = 76.8.
@@ -139,7 +156,7 @@ def check_masking_rate(stages: Sequence[Mapping[str, int]], rate: float) -> None
         UserError: max_predictions of a stage would lower the rate.
     """
     for number, stage in enumerate(stages, start=1):
-        length, most = stage['sequence_length'], stage['max_predictions']
+        length, most = stage.sequence_length, stage.max_predictions
         wanted = rate * length
         if most < math.floor(wanted + 1e-9):
             raise UserError(

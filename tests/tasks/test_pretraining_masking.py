@@ -6,7 +6,7 @@ import pytest
 from bert_jax.errors import UserError
 from bert_jax.models.rows import Rows
 from bert_jax.tasks import pretraining
-from bert_jax.tasks.stage_settings import check_masking_rate, stage_settings
+from bert_jax.tasks.stage_settings import StageSettings, check_masking_rate, stage_settings
 from configs import albert, base, deberta, electra, modernbert, roberta, spanbert, xlmr
 from tests.end_to_end import small
 
@@ -51,4 +51,4 @@ def test_published_pairs_of_length_and_predictions_leave_room_for_their_rate():
     for config in configs:
         check_masking_rate(stage_settings(config.training), config.masking.rate)
     with pytest.raises(UserError, match='76.8 of 512 .* to 77 or'):
-        check_masking_rate([{'sequence_length': 512, 'max_predictions': 75}], 0.15)
+        check_masking_rate([StageSettings(1, 512, 1, 1, max_predictions=75)], 0.15)

@@ -10,7 +10,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.masking import rate_at
 from bert_jax.tasks import pretraining, show_batch
-from bert_jax.tasks.stage_settings import stage_settings
+from bert_jax.tasks.stage_settings import StageSettings, stage_settings
 from bert_jax.training.course import TimedCourse
 from bert_jax.training.task import first_batches
 from configs import base
@@ -67,23 +67,22 @@ def test_the_largest_rate_must_fit_into_the_predictions(folder):
 
 def test_ramps_divide_a_run_into_stages():
     stages = stage_settings(training(batch_ramp=(0.25, 0.5), length_ramp=(0.5,)))
-    found = [
-        (one['steps'], one['batch_size'], one['sequence_length'], one['continues'])
-        for one in stages
-    ]
-    assert found == [(25, 16, 32, 0), (25, 32, 32, 1), (50, 32, 64, 0)]
-    assert [one['max_predictions'] for one in stages] == [5, 5, 10]
+    found = [(one.steps, one.batch_size, one.sequence_length, one.continues) for one in stages]
+    assert found == [(25, 16, 32, False), (25, 32, 32, True), (50, 32, 64, False)]
+    assert [one.max_predictions for one in stages] == [5, 5, 10]
 
 
 def test_without_ramps_stages_are_as_configured():
     assert stage_settings(training()) == [
-        {
-            'steps': 100,
-            'sequence_length': 64,
-            'batch_size': 32,
-            'accumulation': 1,
-            'max_predictions': 10,
-        }
+        StageSettings(
+            steps=100,
+            sequence_length=64,
+            batch_size=32,
+            accumulation=1,
+            max_predictions=10,
+            part=0,
+            continues=False,
+        )
     ]
 
 
@@ -124,7 +123,7 @@ def test_by_time_the_first_batches_follow_from_where_the_stages_began(folder):
     assert first_batches(again, course.starts) == [0, 0]
 
 
-def test_languages_go_on_where_they_were_when_their_shares_change():
+def test_each_language_continues_its_text_when_shares_change():
     sizes = {'gu': 7000, 'cy': 2200, 'et': 2001}
     first, second = (mixture(alpha, amounts=sizes) for alpha in (0.9, 0.1))
     seen = first.observed(1234)
