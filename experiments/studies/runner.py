@@ -8,6 +8,7 @@ import argparse
 import json
 import math
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -39,13 +40,22 @@ Measures = dict[str, float]
 
 
 def argument_parser(
-    study: str, description: str, steps: int, seeds: int
+    study: str, description: str, *, seeds: int, steps: int | None = None, reads_novels: bool = True
 ) -> argparse.ArgumentParser:
-    """Return a parser with the options that all studies share."""
+    """Return a parser with the options that studies share.
+
+    Args:
+        study: name of the folder in experiments/studies.
+        description: what the study compares.
+        seeds: default of --seeds.
+        steps: default of --steps; None: the study has no such option.
+        reads_novels: whether the study has the option --texts.
+    """
     output = f'experiments/studies/{study}'
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument('--texts', required=True, help="glob of English novels: 'novels/*.txt'")
-    if steps:
+    if reads_novels:
+        parser.add_argument('--texts', required=True, help="glob of English novels: 'novels/*.txt'")
+    if steps is not None:
         parser.add_argument('--steps', type=int, default=steps, help='training steps of a run')
     parser.add_argument('--seeds', type=int, default=seeds, help='number of seeds')
     parser.add_argument('--runs', default=f'runs/{study}', help='folder of the runs')
@@ -68,20 +78,45 @@ def run_all(
     Returns:
         name → the measures of each seed.
     """
-    results = {name: [] for name in variants}
-    for seed in range(options.seeds):
-        for name, changes in variants.items():
-            folder = run_folder(options, name, seed)
-            train(folder, options.texts, _settings(options) | {'seed': seed} | changes)
-            results[name].append(cached_measures(folder, measure))
-            shown = ', '.join(f'{key} {value:.4g}' for key, value in results[name][-1].items())
+
+    def train_and_measure(name: str, seed: int) -> Measures:
+        folder = run_folder(options, name, seed)
+        train(folder, options.texts, _settings(options) | {'seed': seed} | variants[name])
+        return cached_measures(folder, measure)
+
+    return for_all_seeds(options.seeds, variants, train_and_measure)
+
+
+def for_all_seeds(
+    seeds: int, names: Iterable[str], measure: Callable[[str, int], Measures]
+) -> dict[str, list[Measures]]:
+    """Measure every variant with every seed, and print the measures.
+
+    Args:
+        seeds: number of seeds. All variants are measured with a seed before the next seed.
+        names: the variants.
+        measure: trains and measures a variant with a seed.
+
+    Returns:
+        name → the measures of each seed.
+    """
+    results: dict[str, list[Measures]] = {name: [] for name in names}
+    for seed in range(seeds):
+        for name, measured in results.items():
+            measured.append(measure(name, seed))
+            shown = ', '.join(f'{key} {value:.4g}' for key, value in measured[-1].items())
             print(f'{name}, seed {seed}: {shown}', flush=True)
     return results
 
 
 def run_folder(options: argparse.Namespace, name: str, seed: int) -> pathlib.Path:
     """The folder of the run of a variant with a seed."""
-    return pathlib.Path(options.runs) / f'{name.replace(" ", "_")}_{seed}'
+    return pathlib.Path(options.runs) / f'{slug(name)}_{seed}'
+
+
+def slug(name: str) -> str:
+    """A name without capitals, spaces and signs, for the name of a folder."""
+    return re.sub(r'[^\w.]+', '_', name.lower())
 
 
 def _settings(options: argparse.Namespace) -> dict:
@@ -148,6 +183,8 @@ def write(
     results: dict[str, list[Measures]],
     columns: dict[str, str],
     plotted: Iterable[str] = (),
+    settings: dict | None = None,
+    suffix: str = '',
 ):
     """Write results.json, table.md and plot.png.
 
@@ -156,14 +193,17 @@ def write(
         results: variant → the measures of each seed.
         columns: measure → title of its column.
         plotted: the measures in the plot; all by default.
+        settings: the settings in results.json; by default the config keys of `run_all`.
+        suffix: added to the names of the files.
     """
     folder, summary = pathlib.Path(options.output), summaries(results)
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {'settings': _settings(options), 'variants': summary}
-    write_json(folder / 'results.json', settings, indent=1)
-    (folder / 'table.md').write_text(table(summary, columns), encoding='utf-8')
+    settings = _settings(options) if settings is None else settings
+    record = {'settings': settings, 'variants': summary}
+    write_json(folder / f'results{suffix}.json', record, indent=1)
+    (folder / f'table{suffix}.md').write_text(table(summary, columns), encoding='utf-8')
     titles = {name: columns[name] for name in plotted or columns}
-    comparison.plot_runs(folder / 'plot', summary, titles)
+    comparison.plot_runs(folder / f'plot{suffix}', summary, titles)
     print(table(summary, columns))
 
 

@@ -30,6 +30,8 @@ SMALL_TUNING = (
     '--config.training.epochs=0 --config.training.steps=2 --config.training.batch_size=16 '
     '--config.evaluation.every_steps=0'
 )
+ALL_POSITIONS = ('diffusion', 'bart')  # predict every position
+WITHOUT_CLOZE = ('bart', 'mntp')
 ELSEWHERE = (
     'gs://',
     'ORG/NAME',
@@ -55,12 +57,19 @@ def shrunk(text: str) -> str:
     if 'bert_jax.main' not in text:
         return text
     for key in re.findall(r'--config\.[\w.]+=', f'{SMALL} {SMALL_TUNING}'):
+        if 'max_predictions' in key:
+            continue  # printed with the same lengths as here
         text = re.sub(rf' {re.escape(key)}("[^"]*"|\S+)', '', text)
     if 'finetune.py' in text:
         seeds = ' "--config.sweep.seeds=(13,21)"' if 'few_shot' in text else ''
         return f'{text} {SMALL_TUNING}{seeds}'
-    more = ' '.join(map(shlex.quote, SMALL.split()))
-    if 'diffusion' in text:
+    flags = SMALL.split()
+    if 'max_predictions' in text:
+        flags = [flag for flag in flags if 'max_predictions' not in flag]
+    if any(mark in text for mark in WITHOUT_CLOZE):
+        flags = [flag for flag in flags if 'cloze' not in flag]
+    more = ' '.join(map(shlex.quote, flags))
+    if any(mark in text for mark in ALL_POSITIONS):
         more = more.replace('max_predictions=(5,10)', 'max_predictions=(32,64)')
     if 'linguistic' in text:
         more = more.replace('steps=(3,2)', 'steps=(9,6)')  # isotropy has a fixed cost

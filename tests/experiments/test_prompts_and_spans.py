@@ -10,6 +10,7 @@ from experiments.studies.cloze_prefix import tasks
 
 WORDS = [(0, 3), (4, 7), (8, 11), (12, 15), (16, 19)]
 ENTITY = (4, 15, 'PER')  # three words
+SPAN_FLAGS = ('--train=t', '--dev=d', '--weights=a/w', '--seeds=2')
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,30 @@ def test_predictions_of_both_heads_are_read(tmp_path):
     assert bio_spans.read_predicted(tmp_path) == {'x': [(0, 3, 'PER')]}
     path.write_text(json.dumps({'id': 'x', 'text': 'Ada', 'gold': [span], 'predicted': [span]}))
     assert bio_spans.read_gold(tmp_path) == bio_spans.read_predicted(tmp_path)
+
+
+def test_the_study_of_spans_writes_a_row_for_each_head(tmp_path, monkeypatch, capsys):
+    entity = {'start': 4, 'end': 15, 'label': 'PER'}
+    words = [{'start': start, 'end': end} for start, end in WORDS]
+    records = {
+        'BIO': {'id': 'x', 'words': words, 'entities': [entity | {'end': 11}]},
+        'spans': {'id': 'x', 'gold': [entity], 'predicted': [entity]},
+    }
+
+    def train(options, name, seed):
+        path = tmp_path / f'{name}_{seed}/dev/predictions.jsonl'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(records[name]))
+        return path.parents[1]
+
+    monkeypatch.setattr(bio_spans, 'train', train)
+    monkeypatch.setattr('sys.argv', ['run', *SPAN_FLAGS, f'--output={tmp_path}/out'])
+    bio_spans.main()
+    written = json.loads((tmp_path / 'out/results.json').read_text())
+    found = {name: heads['one_word']['values'] for name, heads in written['variants'].items()}
+    assert found == {'BIO': [100, 100], 'spans': [0, 0]}
+    assert written['settings'] == {'steps': 400, 'rate': 1e-4, 'weights': 'w'}
+    assert '| spans | 1.000 ± 0.000 | 100.0 ± 0.0 |' in (tmp_path / 'out/table.md').read_text()
 
 
 def test_shots_are_balanced_nested_and_not_tested():

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from bert_jax.models import architectures
+from experiments.studies import runner
 from experiments.studies.race import run
 from experiments.studies.race.entries import ENTRIES, START
 from tests.end_to_end import small
@@ -32,6 +33,10 @@ def test_the_keys_of_every_entry_exist():
         config = run.config_of(keys, 'novels/*.txt')
         assert len(config.training.steps) == len(keys['training.steps'])
         architectures.find(config.model.architecture)
+
+
+def test_every_entry_has_its_own_folder():
+    assert len({*map(runner.slug, ENTRIES)}) == len(ENTRIES)
 
 
 def test_no_two_entries_are_the_same():
@@ -70,6 +75,6 @@ def test_a_race_trains_measures_ranks_and_resumes(tmp_path, monkeypatch):
     assert results['start'][0]['steps'] == 6
     run.write(options, results, run.curves(options, list(entries)))
     record = json.loads((tmp_path / 'out/results_0.2min.json').read_text())
-    losses = [entry['nats_per_byte']['mean'] for entry in record['results'].values()]
+    losses = [entry['nats_per_byte']['mean'] for entry in record['variants'].values()]
     assert losses == sorted(losses)
     assert (tmp_path / 'out/curves_0.2min.png').exists()

@@ -16,20 +16,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from bert_jax.errors import exit_cleanly
-from bert_jax.files import write_json
-from bert_jax.reports import comparison
 from experiments.studies import runner
 
 Span = tuple[int, int, str]  # first character, end (exclusive), label
 KINDS = {'BIO': 'tagging', 'spans': 'spans'}
 # Outcome of an entity of several words → title of its column.
 OUTCOMES = {
-    'right': 'right',
-    'one_word': 'one word wrong',
-    'more_words': 'several words wrong',
-    'boundary': 'all words right, other ends',
-    'missed': 'no word right',
+    'right': 'right (%)',
+    'one_word': 'one word wrong (%)',
+    'more_words': 'several words wrong (%)',
+    'boundary': 'all words right, other ends (%)',
+    'missed': 'no word right (%)',
 }
+COLUMNS = {'f1': 'F1', **OUTCOMES, 'entities': 'entities'}
+PLOTTED = tuple(name for name in OUTCOMES if name != 'right')
 
 
 def outcome(entity: Span, words: Sequence[tuple[int, int]], predicted: Sequence[Span]) -> str:
@@ -112,26 +112,22 @@ def _spans(spans: list[dict]) -> list[Span]:
 
 @exit_cleanly
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = runner.argument_parser('bio_spans', __doc__, steps=400, seeds=3, reads_novels=False)
     parser.add_argument('--train', required=True, help='CoNLL files with tags of entities; a glob')
     parser.add_argument('--dev', required=True, help='the files to predict; a glob')
     parser.add_argument('--weights', required=True, help='pretrained model: a run or a folder')
-    parser.add_argument('--steps', type=int, default=400, help='training steps of a run')
     parser.add_argument('--rate', type=float, default=1e-4, help='peak learning rate')
-    parser.add_argument('--seeds', type=int, default=3, help='number of seeds')
-    parser.add_argument('--runs', default='runs/bio_spans', help='folder of the runs')
-    parser.add_argument(
-        '--output', default='experiments/studies/bio_spans', help='folder of the results'
-    )
     options = parser.parse_args()
-    results: dict[str, list[runner.Measures]] = {name: [] for name in KINDS}
-    for seed in range(options.seeds):
-        folders = {name: train(options, name, seed) for name in KINDS}
+
+    def measure(name: str, seed: int) -> runner.Measures:
+        folders = {kind: train(options, kind, seed) for kind in KINDS}
         words, gold = read_words(folders['BIO']), read_gold(folders['spans'])
-        for name, folder in folders.items():
-            results[name].append(count(words, gold, read_predicted(folder)))
-            print(name, seed, results[name][-1], flush=True)
-    write(options, results)
+        return count(words, gold, read_predicted(folders[name]))
+
+    results = runner.for_all_seeds(options.seeds, KINDS, measure)
+    weights = pathlib.Path(options.weights).name
+    settings = {'steps': options.steps, 'rate': options.rate, 'weights': weights}
+    runner.write(options, results, COLUMNS, PLOTTED, settings)
 
 
 def train(options: argparse.Namespace, name: str, seed: int) -> pathlib.Path:
@@ -149,27 +145,10 @@ def train(options: argparse.Namespace, name: str, seed: int) -> pathlib.Path:
         'schedule.learning_rate': options.rate,
         'seed': seed,
     } | ({'problem.nested': False} if name == 'spans' else {})
-    folder = pathlib.Path(options.runs) / f'{name}_{options.steps}_{seed}'
+    folder = runner.run_folder(options, f'{name} {options.steps}', seed)
     command = runner.main_command(f'configs/finetune.py:{KINDS[name]}', keys)
     runner.run_once(folder, command, '--config.workdir')
     return folder
-
-
-def write(options: argparse.Namespace, results: dict[str, list[runner.Measures]]):
-    """Write results.json, table.md and plot.png."""
-    folder, summary = pathlib.Path(options.output), runner.summaries(results)
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {
-        'steps': options.steps,
-        'rate': options.rate,
-        'weights': pathlib.Path(options.weights).name,
-    }
-    write_json(folder / 'results.json', {'settings': settings, 'heads': summary}, indent=1)
-    table = runner.table(summary, {'f1': 'F1', **OUTCOMES, 'entities': 'entities'})
-    (folder / 'table.md').write_text(table, encoding='utf-8')
-    titles = {name: f'{title} (%)' for name, title in OUTCOMES.items() if name != 'right'}
-    comparison.plot_runs(folder / 'plot', summary, titles)
-    print(table)
 
 
 if __name__ == '__main__':

@@ -9,14 +9,13 @@ their steps, which are measured in turns first. FOLDER has ud_english_ewt, wnut1
 
 import argparse
 import pathlib
-import re
 
 from ml_collections import ConfigDict
 
-from bert_jax.errors import UserError, exit_cleanly, unknown
+from bert_jax.errors import UserError, exit_cleanly, look_up
 from bert_jax.files import write_json
 from bert_jax.reports import comparison
-from experiments.studies import runner
+from experiments.studies import runner, step_times
 from experiments.studies.comparison import downstream, tables
 from experiments.studies.comparison.variants import (
     COMMON,
@@ -26,7 +25,6 @@ from experiments.studies.comparison.variants import (
     Keys,
 )
 from experiments.studies.novels import config as novels
-from experiments.studies.race import step_times
 
 Results = dict[str, list[runner.Measures]]  # variant → the measures of each seed
 
@@ -72,19 +70,14 @@ def _is_fixed(name: str) -> bool:
 
 def run_folder(options: argparse.Namespace, name: str, steps: int, seed: int) -> pathlib.Path:
     """The folder of a pretraining run; its downstream runs are inside."""
-    slug = re.sub(r'\W+', '_', name.lower())
-    return pathlib.Path(options.runs) / f'{slug}_{steps}steps_{seed}'
+    return runner.run_folder(options, f'{name} {steps}steps', seed)
 
 
 def run_all(options: argparse.Namespace, steps: dict[str, int]) -> Results:
     """Train and measure every variant with every seed; finished parts are kept."""
-    results: Results = {name: [] for name in options.variants}
-    for seed in range(options.seeds):
-        for name in options.variants:
-            results[name].append(measure(options, name, steps, seed))
-            shown = ', '.join(f'{key} {value:.4g}' for key, value in results[name][-1].items())
-            print(f'{name}, seed {seed}: {shown}', flush=True)
-    return results
+    return runner.for_all_seeds(
+        options.seeds, options.variants, lambda name, seed: measure(options, name, steps, seed)
+    )
 
 
 def measure(
@@ -95,7 +88,6 @@ def measure(
     folder = run_folder(options, pretraining, steps[pretraining], seed)
     keys = pretraining_keys(pretraining, steps[pretraining])
     runner.train(folder, options.texts, keys | {'seed': seed})
-    slug = re.sub(r'\W+', '_', name.lower())
     measures = {'tokens': float(runner.read_results(folder)['tokens'])}
     for mode in downstream.MODES:
         for task_name in options.tasks:
@@ -103,7 +95,8 @@ def measure(
             task_keys = downstream.config_keys(
                 task, mode, head, options.data, folder, options.task_steps
             )
-            own = folder / 'downstream' / f'{slug}_{task_name}_{mode}_{options.task_steps}'
+            run_name = runner.slug(f'{name} {task_name} {mode} {options.task_steps}')
+            own = folder / 'downstream' / run_name
             value = downstream.measure(own, task, task_keys | {'seed': seed})
             measures[f'{task_name}, {mode}'] = value
     if options.pairs and pretraining in SCORES_SENTENCES:
@@ -157,8 +150,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         ('task', options.tasks, downstream.TASKS),
     ):
         for name in names:
-            if name not in known:
-                raise unknown(kind, name, known)
+            look_up(kind, name, known)
     if options.minutes is not None and options.minutes <= 0:
         raise UserError(f'--minutes is {options.minutes:g}; it must be positive')
     return options

@@ -6,24 +6,17 @@ The encoders have two layers of 128 states or about as many parameters, and the 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from experiments.studies import runner
+
 Keys = Mapping[str, object]  # config key → value
 
 LENGTH = 64  # tokens of a row, in pretraining and in fine-tuning
-COMMON: Keys = {
-    'data.corpus': 'corpora/novels_4000',
-    'data.tokenizer': 'train:wordpiece:4000',
-    'data.segments': 'single',
+COMMON: Keys = runner.COMMON | {
     'objectives.mlm': 0.0,
-    'objectives.nsp': 0.0,
     'training.sequence_length': (LENGTH,),
     'training.batch_size': (32,),
-    'training.accumulation': (1,),
     'training.max_predictions': (10,),
-    'schedule.learning_rate': 2e-3,
     'compute.dtype': 'float32',
-    'evaluation.examples': 2048,
-    'evaluation.cloze_examples': 0,
-    'logging.every_steps': 50,
     'checkpoint.keep': 1,
 }
 MLM: Keys = {'objectives.mlm': 1.0}

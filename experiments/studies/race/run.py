@@ -3,9 +3,9 @@
 python -m experiments.studies.race.run --texts='novels/*.txt' --treebank=ud_english_ewt --minutes=2
 
 Each entry (entries.py) is trained for as many steps as fit into the time on an idle machine, its
-schedule included. The time of a step is measured once (step_times.py), so the runs themselves may
-share the machine. All entries are evaluated at 15 % masks (80 % [MASK], 10 % random) on the same
-held-out text; those of one vocabulary on the same masks.
+schedule included. The time of a step is measured once (../step_times.py), so the runs themselves
+may share the machine. All entries are evaluated at 15 % masks (80 % [MASK], 10 % random) on the
+same held-out text; those of one vocabulary on the same masks.
 """
 
 import argparse
@@ -15,23 +15,20 @@ import functools
 import json
 import math
 import pathlib
-import re
 import shutil
-import sys
+import statistics
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax import figures
-from bert_jax.errors import unknown
+from bert_jax.errors import exit_cleanly, look_up
 from bert_jax.files import write_json
 from bert_jax.interop import loading
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.reports import comparison
-from experiments.studies import measures, runner
+from experiments.studies import measures, runner, step_times
 from experiments.studies.novels import config as novels
-from experiments.studies.race import step_times
 from experiments.studies.race.entries import COMMON, ENTRIES, Keys
 
 CHECKPOINTS = 5  # at which the loss is measured
@@ -146,26 +143,19 @@ def race(
         Name of an entry → the measures of each seed.
     """
     measurement = Measurement(options.treebank)
-    results: dict[str, list[runner.Measures]] = {name: [] for name in names}
-    for seed in range(options.seeds):
-        for name in names:
-            folder = run_folder(options, name, seed)
-            times = step_seconds[name]
-            keys = flags(ENTRIES[name], times, 60 * options.minutes) | {'seed': seed}
-            runner.train(folder, options.texts, keys)
-            values = runner.cached_measures(
-                folder, functools.partial(measurement, step_seconds=times)
-            )
-            results[name].append(values)
-            shown = ', '.join(f'{key} {value:.4g}' for key, value in values.items())
-            print(f'{name}, seed {seed}: {shown}', flush=True)
-    return results
+
+    def measure(name: str, seed: int) -> runner.Measures:
+        folder, times = run_folder(options, name, seed), step_seconds[name]
+        keys = flags(ENTRIES[name], times, 60 * options.minutes) | {'seed': seed}
+        runner.train(folder, options.texts, keys)
+        return runner.cached_measures(folder, functools.partial(measurement, step_seconds=times))
+
+    return runner.for_all_seeds(options.seeds, names, measure)
 
 
 def run_folder(options: argparse.Namespace, name: str, seed: int) -> pathlib.Path:
     """The folder of the run of an entry with a seed."""
-    slug = re.sub(r'[^a-z0-9.]+', '_', name.lower().replace('√', 'root'))
-    return pathlib.Path(options.runs) / f'{slug}_{options.minutes:g}min_{seed}'
+    return runner.run_folder(options, f'{name} {options.minutes:g}min', seed)
 
 
 def curves(
@@ -186,23 +176,17 @@ def write(
     results: Mapping[str, list[runner.Measures]],
     curves: Mapping[str, list[list[tuple[float, float]]]],
 ) -> None:
-    """Write results.json, table.md, plot.png (final losses) and curves.png (loss against time)."""
-    folder, summary = pathlib.Path(options.output), runner.summaries(dict(results))
-    ranked = sorted(summary, key=lambda name: summary[name].get('nats_per_byte', LAST)['mean'])
-    summary = {name: summary[name] for name in ranked}
-    folder.mkdir(parents=True, exist_ok=True)
-    entries = {name: _shown(ENTRIES[name]) for name in summary}
-    record = {'minutes': options.minutes, 'entries': entries, 'results': summary}
-    write_json(folder / f'results_{options.minutes:g}min.json', record, indent=1)
-    table = runner.table(summary, COLUMNS)
-    (folder / f'table_{options.minutes:g}min.md').write_text(table, encoding='utf-8')
-    titles = {name: COLUMNS[name] for name in ('nats_per_byte', 'pos_accuracy')}
-    comparison.plot_runs(folder / f'plot_{options.minutes:g}min', summary, titles)
-    plot_curves(curves, folder / f'curves_{options.minutes:g}min')
-    print(table)
+    """Write results and table, best entry first, plot (final losses) and curves (loss and time)."""
+    ranked = dict(sorted(results.items(), key=lambda entry: _mean_loss(entry[1])))
+    entries = {name: _shown(ENTRIES[name]) for name in ranked}
+    settings, suffix = {'minutes': options.minutes, 'entries': entries}, f'_{options.minutes:g}min'
+    runner.write(options, ranked, COLUMNS, ('nats_per_byte', 'pos_accuracy'), settings, suffix)
+    plot_curves(curves, pathlib.Path(options.output) / f'curves{suffix}')
 
 
-LAST = {'mean': math.inf}  # the place in the ranking of an entry without a masked loss
+def _mean_loss(runs: Sequence[runner.Measures]) -> float:
+    """The mean loss of an entry per byte; infinite for an entry without a masked loss."""
+    return statistics.fmean(run.get('nats_per_byte', math.inf) for run in runs)
 
 
 def _shown(entry: Keys) -> dict[str, object]:
@@ -228,18 +212,16 @@ def plot_curves(curves: Mapping[str, list[list[tuple[float, float]]]], path: pat
     figures.save(figure, path)
 
 
+@exit_cleanly
 def main() -> None:
-    parser = runner.argument_parser('race', __doc__, steps=0, seeds=3)
+    parser = runner.argument_parser('race', __doc__, seeds=3)
     parser.add_argument('--treebank', help='folder of UD English EWT, for the probe')
     parser.add_argument('--minutes', type=float, default=2.0, help='training time of a run')
     parser.add_argument('--entries', nargs='*', default=list(ENTRIES), help='names in entries.py')
     parser.add_argument('--only_times', action='store_true', help='only measure the steps')
     options = parser.parse_args()
-    for name in options.entries:
-        if name not in ENTRIES:
-            sys.exit(f'error: {unknown("entry", name, ENTRIES)}')
     names = list(dict.fromkeys(['BERT', *options.entries]))
-    configs = {name: config_of(ENTRIES[name], options.texts) for name in names}
+    configs = {name: config_of(look_up('entry', name, ENTRIES), options.texts) for name in names}
     times = step_times.measure(configs, pathlib.Path(options.output) / 'step_times.json')
     if options.only_times:
         return

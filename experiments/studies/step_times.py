@@ -1,8 +1,8 @@
-"""The time of a training step of each entry, measured in turns in one process.
+"""The time of a training step of each config of a study, measured in turns in one process.
 
-The steps of all stages of all entries take turns, so that the load of the machine affects all of
+The steps of all stages of all configs take turns, so that the load of the machine affects all of
 them alike. A step includes making its batch. The time of a stage is the median of its ratios to the
-first stage of the first entry in the same turn, times the median time of that stage.
+first stage of the first config in the same turn, times the median time of that stage.
 """
 
 import itertools
@@ -27,14 +27,14 @@ WARM_UP, TURNS = 2, 25
 
 
 def measure(configs: Mapping[str, ConfigDict], path: pathlib.Path) -> dict[str, list[float]]:
-    """Measure entries that the file lacks, beside the first, and add them to the file.
+    """Measure configs that the file lacks, beside the first config, and add them to the file.
 
     Args:
-        configs: name of an entry → its config, with any number of steps.
+        configs: name → config, with any number of steps.
         path: of the file, JSON.
 
     Returns:
-        Name of an entry → seconds of a step of each stage.
+        Name → seconds of a step of each stage.
     """
     seconds = read_json(path) if path.exists() else {}
     missing = [name for name in configs if name not in seconds]
@@ -43,7 +43,7 @@ def measure(configs: Mapping[str, ConfigDict], path: pathlib.Path) -> dict[str, 
     first = next(iter(configs))
     stages = {}
     names = list(dict.fromkeys([first, *missing]))
-    for name in progress.bar(iterable=names, desc='compiling', unit=' entries'):
+    for name in progress.bar(iterable=names, desc='compiling', unit=' configs'):
         for number, step in enumerate(_steps(configs[name])):
             stages[name, number] = step
     times = report.take_turns(stages, WARM_UP + TURNS)
@@ -71,7 +71,7 @@ def _steps(config: ConfigDict) -> list[Callable[[], None]]:
 
 def _step(plan: Plan, stage: Stage, states: list[TrainState]) -> Callable[[], None]:
     """Return a function that replaces the only one of `states` by the state after a step."""
-    extras = (plan.config.spike_factor, plan.config.optimizer.ema)
+    extras = (plan.config.spike_factor, plan.config.optimizer.ema, plan.total_steps)
     train_step = make_train_step(
         plan.task, plan.optimizer, stage.accumulation, plan.transfer, *extras
     )
