@@ -43,7 +43,12 @@ def examples(number: int = 9, seed: int = 0) -> list[PromptExample]:
     ]
 
 
-@pytest.mark.parametrize('name', ['bert', 'deberta', 'modernbert'])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    'name', ['bert', *(pytest.param(name, marks=SLOW) for name in ('deberta', 'modernbert'))]
+)
 def test_the_loss_is_the_cross_entropy_of_mean_log_probabilities(name):
     given = [*examples(), PromptExample('x', ('text',), ('no label',), None)]
     problem, model = make(PROMPT, LABELS, name=name, **SETTINGS | {'decoding': 'parallel'})
@@ -75,7 +80,7 @@ def test_the_loss_is_the_cross_entropy_of_mean_log_probabilities(name):
     assert float(terms['accuracy'].count) == 9
 
 
-@pytest.mark.parametrize('decoding', ['max_first', 'left_to_right'])
+@pytest.mark.parametrize('decoding', ['max_first', pytest.param('left_to_right', marks=SLOW)])
 def test_masks_are_filled_one_by_one_in_packed_rows(decoding):
     given = examples(5)
     problem, model = make(PROMPT, LABELS, **SETTINGS | {'decoding': decoding})
