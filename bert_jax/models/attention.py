@@ -196,8 +196,7 @@ class Attention(Module):
         rate = self.architecture.attention_dropout
         states, dtype = (query_BTHK, key_BUHK, value_BUHK), self.compute.activation_dtype
         is_training = seeds_B is not None
-        changes = (visibility.causal_B is not None, visibility.is_prefix_BU is not None)
-        kernel = self.kernel(length, num_keys, is_training, *changes)
+        kernel = self.kernel(length, is_training, visibility)
         has_past = visibility.query_positions_BT is not None
         is_recorded = self.is_mutable_collection('intermediates')
         if prefix is None and not has_past and not is_recorded:
@@ -226,17 +225,10 @@ class Attention(Module):
         """Return the states from which keys and values are computed."""
         return x_BTD if context.source_BTD is None else context.source_BTD
 
-    def kernel(
-        self,
-        num_queries: int,
-        num_keys: int,
-        is_training: bool,
-        has_causal_rows: bool,
-        has_prefix: bool,
-    ) -> str:
-        """The kernel for these rows, 'xla' or an argument of `kernels.attend`."""
-        settings = (self.architecture, self.compute, num_queries, is_training)
-        return kernels.choose(*settings, has_causal_rows, has_prefix)
+    def kernel(self, length: int, is_training: bool, visibility: Visibility) -> str:
+        """The kernel for rows of this length, 'xla' or an argument of `kernels.attend`."""
+        settings = (self.architecture, self.compute, length, is_training)
+        return kernels.choose(*settings, visibility.pattern)
 
     def _prefix(self, query_BTHK: jax.Array) -> Prefix | None:
         """The tuned prefix of this layer, if any; its scores do not depend on positions."""

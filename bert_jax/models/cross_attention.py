@@ -56,14 +56,7 @@ class CrossAttention(Attention):
         key_BUHK, value_BUHK = (constrain(x_BUHK, axes) for x_BUHK in projected)
         return KeysValues(self.key_norm(key_BUHK) if self._has_qk_norm else key_BUHK, value_BUHK)
 
-    def kernel(
-        self,
-        num_queries: int,
-        num_keys: int,
-        is_training: bool,
-        has_causal_rows: bool,
-        has_prefix: bool,
-    ) -> str:
+    def kernel(self, length: int, is_training: bool, visibility: Visibility) -> str:
         """'xla': the kernels take queries and keys of the same positions."""
         return 'xla'
 

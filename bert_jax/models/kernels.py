@@ -21,10 +21,17 @@ from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import random_bits
 from bert_jax.models.partitioning import platform
-from bert_jax.models.visibility import MAX_ROW, MAX_ROW_WITH_DISTANCES, Distances, Visibility
+from bert_jax.models.visibility import (
+    MAX_ROW,
+    MAX_ROW_WITH_DISTANCES,
+    Distances,
+    Pattern,
+    Visibility,
+)
 
 PLATFORMS = {'cudnn': 'gpu', 'flash': 'tpu'}
 CUDNN: Literal['xla', 'cudnn'] = 'cudnn'  # implementation of jax.nn.dot_product_attention
+_PLAIN = Pattern()
 _AMPERE_OR_LATER = r'([89]|\d\d)\.\d'  # compute capability of an NVIDIA GPU
 _Axes: TypeAlias = tuple[str | None, ...]  # logical axis names
 
@@ -34,8 +41,7 @@ def choose(
     compute: Compute,
     length: int,
     is_training: bool,
-    has_causal_rows: bool = False,
-    has_prefix: bool = False,
+    pattern: Pattern = _PLAIN,
 ) -> str:
     """Choose the attention kernel: 'xla', 'cudnn' or 'flash'.
 
@@ -45,31 +51,24 @@ def choose(
             else 'xla'.
         length: of the sequences.
         is_training: whether dropout is active.
-        has_causal_rows: whether attention is causal in some of the rows (`Visibility.causal_B`).
-        has_prefix: whether causal positions also see the later positions of a prefix.
+        pattern: of the rows' visibility.
 
     Raises:
         UserError: the kernel that compute names cannot run this encoder on this machine.
     """
     is_auto = compute.attention_kernel == 'auto'
     kernel = _kernel_of_platform() if is_auto else compute.attention_kernel
-    limitation = _limitation(
-        kernel, architecture, compute, length, is_training, has_causal_rows, has_prefix
-    )
+    limitation = _limitation(kernel, architecture, compute, length, is_training, pattern)
     if limitation and not is_auto:
         raise UserError(f'compute.attention_kernel={kernel} {limitation}; set it to auto')
     return 'xla' if limitation else kernel
 
 
 def describe(
-    architecture: Architecture,
-    compute: Compute,
-    length: int,
-    has_causal_rows: bool = False,
-    has_prefix: bool = False,
+    architecture: Architecture, compute: Compute, length: int, pattern: Pattern = _PLAIN
 ) -> str:
     """Return a log line: the kernel for training, and why it is not the platform's kernel."""
-    settings = (architecture, compute, length, True, has_causal_rows, has_prefix)
+    settings = (architecture, compute, length, True, pattern)
     line = f'attention kernel {choose(*settings)}'
     kernel = _kernel_of_platform()
     limitation = _limitation(kernel, *settings)
@@ -88,21 +87,20 @@ def _limitation(
     compute: Compute,
     length: int,
     is_training: bool,
-    has_causal_rows: bool,
-    has_prefix: bool,
+    pattern: Pattern,
 ) -> str | None:
     """Return why a kernel cannot run this encoder; None if it can."""
     if kernel == 'xla':
         return None
     if platform() != PLATFORMS[kernel]:
         return f'runs on {PLATFORMS[kernel]}, but the backend is {platform()}'
-    if has_causal_rows:
+    if pattern.has_causal_rows:
         return 'does not support causal attention in some of the rows'
     if architecture.attention.kind == 'relative':
         return 'does not support relative attention'
     if architecture.attention.kind == 'relative_bias':
         return 'does not support a relative bias'
-    if has_prefix:
+    if pattern.has_prefix:
         return 'does not support a prefix that all positions see (prefix_lm)'
     is_disentangled = architecture.attention.kind == 'disentangled'
     if kernel == 'flash':

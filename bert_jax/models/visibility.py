@@ -1,6 +1,7 @@
 """What attention scores depend on besides the states, as every attention kernel reads it."""
 
 import math
+from typing import NamedTuple
 
 import flax.struct
 import jax
@@ -17,6 +18,18 @@ MAX_ROW_WITH_DISTANCES = 4096
 _MIN_BLOCK = 64  # queries; smaller products are inefficient
 
 
+class Pattern(NamedTuple):
+    """How attention differs from causal attention and from attention in both directions.
+
+    Attributes:
+        has_causal_rows: whether it is causal in some of the rows.
+        has_prefix: whether causal positions also see the later positions of a prefix.
+    """
+
+    has_causal_rows: bool = False
+    has_prefix: bool = False
+
+
 @flax.struct.dataclass
 class Visibility:
     """Which keys a query attends to, and the penalty on their distance.
@@ -30,9 +43,10 @@ class Visibility:
         slopes_H: fp32, subtracted from scores per unit of distance (ALiBi). None: no penalty.
         window: the largest attended distance. None: unlimited.
         is_causal: positions do not attend to later positions, except to those of a prefix.
-        causal_B: bool, the rows of which the same is true; None: none but those of `is_causal`.
-        is_prefix_BU: int, 1 for keys that later and earlier queries see, if is_causal: a prompt
-            that sees itself in both directions (a prefix language model). None: no key.
+        causal_B: bool, rows whose positions do not attend to later positions, although is_causal is
+            False. None: no row.
+        is_prefix_BU: int, 1 for keys that earlier queries see too, although is_causal is True: a
+            prompt that sees itself in both directions (a prefix language model). None: no key.
         first_key: position of the first key relative to the first query.
         query_positions_BT: int32, positions of the queries, for queries that continue the keys; the
             keys have the positions 0, 1, 2, …. None: 0, 1, 2, …, the first key as above.
@@ -48,6 +62,11 @@ class Visibility:
     query_positions_BT: jax.Array | None = None
     causal_B: jax.Array | None = None
     is_prefix_BU: jax.Array | None = None
+
+    @property
+    def pattern(self) -> Pattern:
+        """What differs from causal attention and from attention in both directions."""
+        return Pattern(self.causal_B is not None, self.is_prefix_BU is not None)
 
     def is_local(self, length: int) -> bool:
         """Whether to compute in blocks: if a block has at most three quarters of the row's keys.

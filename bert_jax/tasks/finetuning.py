@@ -40,6 +40,7 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.head_states import describe_states
+from bert_jax.models.visibility import Pattern
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import AnyProblem, Calibration
 from bert_jax.reports import finetuning_card, glue, tables
@@ -176,7 +177,7 @@ class FineTuning:
                 self.architecture,
                 self.model.model.compute,
                 length,
-                has_prefix=self.problem.loss.has_prefix,
+                Pattern(has_prefix=self.problem.loss.has_prefix),
             ),
         ]
         if not sizes.reads_last_layer:

@@ -20,6 +20,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.architecture_parts import DecoderStack
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
+from bert_jax.models.visibility import Pattern
 from bert_jax.objectives import CORRUPTIONS, OBJECTIVES, Objective
 from bert_jax.objectives.corruption import Corruption, TargetLayout, Vocabulary
 from bert_jax.objectives.masking import MaskedText
@@ -133,8 +134,7 @@ class Pretraining:
                 architecture,
                 self.model.compute,
                 longest,
-                self.corruption.has_causal_rows,
-                self.corruption.has_prefix,
+                Pattern(self.corruption.has_causal_rows, self.corruption.has_prefix),
             ),
         ]
         for number, stage in enumerate(self.stages, start=1):

@@ -13,6 +13,7 @@ from bert_jax.models import architectures, kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
+from bert_jax.models.visibility import Pattern
 from bert_jax.objectives.mntp import is_causal
 from bert_jax.tasks import pretraining
 from tests.end_to_end import small
@@ -140,8 +141,10 @@ def test_the_terms_count_each_kind_of_rows(task):
 def test_other_kernels_leave_causal_rows_to_xla(monkeypatch):
     monkeypatch.setattr(kernels, 'platform', lambda: 'tpu')
     assert kernels.choose(architecture(), Compute(), 128, True) == 'flash'
-    assert kernels.choose(architecture(), Compute(), 128, True, has_causal_rows=True) == 'xla'
-    line = kernels.describe(architecture(), Compute(), 128, has_causal_rows=True)
+    assert (
+        kernels.choose(architecture(), Compute(), 128, True, Pattern(has_causal_rows=True)) == 'xla'
+    )
+    line = kernels.describe(architecture(), Compute(), 128, Pattern(has_causal_rows=True))
     assert line == (
         'attention kernel xla: flash does not support causal attention in some of the rows'
     )

@@ -12,7 +12,7 @@ from bert_jax.models import architectures, kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
-from bert_jax.models.visibility import MASKED, Visibility
+from bert_jax.models.visibility import MASKED, Pattern, Visibility
 from bert_jax.objectives.clm import CausalText
 from bert_jax.objectives.corruption import Vocabulary
 from tests.random_parameters import random_parameters
@@ -119,11 +119,13 @@ def test_only_causal_transformers_have_a_prefix_and_kernels_leave_it_to_xla(monk
     monkeypatch.setattr(kernels, 'platform', lambda: 'tpu')
     arguments = (model.architecture, Compute(), 128, True)
     assert kernels.choose(*arguments) == 'flash'
-    assert kernels.choose(*arguments, has_prefix=True) == 'xla'
-    assert 'prefix' in kernels.describe(model.architecture, Compute(), 128, has_prefix=True)
+    assert kernels.choose(*arguments, Pattern(has_prefix=True)) == 'xla'
+    assert 'prefix' in kernels.describe(
+        model.architecture, Compute(), 128, Pattern(has_prefix=True)
+    )
     flash = Compute(attention_kernel='flash')
     with pytest.raises(UserError, match='does not support a prefix'):
-        kernels.choose(model.architecture, flash, 128, True, has_prefix=True)
+        kernels.choose(model.architecture, flash, 128, True, Pattern(has_prefix=True))
 
 
 def test_without_a_prefix_nothing_is_random():
