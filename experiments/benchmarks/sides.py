@@ -96,7 +96,7 @@ def flops_per_step(shape: Shape) -> float:
 
     Recomputation and the logits of tokens that are not masked do not count.
     """
-    from bert_jax.models.model import training_flops_per_token
+    from bert_jax.models.flops import training_flops_per_token
 
     per_token = training_flops_per_token(architecture_of(shape), shape.length, shape.predictions)
     return shape.batch * shape.length * per_token

@@ -11,7 +11,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.models.model import training_flops_per_token
+from bert_jax.models.flops import training_flops_per_token
 from bert_jax.tasks import make_task
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.tokenizers.decoder_tokens import sentinel

@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.models import architectures
-from bert_jax.models.model import training_flops_per_token
+from bert_jax.models.flops import training_flops_per_token
 
 
 @pytest.mark.parametrize(

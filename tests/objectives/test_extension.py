@@ -9,8 +9,8 @@ import pytest
 
 from bert_jax import objectives
 from bert_jax.errors import UserError
+from bert_jax.models.flops import training_flops_per_token
 from bert_jax.models.heads import HEADS
-from bert_jax.models.model import training_flops_per_token
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.tasks import pretraining

@@ -6,6 +6,7 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.flops import feedforward_flops
 from bert_jax.models.heads.prediction import MaskedLanguageModelHead
 from bert_jax.models.rows import Rows
 
@@ -43,7 +44,6 @@ class PermutedTokenHead(MaskedLanguageModelHead):
     def flops(self, sequence_length: int, num_predictions: int) -> int:
         """Count the layers of the query stream: its queries, outputs, scores and feed-forward."""
         architecture, length = self.architecture, sequence_length
-        size, width = architecture.hidden_size, architecture.intermediate_size
-        matrices = {'dense': 2, 'gated': 3}[architecture.feedforward]
-        layer = 4 * size**2 + 2 * matrices * size * width + 8 * length * size + 4 * size
+        size = architecture.hidden_size
+        layer = 4 * size**2 + feedforward_flops(architecture) + 8 * length * size + 4 * size
         return num_predictions * architecture.num_layers * layer
