@@ -322,14 +322,15 @@ def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pat
 def _check_start(
     architecture: Architecture, tokenizer: Tokenizer, config: JsonView, folder: pathlib.Path
 ) -> None:
-    """Raise UserError if the target of a pair of encoders starts with another token than [CLS]."""
-    start = config.get('decoder_start_token_id')
-    if architecture.decoder is None or architecture.decoder.start != 'cls' or start is None:
+    """Raise UserError if config.json and the architecture name other starts of a target."""
+    given, stack = config.get('decoder_start_token_id'), architecture.decoder
+    if given is None or stack is None or stack.start == 'language':
         return
-    if start != tokenizer.cls_id:
+    expected = tokenizer.role_ids[stack.start]
+    if given != expected:
         raise UserError(
-            f'{folder / "config.json"}: decoder_start_token_id is {start}, but texts start with '
-            f'{tokenizer.vocab[tokenizer.cls_id]} ({tokenizer.cls_id}); no other is supported'
+            f'{folder / "config.json"}: decoder_start_token_id is {given}, but only targets that '
+            f'start with {tokenizer.vocab[expected]} ({expected}) are supported'
         )
 
 

@@ -44,7 +44,7 @@ class Context(NamedTuple):
 
 
 class RelativeModule(Module):
-    """What all layers share of relative positions; adds it to their context."""
+    """Adds the values of relative positions that all layers share to their context."""
 
     def __call__(self, context: Context, num_queries: int, num_keys: int) -> Context:
         """Return the context of the layers for rows with this number of queries and keys."""
@@ -95,7 +95,7 @@ class Attention(Module):
     (encoders.transformer.attention_probabilities), which rules out the kernels of kernels.py.
 
     Attributes:
-        relative_positions: Module of what all layers share of relative positions, if there is one.
+        relative_positions: module of the values that all layers share, if there are any.
         has_cache: whether keys do not depend on later positions, so that they can be kept.
     """
 

@@ -86,7 +86,7 @@ class Cache(flax.struct.PyTreeNode):
 
 
 class Memory(flax.struct.PyTreeNode):
-    """What a decoder reads of an encoder.
+    """The encoder's output, as a decoder reads it.
 
     Attributes:
         states_BUD: the encoder's states.

@@ -159,6 +159,7 @@ class LayerStack(Module):
         return x_BTD, hidden_LBTD
 
     def last_layer(self) -> Callable[..., Tree]:
+        """Return the last layer, also if the layers are stacked."""
         if not self.compute.scan_layers:
             return self.layer(self.architecture.num_layers - 1)
         stacked = nn.unbox(self.layers.variables)

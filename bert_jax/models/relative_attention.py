@@ -126,7 +126,7 @@ def _shift(scores_BHTR: jax.Array, length: int) -> jax.Array:
 
 
 def _windows(scores_BHPR: jax.Array, first_BP: jax.Array, length: int) -> jax.Array:
-    """[B, H, P, T]: of each query, the scores of T distances from the given one on."""
+    """[B, H, P, T]: the scores of each query for T distances, which start at first_BP."""
 
     def window(scores_HR: jax.Array, first: jax.Array) -> jax.Array:
         return jax.lax.dynamic_slice_in_dim(scores_HR, first, length, axis=1)

@@ -62,8 +62,8 @@ class Rows(flax.struct.PyTreeNode):
         ranks_BT: int32, the order of a permutation language model: a position with a rank from 0 on
             is visible to positions of higher rank only; positions with rank −1, which are context,
             are visible to all and see only each other. None: every position sees every other.
-        causal_B: bool, the rows whose positions do not attend to later positions; None: as the
-            model says.
+        causal_B: bool, the rows with causal attention in a model that otherwise attends in both
+            directions. None: no such rows.
         labels: further arrays by name, such as the labels of sequences [B, …] or [B, S, …] and of
             positions [B, T, …].
         target: the decoder's rows, which are written while it attends to these rows: their ids

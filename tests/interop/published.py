@@ -82,6 +82,7 @@ CHANGES['bart'] = CHANGES['mbart'] = {
     **{f'{stack}_attention_heads': 4 for stack in _STACKS},
     **{f'{stack}_ffn_dim': 28 for stack in _STACKS},
     'max_position_embeddings': 19,
+    'decoder_start_token_id': 3,  # [SEP] of `vocabulary`
 }
 CHANGES['t5'] = CHANGES['mt5'] = {
     'vocab_size': 131,

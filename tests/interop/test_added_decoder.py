@@ -112,7 +112,7 @@ def test_a_pair_is_a_folder_of_transformers(name, tmp_path):
         ({'decoder': {'add_cross_attention': False}}, 'decoder.add_cross_attention must be true'),
         ({'decoder': {'model_type': 'gpt2'}}, "decoder.model_type is 'gpt2'"),
         ({'encoder': {'model_type': 'vit'}}, "encoder.model_type is 'vit'; known: bert, roberta"),
-        ({'decoder_start_token_id': 7}, 'decoder_start_token_id is 7, but texts start with'),
+        ({'decoder_start_token_id': 7}, 'decoder_start_token_id is 7, but only targets'),
     ],
 )
 def test_other_pairs_are_refused(changes, message, pair, tmp_path):

@@ -133,6 +133,12 @@ def test_a_vocabulary_much_smaller_than_the_embedding_is_refused(tmp_path):
         huggingface.load(path)
 
 
+def test_a_target_that_starts_with_another_token_is_refused(tmp_path):
+    path = published.folder(tmp_path, 'BartModel', decoder_start_token_id=2)
+    with pytest.raises(UserError, match=r'is 2, but only targets that start with \[SEP\] \(3\)'):
+        huggingface.load(path)
+
+
 def test_position_offsets_must_match_the_padding_of_the_tokenizer(tmp_path):
     path = published.folder(tmp_path / 'in', 'RobertaForMaskedLM', pad_token_id=1)
     with pytest.raises(

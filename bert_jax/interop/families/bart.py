@@ -3,11 +3,11 @@
 import dataclasses
 
 from bert_jax.errors import UserError
-from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, with_defaults
+from bert_jax.interop.families.family import ACTIVATIONS, Family, Key
 from bert_jax.models.architecture import Architecture
 from bert_jax.types import JsonObject, JsonView
 
-# Keys that say how texts are generated, or what another key says too.
+# Keys of generation, and keys whose value follows from other keys.
 _OTHERS = {
     'add_bias_logits': bool,
     'classif_dropout': int | float,
@@ -133,7 +133,6 @@ MBART = dataclasses.replace(
     FAMILY,
     model_type='mbart',
     architecture='mbart',
-    keys=with_defaults(FAMILY.keys, vocab_size=50265),
     fixed={**FAMILY.fixed, 'normalize_before': True, 'add_final_layer_norm': True},
     classes={'MBartModel': (), 'MBartForConditionalGeneration': ('seq2seq',)},
     token_keys={'pad_token_id': 'pad_id', 'bos_token_id': 'first_id', 'eos_token_id': 'sep_id'},

@@ -15,7 +15,7 @@ _FEEDFORWARDS = {
     'gated-relu': ('gated', 'relu'),
     'gated-silu': ('gated', 'silu'),
 }
-# Keys that say how texts are generated, or what another key says too.
+# Keys of generation, and keys whose value follows from other keys.
 _OTHERS = {
     'classifier_dropout': int | float,
     'decoder_start_token_id': int,

@@ -74,7 +74,7 @@ class TwoStream(Transformer):
     def _streams(
         self, rows: Rows, embedded_BTD: jax.Array, seeds_B: jax.Array | None
     ) -> '_Streams':
-        """Return the states before the first layer, and what attention reads besides them."""
+        """Return the inputs of the layers."""
         architecture, x_BXD, extra_BP = self.architecture, embedded_BTD, None
         rate, length = architecture.hidden_dropout, embedded_BTD.shape[1]
         vectors_YRD = distance_vectors(length, architecture.hidden_size)[None]
@@ -109,7 +109,12 @@ class TwoStream(Transformer):
 
 
 class _Streams(NamedTuple):
-    """The states before the first layer, [B, T + P, D], and what attention reads besides them."""
+    """Inputs of the layers.
+
+    Attributes:
+        x_BXD: states before the first layer: T of the content stream, then P of the query stream.
+        relative: inputs of relative attention, which all layers share.
+    """
 
     x_BXD: jax.Array
     relative: RelativeInputs
