@@ -16,7 +16,7 @@ WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colo
         --config.data.columns.text=review --config.data.columns.label=stars
 
 Keys that are not set here are as in configs/base.py. `data` is documented in
-bert_jax/labels/loader.py (make_config), `problem` in bert_jax/problems/__init__.py.
+bert_jax/labels/loader.py (make_config), `problem` in bert_jax/problems/kinds.
 """
 
 from ml_collections import ConfigDict

@@ -1,6 +1,6 @@
 """Reads labeled examples: `read` returns the train, dev and test splits.
 
-The readers in problems/__init__.py turn the records of a file into examples of a kind of
+The readers in problems/kinds turn the records of a file into examples of a kind of
 problem.
 """
 

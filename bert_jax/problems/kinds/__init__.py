@@ -1,0 +1,1 @@
+"""Declarations of the kinds of fine-tuning problems: keys, formats and properties."""

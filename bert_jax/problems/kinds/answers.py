@@ -1,0 +1,116 @@
+"""The kinds that find or write a text: answers to questions and to instructions, targets."""
+
+from bert_jax.config_keys import key, needs
+from bert_jax.labels import conversations, questions, targets
+from bert_jax.problems.kinds.base import LABELS, ROWS, ProblemKind
+
+QUESTION_ANSWERING = ProblemKind(
+    implementation='bert_jax.problems.question_answering:QUESTION_ANSWERING',
+    predict_task='answer',
+    keys=LABELS
+    | dict(
+        doc_stride=key(
+            128, 'tokens between the starts of two windows, at most half a window', '[1, inf)'
+        ),
+        question_tokens=key(64, 'longer questions are truncated', '[1, inf)'),
+        answer_tokens=key(30, 'longest answer, in tokens', '[1, inf)'),
+        n_best=key(
+            20, 'candidate starts and ends of each window, and answers returned', '[1, inf)'
+        ),
+        no_answer=key(False, 'True: some questions have no answer (SQuAD 2.0)'),
+    ),
+    readers={
+        'squad': questions.build_squad_question,
+        **dict.fromkeys(ROWS, questions.build_question),
+    },
+    answer_settings=('doc_stride', 'question_tokens', 'answer_tokens', 'n_best', 'no_answer'),
+    pretrained_heads=('question_answering',),
+)
+
+GENERATION = ProblemKind(
+    implementation='bert_jax.problems.generation.problem:GENERATION',
+    predict_task='write',
+    keys=LABELS
+    | dict(
+        template=key(
+            '{text}',
+            "source text: a pattern with {text} and {text2}, such as 'summarize: {text}', or "
+            'the name of a task of T5 (docs/generation_tasks.md)',
+        ),
+        metrics=key(
+            ('rouge1', 'rouge2', 'rougeLsum'),
+            'Main metrics: rouge1, rouge2, rougeLsum, bleu, chrf (package extra [generation]), '
+            'exact_match; for classes accuracy, f1_macro, matthews; for numbers pearson, '
+            'spearman. Several metrics are averaged.',
+        ),
+        target_tokens=key(64, 'longest text to write, in tokens, its end included', '[2, inf)'),
+        label_smoothing=key(0.0, 'ε: share of the target of all tokens together', '[0, 1)'),
+        smoothing_form=key(
+            'uniform',
+            "'uniform': ε / V for every token (torch, transformers); 'fairseq': ε / (V − 1) "
+            'for every other token',
+            choices='bert_jax.problems.generation.smoothing:FORMS',
+            unused=needs('problem.label_smoothing'),
+        ),
+        round_numbers=key(
+            0.0, 'targets are numbers, rounded to multiples of this (T5: 0.2)', '[0, inf)'
+        ),
+        beams=key(1, 'texts that beam search continues; 1: greedy', '[1, inf)'),
+        length_penalty=key(
+            1.0,
+            'scores of beams are divided by length to this power',
+            '[0, inf)',
+            unused='bert_jax.problems.generation:unused_with_one_beam',
+        ),
+        no_repeat_ngrams=key(
+            0,
+            'length of sequences of tokens that may occur once, the source of a causal '
+            'model included; 0: any',
+            '[0, inf)',
+        ),
+        min_new_tokens=key(0, 'tokens before a text may end', '[0, inf)'),
+    ),
+    readers=dict.fromkeys(ROWS, targets.build_generation),
+    answer_settings=(
+        'metrics',
+        'target_tokens',
+        'beams',
+        'length_penalty',
+        'no_repeat_ngrams',
+        'min_new_tokens',
+    ),
+    pretrained_heads=('clm', 'seq2seq'),
+    reads_last_layer=True,
+    writes=True,
+    long_texts=('truncate',),
+)
+
+INSTRUCTIONS = ProblemKind(
+    implementation='bert_jax.problems.instructions.problem:INSTRUCTIONS',
+    predict_task='respond',
+    keys=LABELS
+    | dict(
+        system=key('{text}\n', 'how what the assistant is told first is written'),
+        user=key('User: {text}\n', 'how a turn of the user is written'),
+        assistant=key(
+            'Assistant: {text}', 'how an answer is written; the end token of the model follows'
+        ),
+        answer_tokens=key(
+            0,
+            'Tokens of the longest answer, its end included. Masked diffusion learns end '
+            'tokens in the rest of them. 0 = up to the end of the sequence',
+        ),
+        prefix_lm=key(
+            False,
+            'Causal models: True: all positions see the whole prompt, also what is after them '
+            '(UniLM)',
+        ),
+    ),
+    readers=dict.fromkeys(ROWS, conversations.build_conversation),
+    answer_settings=('answer_tokens',),
+    pretrained_heads=('mlm', 'clm'),
+    required_heads=('mlm', 'clm'),
+    reads_last_layer=True,
+    keeps_causality=True,
+    long_texts=('truncate',),
+)

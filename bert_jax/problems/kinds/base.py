@@ -1,0 +1,99 @@
+"""What a kind of fine-tuning problem is, and the formats and keys that several kinds have."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bert_jax import lazy_table
+from bert_jax.config_keys import ConfigKey, key
+from bert_jax.labels.labeled_files import Reader
+from bert_jax.types import JsonObject
+
+if TYPE_CHECKING:
+    from bert_jax.problems.base import Parts
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemKind:
+    """A kind of fine-tuning problem, such as tagging.
+
+    Attributes:
+        implementation: 'module:NAME' of the `Parts` (problems/base.py): encoding, loss, decoder.
+        predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
+        keys: the keys of `config.problem`. `labels` is always one of them.
+        readers: `data.format` → the function that turns a record of such a file (a row, a sentence)
+            into examples. Other formats cannot hold this kind of problem; the first format is
+            assumed for files whose names do not tell their format.
+        answer_settings: keys that only affect how a trained model answers and is scored.
+        pretrained_heads: names of heads that published checkpoints may hold
+            (interop/pretrained.py): loaded with `init_from`, and exported.
+        required_heads: pretrained heads, one of which init_from must have; they are never trained
+            from scratch.
+        reads_last_layer: whether its heads always read the states of the last layer, whatever
+            `model.head_states` says.
+        problem_type: what config.json of an exported classifier says; '' for nothing.
+        min_labels: minimum number of classes.
+        has_probabilities: whether predictions can list the probability of every class.
+        writes: whether its models write text: causal models, and models with a decoder.
+        keeps_causality: whether a causal model at init_from stays causal; other problems train it
+            to attend in both directions.
+        long_texts: supported treatments of texts longer than a sequence, the default first:
+            'truncate', or 'windows' whose predictions are combined.
+    """
+
+    implementation: str
+    predict_task: str
+    keys: Mapping[str, ConfigKey]
+    readers: Mapping[str, Reader]
+    answer_settings: tuple[str, ...] = ()
+    pretrained_heads: tuple[str, ...] = ()
+    required_heads: tuple[str, ...] = ()
+    reads_last_layer: bool = False
+    problem_type: str = ''
+    min_labels: int = 0
+    has_probabilities: bool = False
+    writes: bool = False
+    keeps_causality: bool = False
+    long_texts: tuple[str, ...] = ('windows',)
+
+    @property
+    def settings(self) -> JsonObject:
+        """The defaults of the keys."""
+        return {name: entry.declaration.default for name, entry in self.keys.items()}
+
+    def load(self) -> 'Parts':
+        """Import the implementation."""
+        parts: Parts = lazy_table.load(self.implementation)
+        return parts
+
+
+ROWS = ('tsv', 'csv', 'jsonl', 'json', 'parquet', 'xml')
+TEXTS = (*ROWS, 'labeled_lines', 'lines', 'files')
+LISTS = ('jsonl', 'json', 'parquet', 'xml')
+
+WEIGHTS = ('none', 'balanced')
+LABELS = dict(
+    labels=key(
+        (),
+        'Class names in the order of their numbers; () = sorted labels of the train split, '
+        'integers by value',
+    ),
+)
+CLASSES = LABELS | dict(
+    metrics=key(
+        ('accuracy',),
+        'Main metrics, see metrics/scores.py: accuracy, f1_macro, matthews, f1 (of `positive`), '
+        'f1_micro (without `negative`), exact_match. Several metrics are averaged.',
+    ),
+    positive=key('', "the class whose F1 is 'f1'"),
+    negative=key('', 'the class that means "none of the other classes", left out of \'f1_micro\''),
+    class_weights=key(
+        'none', "'balanced': weight of a class in the loss ∝ 1 / frequency", choices=WEIGHTS
+    ),
+    label_smoothing=key(0.0, 'ε: targets are (1 − ε) · one-hot + ε / number of classes', '[0, 1)'),
+)
+CLASS_SCORES = ('metrics', 'positive', 'negative')  # of CLASSES
+SCORE_METRICS = key(('pearson', 'spearman'), "also 'rmse'")
+WINDOWS = dict(
+    overlap=key(0.5, 'share of a window of a long text that the next window repeats', '[0, 1)'),
+)

@@ -1,0 +1,204 @@
+"""The kinds that compare texts: dense and sparse vectors, and rankings of documents."""
+
+import functools
+from collections.abc import Callable
+
+from bert_jax.config_keys import ConfigKey, key, needs, overridden_by
+from bert_jax.labels import text_groups
+from bert_jax.problems.kinds.base import LABELS, ROWS, TEXTS, ProblemKind
+
+_IN_BATCH = 'bert_jax.problems.embedding.in_batch'
+_loss_option = functools.partial(key, unused='bert_jax.problems.embedding:unused')
+_sparse_option = functools.partial(key, unused='bert_jax.problems.sparse_embedding:unused')
+_ranking_option = functools.partial(key, unused='bert_jax.problems.reranking:unused')
+
+_TEXT_GROUPS = dict(
+    query_prompt=key('', "put before queries, such as 'query: '"),
+    document_prompt=key('', 'put before documents, and before texts that are no pairs'),
+)
+
+
+def _in_batch_options(option: Callable[..., ConfigKey], similarity: str) -> dict[str, ConfigKey]:
+    """The options of InfoNCE with a default similarity; `option` declares a key of a loss."""
+    return dict(
+        similarity=option(similarity, "'cosine', 'dot'", choices=f'{_IN_BATCH}:SIMILARITIES'),
+        directions=option(
+            ('query_to_document',),
+            "what is compared: 'query_to_document', 'document_to_query', 'query_to_query', "
+            "'document_to_document'",
+            choices=f'{_IN_BATCH}:DIRECTIONS',
+        ),
+        partition=option(
+            'joint',
+            "one softmax over all directions, or the mean of a softmax 'per_direction'",
+            choices=f'{_IN_BATCH}:PARTITIONS',
+        ),
+        hardness=option(
+            0.0, 'the logits of negatives are raised by this · similarity, without gradient'
+        ),
+        hardness_of=option(
+            'all', "which negatives: 'all', 'in_batch', 'hard'", choices=f'{_IN_BATCH}:HARDNESS'
+        ),
+        mask_equal_texts=option(
+            True, 'whether documents with an equal text or query are no negatives'
+        ),
+    )
+
+
+EMBEDDING = ProblemKind(
+    implementation='bert_jax.problems.embedding.problem:EMBEDDING',
+    predict_task='embed',
+    reads_last_layer=True,
+    keys=LABELS
+    | _TEXT_GROUPS
+    | dict(
+        loss=key(
+            'in_batch',
+            'what is learned (docs/embeddings.md)',
+            choices='bert_jax.problems.embedding:LOSSES',
+        ),
+        text_pooling=key(
+            '',
+            "vector of a text: 'mean' or 'max' of the states of its tokens, or 'cls'; '' = as "
+            "the sentence-transformers folder in init_from, else 'mean'",
+            choices='bert_jax.models.heads.embedding:POOLINGS',
+        ),
+        normalize=key(True, 'whether vectors of the trained model have the norm 1'),
+        batches=key(
+            '',
+            "'shuffled'; 'without_copies': no two examples of a batch share a text; "
+            "'pairs_of_classes'. '' = as the loss needs",
+            choices=('', 'shuffled', 'without_copies', 'pairs_of_classes'),
+        ),
+        dimensions=key(
+            (),
+            'Matryoshka: sizes to which vectors may be shortened; the loss is the sum of those '
+            'of all sizes. () = the full size',
+            '[1, inf)',
+            of=int,
+        ),
+        dimension_weights=key(
+            (), 'of the loss of each size; () = 1', of=float, unused=needs('problem.dimensions')
+        ),
+        scale=_loss_option(None, 'factor of similarities, 1 / temperature', '(0, inf)', kind=float),
+        **_in_batch_options(_loss_option, 'cosine'),
+        margin=_loss_option(None, 'margin of the loss', kind=float),
+        margin_kind=_loss_option(
+            'absolute',
+            "gist: 'absolute', or 'relative' to the cosine of the pair",
+            choices=f'{_IN_BATCH}:MARGINS',
+        ),
+        positive_margin=_loss_option(0.8, 'cosine above which a pair has no loss', '[0, 1]'),
+        negative_margin=_loss_option(0.3, 'cosine below which a negative has no loss', '[0, 1]'),
+        highest_score=_loss_option(1.0, 'scores are divided by it', '(0, inf)'),
+        distance=_loss_option(
+            'euclidean',
+            "'euclidean', 'cosine', 'manhattan'",
+            choices='bert_jax.problems.embedding.triplets:DISTANCES',
+        ),
+        target=_loss_option(
+            'cosine',
+            "distance from the teacher's vector: 'cosine', 'mse', 'l2'",
+            choices='bert_jax.problems.embedding.distillation:TARGETS',
+        ),
+        temperature=_loss_option(1.0, 'of the softmax over documents', '(0, inf)'),
+    ),
+    readers=dict.fromkeys(TEXTS, text_groups.build_text_group),
+    long_texts=('truncate',),
+)
+
+SPARSE_EMBEDDING = ProblemKind(
+    implementation='bert_jax.problems.sparse_embedding.problem:SPARSE_EMBEDDING',
+    predict_task='terms',
+    reads_last_layer=True,
+    pretrained_heads=('mlm',),
+    required_heads=('mlm',),
+    keys=LABELS
+    | _TEXT_GROUPS
+    | dict(
+        loss=key(
+            'in_batch',
+            'what is learned besides sparsity (docs/search.md)',
+            choices='bert_jax.problems.sparse_embedding:LOSSES',
+        ),
+        term_pooling=key(
+            '',
+            "weight of a term in a text: the 'max' or 'sum' of its weights at the tokens; '' = "
+            "as the SparseEncoder folder in init_from, else 'max'",
+            choices='bert_jax.models.sparse_pooling:STRATEGIES',
+        ),
+        activation=key(
+            '',
+            "weight of a term at a token: 'relu': log(1 + relu(logit)), or 'log1p_relu', which "
+            "takes the logarithm twice; '' = as the folder in init_from, else 'relu'",
+            choices='bert_jax.models.sparse_pooling:ACTIVATIONS',
+        ),
+        max_active=key(
+            0,
+            'after training, keep so many terms of a text, the largest; 0 = as the folder in '
+            'init_from, else all',
+            '[0, inf)',
+        ),
+        batches=key(
+            '',
+            "'', or 'without_copies': no two examples of a batch share a text",
+            choices=('', 'without_copies'),
+        ),
+        document_weight=key(
+            3e-5, 'factor of the FLOPS of documents in the loss, after the warm-up', '[0, inf)'
+        ),
+        query_weight=key(
+            5e-5,
+            'factor of the FLOPS of queries in the loss, after the warm-up',
+            '[0, inf)',
+            unused=overridden_by('problem.documents_only'),
+        ),
+        documents_only=key(False, 'True: queries count as documents, for texts of one kind'),
+        active_threshold=key(
+            0, 'texts with at most so many terms are not made sparser', '[0, inf)'
+        ),
+        warmup=key(
+            'quadratic',
+            "how both factors rise from 0: 'quadratic', 'linear'",
+            choices='bert_jax.problems.sparse_embedding.losses:WARMUPS',
+        ),
+        warmup_length=key(
+            1 / 3, 'share of the run after which they have their value; 0 = at once', '[0, 1]'
+        ),
+        scale=_sparse_option(None, 'factor of products, 1 / temperature', '(0, inf)', kind=float),
+        **_in_batch_options(_sparse_option, 'dot'),
+        temperature=_sparse_option(2.0, 'of the softmax over documents', '(0, inf)'),
+    ),
+    readers=dict.fromkeys(ROWS, text_groups.build_ranked_texts),
+    long_texts=('truncate',),
+)
+
+RERANKING = ProblemKind(
+    implementation='bert_jax.problems.reranking.problem:RERANKING',
+    predict_task='rerank',
+    keys=LABELS
+    | dict(
+        loss=key(
+            'binary',
+            'what is learned (docs/search.md)',
+            choices='bert_jax.problems.reranking:LOSSES',
+        ),
+        positive_weight=_ranking_option(
+            1.0, 'factor of the loss of relevant documents', '(0, inf)'
+        ),
+        given_order=_ranking_option(
+            False, 'whether documents are in the best order; False: their scores order them'
+        ),
+        weighting=_ranking_option(
+            'ndcg_2pp',
+            "weights of pairs of documents: 'ndcg_2pp', 'ndcg_2', 'lambda_rank'",
+            choices='bert_jax.problems.reranking.listwise:WEIGHTINGS',
+        ),
+        depth_of_ndcg=_ranking_option(
+            0, 'pairs count if one of both is among so many highest logits; 0 = all pairs'
+        ),
+    ),
+    readers=dict.fromkeys(ROWS, text_groups.build_ranked_texts),
+    pretrained_heads=('sequence_classification',),
+    long_texts=('truncate',),
+)

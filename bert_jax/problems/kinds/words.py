@@ -1,0 +1,84 @@
+"""The kinds that label words, or spans of words."""
+
+from bert_jax.config_keys import key, needs
+from bert_jax.labels import conll, conllu, dependencies, word_lists
+from bert_jax.problems.kinds.base import CLASSES, LABELS, LISTS, WEIGHTS, WINDOWS, ProblemKind
+
+TAGGING = ProblemKind(
+    implementation='bert_jax.problems.tagging:TAGGING',
+    predict_task='tag',
+    keys=LABELS
+    | WINDOWS
+    | dict(
+        label_pieces=key(
+            'first',
+            "subwords that learn the tag of their word: 'first', 'all'",
+            choices=('first', 'all'),
+        ),
+        decode_pieces=key(
+            'first',
+            "subwords that predict the tag: 'first', or the 'mean' of all",
+            choices=('first', 'mean'),
+        ),
+        label_smoothing=CLASSES['label_smoothing'],
+        class_weights=key('none', "'balanced': ∝ 1 / frequency among words", choices=WEIGHTS),
+        crf=key(False, 'True: a linear-chain CRF over words; only legal BIO or BIOES sequences'),
+        crf_rate=key(
+            20.0,
+            "learning rate of the CRF, as a multiple of the encoder's",
+            '(0, inf)',
+            unused=needs('problem.crf'),
+        ),
+    ),
+    readers={
+        'conll': conll.build_tagging,
+        'conllu': conllu.build_tagging,
+        **dict.fromkeys(LISTS, word_lists.build_tagging),
+    },
+    pretrained_heads=('token_classification',),
+    min_labels=2,
+    has_probabilities=True,
+)
+
+PARSING = ProblemKind(
+    implementation='bert_jax.problems.parsing:PARSING',
+    predict_task='parse',
+    keys=LABELS
+    | dict(
+        arc_width=key(500, 'size of the layers that score heads', '[1, inf)'),
+        relation_width=key(100, 'size of the layers that score relations', '[1, inf)'),
+    ),
+    readers={'conllu': dependencies.build_parsing},
+    min_labels=1,
+    long_texts=('truncate',),
+)
+
+SPANS = ProblemKind(
+    implementation='bert_jax.problems.spans:SPANS',
+    predict_task='spans',
+    keys=LABELS
+    | WINDOWS
+    | dict(
+        max_span_words=key(10, 'longer spans are never predicted', '[1, inf)'),
+        nested=key(True, 'spans may overlap; False: only the most probable of overlapping spans'),
+        summary=key(
+            'mean',
+            "of the states inside a span; 'attention': weighted by a learned score",
+            choices='bert_jax.models.heads.spans:SUMMARIES',
+        ),
+        boundary=key(
+            'ffn',
+            "a layer for starts and one for ends; 'state': the encoder's states",
+            choices='bert_jax.models.heads.spans:BOUNDARIES',
+        ),
+        width=key(150, 'hidden size of the layers that score spans', '[1, inf)'),
+        class_weights=key(
+            'none', '\'balanced\': ∝ 1 / frequency; "no label" is a class too', choices=WEIGHTS
+        ),
+    ),
+    readers={
+        'conll': conll.build_spans,
+        **dict.fromkeys((*LISTS, 'brat'), word_lists.build_spans),
+    },
+    min_labels=1,
+)
