@@ -74,7 +74,7 @@ the run, without "gold"):
              and CrossEncoder folders         {"query": "...", "documents": ["...", ...]}
   respond    instructions                 a prompt, or {"prompt": "...", "system": "..."}, or
                                           {"messages": [{"role", "content"}, ...]}
-  chat       instructions                 what the user says, a line each; answers on stdout
+  chat       instructions                 one message of the user a line; answers on stdout
   prompt     prompt; with --template any  a text, or TEXT<tab>TEXT for {text} and {text2}, or
              pretrained model with a      {"FIELD": "...", ...} for the fields of the template
              masked-language-model head
@@ -87,6 +87,10 @@ A line that starts with { must be a JSON object, unless --input_format=text; its
 Line N gets the id "input N" if it has none.
 Text for tag, parse and spans is split into words like the training data; see --words.
 Examples that are too long are counted at the end: see --long_texts.
+
+Four tasks write text. Pretrained models: generate continues texts or fills their gaps. Fine-tuned
+models: write gives the target text of each source, as a run of the problem generation learned it;
+after the problem instructions, respond answers each line of a file, and chat is a conversation.
 
 To score a model on labeled data: python -m bert_jax.evaluate --help.
 """
@@ -174,7 +178,7 @@ def _check(request: Request) -> None:
         if request.output not in ('', '-'):
             raise errors.UserError('chat answers on the terminal; leave --output out, or redirect')
         if request.tuned:
-            raise errors.UserError('chat is with one model; set --model instead of --tuned')
+            raise errors.UserError('chat uses one model; set --model instead of --tuned')
     if bool(request.tuned) == bool(request.model):
         raise errors.UserError('give either --tuned or --model; --help describes them')
     if (

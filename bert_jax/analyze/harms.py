@@ -10,7 +10,7 @@ from bert_jax.errors import UserError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Harms(HarmFlags):
-    """Preferences for stereotypes, memorization of the training text, and what is written."""
+    """Preferences for stereotypes, memorization of the training text, and harmful texts."""
 
     description = (
         'Stereotypes that a model prefers, training text that it memorized, and harmful texts that '

@@ -22,8 +22,8 @@ class GenerateFlags:
     """The flags of generation, which are named as the options of `Predictor.generate`."""
 
     new_tokens: int | None = flag(
-        'number of tokens to write after each text (default: 0, only the gaps of the text); write, '
-        'respond and chat: at most (default of these flags: as in training)',
+        'number of tokens to write after each text (default: 0, only gaps are filled); write, '
+        'respond and chat: maximum number of tokens (default: as in training)',
         None,
         '[1, inf)',
         only=_ALSO_WRITE,
@@ -125,7 +125,7 @@ class GenerateFlags:
         False,
         only=('task', ('generate',)),
     )
-    system: str = flag('what the assistant is told first', '', only=('task', ('chat',)))
+    system: str = flag('the system message, before the conversation', '', only=('task', ('chat',)))
 
     def generate_options(self) -> JsonObject:
         """Return the options that are given, by name."""

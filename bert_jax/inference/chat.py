@@ -21,7 +21,7 @@ def chat(
         lines: what the user says; blank lines are skipped.
         show: called with each piece of an answer while it is written, and a line feed after it.
         note: called with remarks: that old turns were left out, or that a line was not answered.
-        system: what the assistant is told first; '' for nothing.
+        system: the system message; '' for none.
     """
     start = [('system', system)] if system.strip() else []
     turns: list[tuple[str, str]] = []

@@ -317,7 +317,12 @@ def _start(
     tokenizer: Tokenizer,
     has_prefix: bool,
 ) -> tuple[Predict, Tree, Texts, np.ndarray]:
-    """Read prompts or sources: what predicts, `fixed` of it, texts, and their lengths."""
+    """Read prompts or sources.
+
+    Returns:
+        The function that predicts the next token, its argument `fixed`, the texts so far, and the
+        numbers of their tokens, int32 [B].
+    """
     length_B: np.ndarray = batch['attention_mask'].sum(axis=1, dtype=np.int32)
     if model.architecture.decoder is None:
         arguments = (model, params, batch['input_ids'], length_B, options.new_tokens)

@@ -13,7 +13,7 @@ from bert_jax.inference.unmasking import UnmaskingOptions, fill
 from bert_jax.labels.examples import ConversationExample
 from bert_jax.problems.instructions.encoding import InstructionEncoding
 
-_LEAST_SHARE = 4  # of the sequence, one part in so many remains for an answer
+_LEAST_SHARE = 4  # a prompt leaves 1 / _LEAST_SHARE of the sequence for the answer
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Responder:
     def of(
         cls, model: Writer, encoding: InstructionEncoding, options: Mapping[str, object]
     ) -> 'Responder':
-        """Read options of generation; the most probable tokens are taken unless they say other.
+        """Read options of generation; by default the most probable tokens are written.
 
         Raises:
             UserError: an option that this kind of model does not have, or with a wrong value.
@@ -132,7 +132,7 @@ class Responder:
 
 
 class _Shown:
-    """What has been shown of a text, without the space before it."""
+    """The part of a text that has been shown, without the space before it."""
 
     def __init__(self, show: Callable[[str], object]) -> None:
         self._show, self._text = show, ''

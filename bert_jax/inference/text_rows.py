@@ -85,7 +85,7 @@ class TextRows:
     def windows(
         self, ids: np.ndarray, split_points: Sequence[int] | None = None
     ) -> Iterator[tuple[Window, np.ndarray]]:
-        """Split a text into windows; token i is at `text_start` + i − window.start in a row.
+        """Split a text into windows; token i is at `text_start` + i − window.start of a row.
 
         Args:
             ids: the tokens of the text.

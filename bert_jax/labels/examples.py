@@ -178,7 +178,7 @@ class TargetExample(NamedTuple):
     """One or two texts, and the text to write for them.
 
     Attributes:
-        targets: the references, of which the first is learned.
+        targets: the references; the first one is learned.
     """
 
     id: ExampleId

@@ -206,8 +206,7 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             ),
             target=key(
                 'target',
-                'generation: the text to write, or a list of references, of which the first is '
-                'learned',
+                'generation: the text to write, or a list of references; the first one is learned',
                 unused=used_by(TARGETS, ROWS),
             ),
             label=key(
@@ -282,13 +281,13 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             ),
             messages=key(
                 'messages',
-                'instructions: a list of objects with "role" and "content"; in files without this '
-                'column the next three',
+                'instructions: a list of objects with "role" and "content"; files without this '
+                'column have system, prompt and answer',
                 unused=conversations,
             ),
-            system=key('', 'what the assistant is told first', unused=conversations),
-            prompt=key('prompt', 'what the user says', unused=conversations),
-            answer=key('answer', 'what the assistant answers', unused=conversations),
+            system=key('', 'the system message, before all others', unused=conversations),
+            prompt=key('prompt', 'the message of the user', unused=conversations),
+            answer=key('answer', 'the answer of the assistant', unused=conversations),
         ),
         contexts=key(
             '',

@@ -310,12 +310,12 @@ class Loss(_Part, abc.ABC):
 
     @property
     def has_prefix(self) -> bool:
-        """Whether positions of a causal model see the whole prompt; by default they do not."""
+        """Whether all positions of a causal model see the whole prompt; False by default."""
         return False
 
     @property
     def is_generative(self) -> bool:
-        """Whether the model learns to write text; by default it does not."""
+        """Whether the model learns to write text; False by default."""
         return False
 
     @abc.abstractmethod

@@ -126,7 +126,7 @@ class TargetDecoder(base.Decoder[TargetExample, Written]):
         return [self.encoding.target_text(one, example.id) for one in example.targets or ()]
 
     def score(self, examples: Sequence[TargetExample], predictions: Sequence[Written]) -> Scores:
-        """Return the metrics, and a table of them beside baselines that read the source only."""
+        """Return the metrics, and a table that compares the model with baselines."""
         rows_N = np.arange(len(examples))
         metrics = dict(self.score_rows(examples, predictions)(rows_N))
         if not len(examples):

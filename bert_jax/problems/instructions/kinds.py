@@ -1,4 +1,4 @@
-"""What a causal model and one of masked diffusion learn of the answers in their rows."""
+"""How causal models and models of masked diffusion learn the answers in their rows."""
 
 from typing import NamedTuple, Protocol
 

@@ -30,7 +30,7 @@ class InstructionLoss(base.Loss):
 
     @functools.cached_property
     def kind(self) -> Kind:
-        """What is learned of an answer."""
+        """How answers are learned."""
         return Causal(self.settings.prefix_lm) if self.setup.is_causal else Diffusion()
 
     @property
@@ -87,7 +87,7 @@ class InstructionLoss(base.Loss):
 
 
 class AnswerPrediction(NamedTuple):
-    """What a model says about the answers of a conversation.
+    """How well a model predicts the answers of a conversation.
 
     Attributes:
         nats: negative log likelihood of all answers, or a bound on it.

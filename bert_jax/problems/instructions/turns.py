@@ -1,4 +1,4 @@
-"""The turns of a conversation as tokens: plain text markers around what is said."""
+"""The turns of a conversation as tokens: each text with plain-text markers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,8 +17,8 @@ class Turn(NamedTuple):
     """A turn in tokens.
 
     Attributes:
-        before: int32, what is given: all of the turn, or the marker of an assistant.
-        answer: int32, what an assistant says, without the token that ends it; None for others.
+        before: int32, tokens that are not learned: all of the turn, or the marker of an assistant.
+        answer: int32, the text of an assistant without its end token; None for other roles.
     """
 
     before: np.ndarray

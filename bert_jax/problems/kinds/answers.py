@@ -43,8 +43,8 @@ GENERATION = ProblemKind(
             'exact_match; for classes accuracy, f1_macro, matthews; for numbers pearson, '
             'spearman. Several metrics are averaged.',
         ),
-        target_tokens=key(64, 'longest text to write, in tokens, its end included', '[2, inf)'),
-        label_smoothing=key(0.0, 'ε: share of the target of all tokens together', '[0, 1)'),
+        target_tokens=key(64, 'longest target in tokens, its end token included', '[2, inf)'),
+        label_smoothing=key(0.0, 'ε: share of the target that all tokens have together', '[0, 1)'),
         smoothing_form=key(
             'uniform',
             "'uniform': ε / V for every token (torch, transformers); 'fairseq': ε / (V − 1) "
@@ -55,7 +55,7 @@ GENERATION = ProblemKind(
         round_numbers=key(
             0.0, 'targets are numbers, rounded to multiples of this (T5: 0.2)', '[0, inf)'
         ),
-        beams=key(1, 'texts that beam search continues; 1: greedy', '[1, inf)'),
+        beams=key(1, 'number of beams of beam search; 1: greedy decoding', '[1, inf)'),
         length_penalty=key(
             1.0,
             'scores of beams are divided by length to this power',
@@ -64,11 +64,11 @@ GENERATION = ProblemKind(
         ),
         no_repeat_ngrams=key(
             0,
-            'length of sequences of tokens that may occur once, the source of a causal '
-            'model included; 0: any',
+            'no sequence of this number of tokens occurs twice, the source of a causal model '
+            'included; 0: no such limit',
             '[0, inf)',
         ),
-        min_new_tokens=key(0, 'tokens before a text may end', '[0, inf)'),
+        min_new_tokens=key(0, 'minimum number of tokens of a text', '[0, inf)'),
     ),
     readers=dict.fromkeys(ROWS, targets.build_generation),
     answer_settings=(
@@ -90,20 +90,20 @@ INSTRUCTIONS = ProblemKind(
     predict_task='respond',
     keys=LABELS
     | dict(
-        system=key('{text}\n', 'how what the assistant is told first is written'),
-        user=key('User: {text}\n', 'how a turn of the user is written'),
+        system=key('{text}\n', 'template of the system message'),
+        user=key('User: {text}\n', 'template of a turn of the user'),
         assistant=key(
-            'Assistant: {text}', 'how an answer is written; the end token of the model follows'
+            'Assistant: {text}', 'template of an answer; the end token of the model follows'
         ),
         answer_tokens=key(
             0,
-            'Tokens of the longest answer, its end included. Masked diffusion learns end '
-            'tokens in the rest of them. 0 = up to the end of the sequence',
+            'Longest answer in tokens, its end token included. Masked diffusion fills shorter '
+            'answers up with end tokens, and learns them. 0 = up to the end of the sequence',
         ),
         prefix_lm=key(
             False,
-            'Causal models: True: all positions see the whole prompt, also what is after them '
-            '(UniLM)',
+            'Causal models: True: all positions attend to the whole prompt, later positions '
+            'included (UniLM)',
         ),
     ),
     readers=dict.fromkeys(ROWS, conversations.build_conversation),

@@ -14,7 +14,7 @@ _ranking_option = functools.partial(key, unused='bert_jax.problems.reranking:unu
 
 _TEXT_GROUPS = dict(
     query_prompt=key('', "put before queries, such as 'query: '"),
-    document_prompt=key('', 'put before documents, and before texts that are no pairs'),
+    document_prompt=key('', 'put before documents, and before texts that are not pairs'),
 )
 
 
@@ -24,7 +24,7 @@ def _in_batch_options(option: Callable[..., ConfigKey], similarity: str) -> dict
         similarity=option(similarity, "'cosine', 'dot'", choices=f'{_IN_BATCH}:SIMILARITIES'),
         directions=option(
             ('query_to_document',),
-            "what is compared: 'query_to_document', 'document_to_query', 'query_to_query', "
+            "the comparisons: 'query_to_document', 'document_to_query', 'query_to_query', "
             "'document_to_document'",
             choices=f'{_IN_BATCH}:DIRECTIONS',
         ),
@@ -37,10 +37,12 @@ def _in_batch_options(option: Callable[..., ConfigKey], similarity: str) -> dict
             0.0, 'the logits of negatives are raised by this · similarity, without gradient'
         ),
         hardness_of=option(
-            'all', "which negatives: 'all', 'in_batch', 'hard'", choices=f'{_IN_BATCH}:HARDNESS'
+            'all',
+            "the negatives that are raised: 'all', 'in_batch', 'hard'",
+            choices=f'{_IN_BATCH}:HARDNESS',
         ),
         mask_equal_texts=option(
-            True, 'whether documents with an equal text or query are no negatives'
+            True, 'whether documents with the same text or query do not count as negatives'
         ),
     )
 
@@ -54,7 +56,7 @@ EMBEDDING = ProblemKind(
     | dict(
         loss=key(
             'in_batch',
-            'what is learned (docs/embeddings.md)',
+            'the loss (docs/embeddings.md)',
             choices='bert_jax.problems.embedding:LOSSES',
         ),
         text_pooling=key(
@@ -118,7 +120,7 @@ SPARSE_EMBEDDING = ProblemKind(
     | dict(
         loss=key(
             'in_batch',
-            'what is learned besides sparsity (docs/search.md)',
+            'the loss to which the regularizer is added (docs/search.md)',
             choices='bert_jax.problems.sparse_embedding:LOSSES',
         ),
         term_pooling=key(
@@ -135,7 +137,7 @@ SPARSE_EMBEDDING = ProblemKind(
         ),
         max_active=key(
             0,
-            'after training, keep so many terms of a text, the largest; 0 = as the folder in '
+            'after training, only this number of largest terms is kept; 0 = as the folder in '
             'init_from, else all',
             '[0, inf)',
         ),
@@ -155,7 +157,7 @@ SPARSE_EMBEDDING = ProblemKind(
         ),
         documents_only=key(False, 'True: queries count as documents, for texts of one kind'),
         active_threshold=key(
-            0, 'texts with at most so many terms are not made sparser', '[0, inf)'
+            0, 'texts with at most this number of terms are not made sparser', '[0, inf)'
         ),
         warmup=key(
             'quadratic',
@@ -163,7 +165,9 @@ SPARSE_EMBEDDING = ProblemKind(
             choices='bert_jax.problems.sparse_embedding.losses:WARMUPS',
         ),
         warmup_length=key(
-            1 / 3, 'share of the run after which they have their value; 0 = at once', '[0, 1]'
+            1 / 3,
+            'share of the run until both factors have their full value; 0 = at once',
+            '[0, 1]',
         ),
         scale=_sparse_option(None, 'factor of products, 1 / temperature', '(0, inf)', kind=float),
         **_in_batch_options(_sparse_option, 'dot'),
@@ -180,7 +184,7 @@ RERANKING = ProblemKind(
     | dict(
         loss=key(
             'binary',
-            'what is learned (docs/search.md)',
+            'the loss (docs/search.md)',
             choices='bert_jax.problems.reranking:LOSSES',
         ),
         positive_weight=_ranking_option(
@@ -195,7 +199,7 @@ RERANKING = ProblemKind(
             choices='bert_jax.problems.reranking.listwise:WEIGHTINGS',
         ),
         depth_of_ndcg=_ranking_option(
-            0, 'pairs count if one of both is among so many highest logits; 0 = all pairs'
+            0, 'pairs count if a document is among this number of highest logits; 0 = all pairs'
         ),
     ),
     readers=dict.fromkeys(ROWS, text_groups.build_ranked_texts),
