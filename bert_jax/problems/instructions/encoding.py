@@ -92,9 +92,9 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
     def encode(self, example: ConversationExample) -> list[Item]:
         turns = self._encode_turns(example)
         if self.is_causal and not self.settings.prefix_lm:
-            whole = self._whole(turns)
-            if len(whole.ids) <= self.layout.max_length:
-                return [(whole,)]
+            ids, is_answer = self._tokens(turns)
+            if len(ids) <= self.layout.max_length:
+                return [(TokenSequence(ids, np.zeros_like(ids), {'is_answer': is_answer}, {}),)]
         places = [number for number, turn in enumerate(turns) if turn.answer is not None]
         rows = [self._row(example, turns[: place + 1]) for place in places]
         if not rows:
@@ -133,14 +133,20 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
         self.setup.counts['conversations with tokens unknown to the vocabulary'] += has_unknown
         return turns
 
+    def _tokens(self, turns: Sequence[Turn]) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens of turns, and 1 for those of answers and their ends, else 0; int32 [n]."""
+        parts = [(self._start, 0)]
+        for turn in turns:
+            parts.append((turn.before, 0))
+            if turn.answer is not None:
+                parts.append((np.append(turn.answer, self.end_id), 1))
+        ids = np.concatenate([part for part, _ in parts]).astype(np.int32)
+        flags = [np.full(len(part), is_answer, np.int32) for part, is_answer in parts]
+        return ids, np.concatenate(flags)
+
     def _join(self, turns: Sequence[Turn]) -> np.ndarray:
         """The tokens of turns and the marker of the next answer."""
-        ids = [self._start]
-        for turn in turns:
-            ids.append(turn.before)
-            if turn.answer is not None:
-                ids += [turn.answer, np.array([self.end_id], np.int32)]
-        return np.concatenate([*ids, self.template.marker]).astype(np.int32)
+        return np.concatenate([self._tokens(turns)[0], self.template.marker]).astype(np.int32)
 
     def _fit(
         self, roles: Sequence[str], turns: Sequence[Turn], room: int
@@ -151,18 +157,6 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
             del kept[first : first + 2]
             dropped += 2
         return kept, dropped
-
-    def _whole(self, turns: Sequence[Turn]) -> TokenSequence:
-        """A conversation of which all answers are learned."""
-        parts, learned = [self._start], [np.zeros(len(self._start), np.int32)]
-        for turn in turns:
-            parts.append(turn.before)
-            learned.append(np.zeros(len(turn.before), np.int32))
-            if turn.answer is not None:
-                parts.append(np.append(turn.answer, np.int32(self.end_id)))
-                learned.append(np.ones(len(parts[-1]), np.int32))
-        ids = np.concatenate(parts).astype(np.int32)
-        return TokenSequence(ids, np.zeros_like(ids), {'is_answer': np.concatenate(learned)}, {})
 
     def _prompt(
         self, example: ConversationExample, turns: Sequence[Turn], answer_size: int
