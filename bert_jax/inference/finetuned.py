@@ -63,11 +63,8 @@ def problem_kind(model: Pretrained) -> str | None:
     if 'task' in model.metadata:
         task = model.metadata['task']
         return task if task in PROBLEMS else None
-    if 'mlm' in model.heads and model.metadata.get('config', {}).get('problem', {}).get('template'):
-        return 'prompt'
-    heads = {*model.heads} - {'clm'}  # a published causal model continues texts
-    kinds = (kind for kind, entry in PROBLEMS.items() if not entry.required_heads)
-    kind = next((kind for kind in kinds if {*PROBLEMS[kind].pretrained_heads} & heads), None)
+    heads = {*model.heads}
+    kind = next((kind for kind, one in PROBLEMS.items() if heads & {*one.fine_tuned_heads}), None)
     if kind == 'classification':
         kind = _CLASSIFIERS[pretrained.num_labels(model.params) == 1].get(model.activation)
     return None if unsupported(model) else kind

@@ -11,8 +11,7 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.types import JsonObject
 
 FILE = 'bert_jax.json'
-# Checkpoint metadata to write. 'task' is left out: the heads of an exported model determine it.
-_KEYS = ('texts', 'calibrated', 'kept')
+_KEYS = ('texts', 'calibrated', 'kept')  # of the metadata of a checkpoint
 _PATH_KEYS = ('train', 'dev', 'test', 'data_dir', 'contexts')  # of config.data; not written
 
 
@@ -29,6 +28,8 @@ def write(model: Pretrained, folder: pathlib.Path) -> None:
         data = {k: value for k, value in config.get('data', {}).items() if k not in _PATH_KEYS}
         settings |= {'problem': problem, 'data': data, 'training': config.get('training', {})}
     usage = {key: model.metadata[key] for key in _KEYS if key in model.metadata}
+    if 'problem' in config and model.heads:  # without heads the exported model cannot answer
+        usage['task'] = model.metadata['task']
     if model.architecture.tuning is not None:  # a peft folder has no config.json
         usage |= {
             'labels': model.labels,

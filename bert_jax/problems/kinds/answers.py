@@ -25,6 +25,7 @@ QUESTION_ANSWERING = ProblemKind(
     },
     answer_settings=('doc_stride', 'question_tokens', 'answer_tokens', 'n_best', 'no_answer'),
     pretrained_heads=('question_answering',),
+    fine_tuned_heads=('question_answering',),
 )
 
 GENERATION = ProblemKind(
@@ -80,6 +81,7 @@ GENERATION = ProblemKind(
         'min_new_tokens',
     ),
     pretrained_heads=('clm', 'seq2seq'),
+    fine_tuned_heads=('seq2seq',),
     reads_last_layer=True,
     writes=True,
     long_texts=('truncate',),

@@ -27,6 +27,8 @@ class ProblemKind:
         answer_settings: keys that only affect how a trained model answers and is scored.
         pretrained_heads: names of heads that published checkpoints may hold
             (interop/pretrained.py): loaded with `init_from`, and exported.
+        fine_tuned_heads: those of the pretrained heads that only models of this kind have: a
+            published model with one of them is such a model.
         required_heads: pretrained heads, one of which init_from must have; they are never trained
             from scratch.
         reads_last_layer: whether its heads always read the states of the last layer, whatever
@@ -47,6 +49,7 @@ class ProblemKind:
     readers: Mapping[str, Reader]
     answer_settings: tuple[str, ...] = ()
     pretrained_heads: tuple[str, ...] = ()
+    fine_tuned_heads: tuple[str, ...] = ()
     required_heads: tuple[str, ...] = ()
     reads_last_layer: bool = False
     problem_type: str = ''

@@ -68,6 +68,7 @@ CLASSIFICATION = ProblemKind(
     readers=dict.fromkeys(TEXTS, text_pairs.build_classification),
     answer_settings=CLASS_SCORES,
     pretrained_heads=('sequence_classification',),
+    fine_tuned_heads=('sequence_classification',),  # or another kind; see inference/finetuned.py
     min_labels=2,
     has_probabilities=True,
     long_texts=('truncate', 'windows'),
@@ -115,6 +116,7 @@ MULTIPLE_CHOICE = ProblemKind(
     keys=LABELS,
     readers=dict.fromkeys(ROWS, choices.build_multiple_choice),
     pretrained_heads=('multiple_choice',),
+    fine_tuned_heads=('multiple_choice',),
     has_probabilities=True,
     long_texts=('truncate',),
 )

@@ -36,6 +36,7 @@ TAGGING = ProblemKind(
         **dict.fromkeys(LISTS, word_lists.build_tagging),
     },
     pretrained_heads=('token_classification',),
+    fine_tuned_heads=('token_classification',),
     min_labels=2,
     has_probabilities=True,
 )

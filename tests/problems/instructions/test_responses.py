@@ -117,11 +117,13 @@ def test_wrong_options_are_refused(answering):
         )
 
 
-def test_only_models_without_a_prefix_are_exported(tuned, tmp_path):
+def test_models_without_a_prefix_are_exported_and_still_answer(tuned, tmp_path):
     loaded = loading.load_any(tuned, allow_missing=('^encoder/pooler/',))
     if loaded.has_prefix:
         with pytest.raises(UserError, match='prefix_lm'):
             huggingface.save(loaded, tmp_path / 'x')
         return
     huggingface.save(loaded, tmp_path / 'x')
-    assert loading.load_any(tmp_path / 'x').is_causal == loaded.is_causal
+    exported = bert_jax.load(tmp_path / 'x')
+    assert exported.is_causal == loaded.is_causal
+    assert [one['answer'] for one in exported.respond(PROMPTS)] == ANSWERS
