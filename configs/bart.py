@@ -4,14 +4,15 @@
     python -m bert_jax.main --config=configs/bart.py:base
     python -m bert_jax.main --config=configs/bart.py:large
 
-What you get: text infilling of 30 % of the words and sentences in random order (docs/
-encoder_decoders.md). `base` has 6 + 6 layers of width 768, `large` 12 + 12 of width 1,024: 500,000
-steps of 8,000 rows of 512 tokens. The text is English Wikipedia; the authors' 160 GB were not
-published. `tiny` trains 2 + 2 layers of width 128 on the books that ship with the package.
+What you get: a decoder that restores text with 30 % of the words hidden and sentences in random
+order (docs/encoder_decoders.md). `base` has 6 + 6 layers of width 768, `large` 12 + 12 of width
+1,024: 500,000 steps of 8,000 rows of 512 tokens. The text is English Wikipedia; the authors' 160 GB
+were not published. `tiny` trains 2 + 2 layers of width 128 on the books that ship with the package.
 
-How long it takes: `tiny` some ten minutes on two cores, by the operations of a step. The others
-have not been trained here; tests/test_configs.py checks hyperparameters and shapes, and trains
-shrunk versions for a few steps. docs/fidelity.md lists the differences.
+How long it takes: `tiny` about 2.2 times the training of configs/tiny.py, by steps that took turns
+on two cores; it has not been trained to its end. Neither have the others: tests/test_configs.py
+checks hyperparameters and shapes, and trains shrunk versions for a few steps. docs/fidelity.md
+lists the differences.
 """
 
 from ml_collections import ConfigDict
