@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from bert_jax.problems import PROBLEMS
 from bert_jax.problems.sparse_embedding import LOSSES, losses
+from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.problems.embedding.test_losses import VECTORS_BND, batch_of
 from tests.problems.embedding.test_losses_of_sentence_transformers import Vectors, check
+from tests.tasks import small_problems
 
 theirs = pytest.importorskip(
     'sentence_transformers.sparse_encoder.losses', reason='sentence-transformers is missing'
@@ -39,17 +42,15 @@ def of_theirs(make, num_texts, labels=None, **options):
     return float(total.detach()), vectors.grad.numpy()
 
 
-def of_ours(name, num_texts, weights, scores=None, first=1, threshold=0):
-    """The loss and its gradient; `weights` of the FLOPS of queries and of documents."""
+def of_ours(name, num_texts, scores=None, **settings):
+    """The loss of the problem with these settings, and its gradient."""
+    kind = PROBLEMS['sparse_embedding']
+    settings = kind.settings | {'loss': name} | settings
+    layout = SpecialTokenLayout(small_problems.tokenizer(), 64, 2)
+    training = small_problems.problem_of(kind.load(), settings, layout).loss
 
     def value(vectors_BNV):
-        documents = vectors_BNV[:, first:].reshape(-1, V)
-        parts = {
-            'query': losses.flops(vectors_BNV[:, 0], np.ones(B, bool), threshold),
-            'document': losses.flops(documents, np.ones(len(documents), bool), threshold),
-        }
-        total = LOSSES[name]()(batch_of(vectors_BNV, scores))
-        return total + weights[0] * parts['query'] + weights[1] * parts['document']
+        return sum(training.weighted_values(batch_of(vectors_BNV, scores)).values())
 
     found, gradient = jax.value_and_grad(value)(jnp.asarray(SPARSE_BNV[:, :num_texts]))
     return float(found), np.asarray(gradient)
@@ -63,7 +64,7 @@ def test_infonce_with_both_regularizers(num_texts):
         query_regularizer_weight=0.5,
         document_regularizer_weight=0.3,
     )
-    check(of_ours('in_batch', num_texts, (0.5, 0.3)), expected)
+    check(of_ours('in_batch', num_texts, query_weight=0.5, document_weight=0.3), expected)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,8 @@ def test_infonce_with_both_regularizers(num_texts):
 def test_distillation_with_a_threshold_and_documents_alone(name, make, scores):
     options = dict(document_regularizer_weight=0.1, document_regularizer_threshold=9)
     expected = of_theirs(make, 4, scores, use_document_regularizer_only=True, **options)
-    check(of_ours(name, 4, (0, 0.1), scores, first=0, threshold=9), expected)
+    settings = dict(document_weight=0.1, documents_only=True, active_threshold=9)
+    check(of_ours(name, 4, scores, **settings), expected)
 
 
 def test_absent_texts_are_not_part_of_the_mean():
