@@ -92,22 +92,28 @@ def task_of(folder: pathlib.Path) -> pretraining.Pretraining:
 class MaskedLoss:
     """The held-out loss in nats of single tokens masked at 15 % (80/10/10) in single segments.
 
-    All models of one corpus and shape get the same examples and masks.
+    All models of one corpus and shape get the same examples and masks. Models of GPT-BERT predict
+    them one position earlier.
     """
 
     def __init__(self, model: Pretrained):
         config = ConfigDict(model.metadata['config'])
         config.data.segments = 'single'
-        config.masking.rate, config.masking.scheme = 0.15, 'tokens'
+        config.masking.rate, config.masking.end_rate = 0.15, None
+        config.masking.scheme = 'tokens'
         config.masking.mask, config.masking.random = 0.8, 0.1
         lengths = config.training.sequence_length
-        config.training.max_predictions = [math.ceil(0.15 * length) for length in lengths]
-        config.objectives = ConfigDict({'mlm': 1.0})
+        self._objective = 'mntp' if model.architecture.prediction.shift else 'mlm'
+        if self._objective == 'mlm':
+            lengths = [math.ceil(0.15 * length) for length in lengths]
+        config.training.max_predictions = lengths
+        config.mntp.causal_share = 0.0
+        config.objectives = ConfigDict({self._objective: 1.0})
         self.task, self.mesh = pretraining.build(config), sharding.make_mesh(config.mesh)
 
     def __call__(self, model: Pretrained) -> float:
         with jax.set_mesh(self.mesh):
-            return self.task.evaluate(model.params, self.task.stages[-1])['mlm_loss']
+            return self.task.evaluate(model.params, self.task.stages[-1])[f'{self._objective}_loss']
 
 
 class Comparison:

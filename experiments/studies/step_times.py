@@ -43,8 +43,9 @@ def measure(configs: Mapping[str, ConfigDict], path: pathlib.Path) -> dict[str, 
     first = next(iter(configs))
     stages = {}
     names = list(dict.fromkeys([first, *missing]))
+    tasks = {name: pretraining.build(configs[name]) for name in names}  # refuses bad configs
     for name in progress.bar(iterable=names, desc='compiling', unit=' configs'):
-        for number, step in enumerate(_steps(configs[name])):
+        for number, step in enumerate(_steps(tasks[name])):
             stages[name, number] = step
     times = report.take_turns(stages, WARM_UP + TURNS)
     base = times[first, 0][WARM_UP:]
@@ -61,10 +62,9 @@ def _median_ratio(times: Sequence[float], base: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(times, base, strict=True))
 
 
-def _steps(config: ConfigDict) -> list[Callable[[], None]]:
+def _steps(task: pretraining.Pretraining) -> list[Callable[[], None]]:
     """Return for each stage a function that runs its next step, compiled as for training."""
-    task = pretraining.build(config)
-    with Plan.of(task, config) as plan:
+    with Plan.of(task, task.config) as plan:
         states = [plan.initial_state()]
         return [_step(plan, stage, states) for stage in task.stages]
 

@@ -106,6 +106,9 @@ ENTRIES: dict[str, Keys] = {
     'masking 0.15': START | _rate(0.15),
     'masking 0.2': START | _rate(0.2),
     'masking 0.4': START | _rate(0.4),
+    'masking 0.3 to 0.15': START | {'masking.end_rate': 0.15},
+    'masking 0.4 to 0.15': START | _rate(0.4) | {'masking.end_rate': 0.15},
+    'adaptive masking': START | {'masking.scheme': 'adaptive'},
     'only [MASK]': START | {'masking.mask': 1.0, 'masking.random': 0.0},
     'whole words': START | {'masking.scheme': 'whole_words'},
     # batch
@@ -158,6 +161,15 @@ ENTRIES: dict[str, Keys] = {
     'vocabulary 16,000': START
     | {'data.tokenizer': 'train:wordpiece:16000', 'data.corpus': 'corpora/novels_16000'},
     # objectives
-    'with NSP': START | {'data.segments': 'pairs', 'objectives.nsp': 1.0},
+    'with NSP': START | {'data.segments': 'pairs', 'objectives.nsp': 1.0, 'model.pooler': True},
+    'GPT-BERT': START
+    | {
+        'objectives.mlm': 0.0,
+        'objectives.mntp': 15 / 16,
+        'objectives.ntp': 1 / 16,
+        'mntp.causal_share': 1 / 16,
+        'model.prediction.shift': True,
+        'training.max_predictions': (64,),
+    },
     'ELECTRA': START | {'objectives.rtd': 50.0, 'masking.mask': 0.85, 'masking.random': 0.0},
 }
