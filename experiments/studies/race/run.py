@@ -31,7 +31,6 @@ from experiments.studies import measures, runner, step_times
 from experiments.studies.novels import config as novels
 from experiments.studies.race.entries import COMMON, ENTRIES, Keys
 
-CHECKPOINTS = 5  # at which the loss is measured
 LENGTH = 64  # of the rows of the evaluation
 COLUMNS = {
     'mlm_loss': 'MLM loss at 15 %, nats per token',
@@ -54,12 +53,12 @@ def flags(entry: Keys, step_seconds: Sequence[float], seconds: float) -> dict[st
     keys = {**COMMON, **entry}
     steps = stage_steps(keys['training.steps'], step_seconds, seconds)
     total = sum(steps)
-    every = -(-total // CHECKPOINTS)
+    checkpoints = max(2, round(seconds / 60))  # at which the loss is measured
     keys |= {
         'training.steps': tuple(steps),
-        'evaluation.every_steps': every,
-        'checkpoint.every_steps': every,
-        'checkpoint.keep': CHECKPOINTS,
+        'evaluation.every_steps': 0,
+        'checkpoint.every_steps': -(-total // checkpoints),
+        'checkpoint.keep': checkpoints,
     }
     return {name: value(total) if callable(value) else value for name, value in keys.items()}
 
