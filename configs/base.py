@@ -172,6 +172,9 @@ def get_config() -> ConfigDict:
             theta=key(
                 None, 'base of rotary attention, in ModernBERT of its global layers', kind=float
             ),
+            local_theta=key(
+                None, 'base of rotary attention in layers with a window', '(0, inf)', kind=float
+            ),
             qk_norm=key(None, 'whether queries and keys are normalized', kind=bool),
         ),
         feedforward=key(

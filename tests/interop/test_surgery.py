@@ -187,8 +187,8 @@ def test_special_tokens_keep_their_role_under_another_name(tmp_path):
     np.testing.assert_array_equal(params['encoder/embeddings/token'], rows)
 
 
-def test_the_rotary_base_of_global_layers_may_differ_from_that_of_the_weights():
-    """For the extension of the context of ModernBERT."""
+def test_the_rotary_bases_may_differ_from_those_of_the_weights():
+    """For the extension of the context of ModernBERT and, with both bases, mmBERT."""
     sizes = dict(vocab_size=131, hidden_size=20, num_layers=4, num_heads=2, intermediate_size=28)
     short = architectures.build('modernbert', **sizes, **{'attention.theta': 10_000.0})
     params, _ = pretrained.fill({}, short, ('mlm',))
@@ -199,6 +199,10 @@ def test_the_rotary_base_of_global_layers_may_differ_from_that_of_the_weights():
     config.model.attention.theta = 160_000.0
     start = initialization.initialize(config, model, tokenizer, ('mlm',))
     assert start.architecture.attention == Rotary(160_000.0, 10_000.0)
+    config.model.attention.local_theta = 160_000.0
+    start = initialization.initialize(config, model, tokenizer, ('mlm',))
+    assert start.architecture.attention == Rotary(160_000.0, 160_000.0)
+    config.model.attention.local_theta = None
     bert = dataclasses.replace(model, architecture=architectures.build('bert', **sizes))
     with pytest.raises(UserError, match=r'attention.theta is .*, but Standard\(.* no theta'):
         initialization.initialize(config, bert, tokenizer, ('mlm',))

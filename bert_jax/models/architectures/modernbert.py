@@ -43,8 +43,10 @@ MODERNBERT = Builder(
 )
 
 # ModernBERT for causal models, as Ettin's decoders (Weller et al. 2025, arXiv 2507.11412): a layer
-# with a window sees positions less than 64 away.
-MODERNBERT_DECODER = MODERNBERT.resized('modernbert-decoder', windows=(None, 63, 63))
+# with a window sees positions less than 64 away, and rotates them as the other layers do.
+MODERNBERT_DECODER = MODERNBERT.resized(
+    'modernbert-decoder', windows=(None, 63, 63), **{'attention.local_theta': 160_000.0}
+)
 
 
 # After MosaicBERT (Portes et al. 2023, arXiv 2312.17482).
