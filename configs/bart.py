@@ -45,7 +45,7 @@ def _published(size: str) -> ConfigDict:
     config.training.sequence_length = (512,)
     config.training.batch_size = (8000,)
     config.optimizer.name = 'adamw'
-    config.optimizer.beta2 = 0.98
+    config.optimizer.beta2 = 0.98  # of mBART; BART's is not published
     config.optimizer.clip_norm = 0.1
     config.schedule.name = 'linear'
     config.schedule.learning_rate = 4e-4

@@ -5,8 +5,8 @@
     python -m bert_jax.main --config=configs/diffusion.py:modernbert --config.init_from=FOLDER
 
 What you get: `tiny` continues the run of configs/tiny.py, which has to be there, for 4,000 steps.
-`bert` is BERT-base with the hyperparameters of MDLM on LM1B (Sahoo et al. 2024, arXiv 2406.07524,
-section 5 and appendix C; kuleshov-group/mdlm). `modernbert` continues published weights of
+`bert` is BERT-base with the hyperparameters of MDLM on LM1B (Sahoo et al. 2024, arXiv 2406.07524;
+kuleshov-group/mdlm, configs/config.yaml). `modernbert` continues published weights of
 ModernBERT with the hyperparameters of the chat models of ZHZisZZ/dllm, on your text; FOLDER is a
 Hugging Face folder.
 

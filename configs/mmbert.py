@@ -6,7 +6,9 @@
 
 What you get: three phases, each from the run before. Masking falls from 30 to 15 and 5 %, languages
 are added in each phase, and their shares become more even: q ∝ p^0.7, p^0.5, p^0.3. 2.3T tokens at
-length 1,024, then 600B and 100B at length 8,192.
+length 1,024, then 600B and 100B at length 8,192; the last phase decays the learning rate. Values
+are those of the paper, section 3 and appendix A, and of configs/mmBERT-base*.yaml of
+JHU-CLSP/mmBERT.
 
 The text is 16, 28 and 41 Wikipedias of wiki40b instead of 60, 110 and 1,833 languages of the web;
 docs/fidelity.md lists all differences from the publication.
@@ -64,13 +66,21 @@ def get_config(phase: str = 'pretraining') -> ConfigDict:
     config.masking.rate = chosen.rate
     config.training.steps = (chosen.steps,)
     config.training.max_predictions = (-int(-chosen.rate * chosen.length // 1),)
+    config.optimizer.beta2 = 0.95
+    config.optimizer.eps = 1e-8
+    # 8e-5, divided by the peak rate as in configs/modernbert.py.
+    config.optimizer.weight_decay = 8e-5 / 8e-4
     config.schedule.learning_rate = 8e-4
     config.schedule.name = 'constant'
     config.schedule.decay_steps = 0
-    if phase != 'pretraining':
+    if phase == 'pretraining':
+        config.schedule.warmup_fraction = 636 / 487_000  # 3B tokens
+    else:
+        config.model.attention.local_theta = 160_000.0
         before = 'pretraining' if phase == 'midtraining' else 'midtraining'
         config.init_from = f'runs/mmbert_{before}'
         config.data.tokenizer = 'corpora/mmbert_pretraining/tokenizer.json'
     if phase == 'decay':
         config.schedule.name = 'sqrt'
+        config.schedule.end_learning_rate = 1.6e-5  # 2 % of the peak
     return config

@@ -41,7 +41,8 @@ def get_config(stage: str = 'pretraining') -> ConfigDict:
     config.training.max_predictions = (308,)
     config.optimizer.name = 'stable_adamw'
     config.optimizer.beta2 = 0.98
-    config.optimizer.weight_decay = 1e-5
+    # The authors' optimizer does not multiply weight decay, 1e-5, by the peak rate, this one does.
+    config.optimizer.weight_decay = 1e-5 / 8e-4
     config.optimizer.clip_norm = 0.0
     config.schedule.name = 'constant'
     config.schedule.learning_rate = 8e-4
@@ -56,6 +57,7 @@ def get_config(stage: str = 'pretraining') -> ConfigDict:
         config.training.max_predictions = (2458,)
         config.schedule.name = 'sqrt'
         config.schedule.learning_rate = 3e-4
+        config.optimizer.weight_decay = 1e-5 / 3e-4
         config.schedule.warmup_fraction = 0.0
         config.schedule.decay_steps = 10_600
     return config

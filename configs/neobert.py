@@ -1,4 +1,4 @@
-"""NeoBERT (Le Breton et al. 2025, arXiv 2502.19587, sections 3 and 4).
+"""NeoBERT (Le Breton et al. 2025, arXiv 2502.19587, section 3; chandar-lab/NeoBERT).
 
     python -m bert_jax.main --config=configs/neobert.py
     python -m bert_jax.main --config=configs/neobert.py:extension
@@ -27,8 +27,9 @@ def get_config(stage: str = 'pretraining') -> ConfigDict:
         raise unknown('stage of NeoBERT', stage, STAGES)
     config = base.get_config()
     config.workdir = 'runs/neobert'
-    config.data.segments = 'full_sentences'
+    config.data.segments = 'doc_sentences'
     config.model.architecture = 'neobert'
+    config.model.prediction.transform = False
     config.objectives.nsp = 0.0
     config.masking.rate = 0.2
     config.masking.mask = 1.0
@@ -41,12 +42,14 @@ def get_config(stage: str = 'pretraining') -> ConfigDict:
     config.optimizer.beta2 = 0.95
     config.optimizer.eps = 1e-8
     config.optimizer.weight_decay = 0.1
+    config.optimizer.decay_exclude = ()  # as in the authors' code: all parameters are decayed
     config.schedule.name = 'cosine'
     config.schedule.learning_rate = 6e-4
     config.schedule.end_learning_rate = 6e-5
     config.schedule.warmup_fraction = 2_000 / 1_000_000
     if stage == 'extension':
         config.workdir, config.init_from = 'runs/neobert_extension', config.workdir
+        config.model = base.get_config().model
         config.model.architecture = None  # the architecture of init_from
         config.training.steps = (50_000,)
         config.training.sequence_length = (4096,)

@@ -6,7 +6,7 @@
 
 What you get: a sixth of the tokens, in n-grams of one to five words, is predicted from the others
 and from the targets before them in a random order; rows are A <sep> B <sep> <cls>. `base` and
-`large` have the published sizes and the training of XLNet-Large (appendix A.4; zihangdai/xlnet
+`large` have the published sizes and the training of XLNet-Large (appendix A.4.1; zihangdai/xlnet
 train.py), without its memory; the text is English Wikipedia. `tiny` is for a laptop CPU, on the 18
 books of the package.
 
@@ -47,9 +47,9 @@ def _published(recipe: str) -> ConfigDict:
     config.training.sequence_length = (512,)
     config.training.batch_size = (8192,)
     config.training.max_predictions = (85,)
-    config.optimizer.clip_norm = 0.25
     config.schedule.name = 'linear'
     config.schedule.learning_rate = 4e-4
+    config.schedule.end_learning_rate = 4e-7
     config.schedule.warmup_fraction = 40_000 / 500_000
     return config
 

@@ -83,6 +83,9 @@ PUBLISHED = {
         'training.steps': (500_000,),
         'training.batch_size': (8000,),
         'training.sequence_length': (512,),
+        'optimizer.weight_decay': 0.01,
+        'optimizer.clip_norm': 0.1,
+        'schedule.learning_rate': 4e-4,
     },
     'mbart': {
         'noise.mask': 0.35,
@@ -147,9 +150,13 @@ PUBLISHED = {
         'training.batch_size': (8192,),
         'training.max_predictions': (85,),
         'training.steps': (500_000,),
+        'optimizer.name': 'bert_adam',
         'optimizer.weight_decay': 0.01,
         'optimizer.eps': 1e-6,
+        'optimizer.clip_norm': 1.0,
+        'schedule.name': 'linear',
         'schedule.learning_rate': 4e-4,
+        'schedule.end_learning_rate': 4e-7,
     },
     'spanbert': {
         'data.segments': 'single',
@@ -221,7 +228,7 @@ PUBLISHED = {
         'optimizer.beta1': 0.9,
         'optimizer.beta2': 0.98,
         'optimizer.eps': 1e-6,
-        'optimizer.weight_decay': 1e-5,
+        'optimizer.weight_decay': 0.0125,
         'schedule.name': 'constant',
         'schedule.learning_rate': 8e-4,
         'model.attention.theta': 10_000.0,
@@ -232,8 +239,14 @@ PUBLISHED = {
         'masking.rate': 0.3,
         'data.language_alpha': 0.7,
         'optimizer.name': 'stable_adamw',
+        'optimizer.beta2': 0.95,
+        'optimizer.eps': 1e-8,
+        'optimizer.weight_decay': 0.1,
+        'schedule.name': 'constant',
         'schedule.learning_rate': 8e-4,
+        'model.attention.theta': 10_000.0,
         'training.sequence_length': (1024,),
+        'training.batch_size': (4608,),
     },
     'gptbert': {
         'masking.rate': 0.3,
@@ -255,11 +268,16 @@ PUBLISHED = {
     'neobert': {
         'masking.rate': 0.2,
         'masking.mask': 1.0,
+        'data.segments': 'doc_sentences',
         'optimizer.name': 'adamw',
         'optimizer.beta2': 0.95,
+        'optimizer.eps': 1e-8,
         'optimizer.weight_decay': 0.1,
+        'optimizer.decay_exclude': (),
+        'optimizer.clip_norm': 1.0,
         'schedule.name': 'cosine',
         'schedule.learning_rate': 6e-4,
+        'schedule.end_learning_rate': 6e-5,
         'training.steps': (1_000_000,),
         'training.sequence_length': (1024,),
     },
@@ -301,6 +319,7 @@ WARMUPS = {
     'deberta': 10_000,
     'gpt2': 2_000,
     'gptbert': 125,
+    'mmbert': 636,
     'neobert': 2_000,
     'diffusion:bert': 2500,
     'xlnet:large': 40_000,
@@ -336,6 +355,10 @@ def test_modernbert_trains_on_the_published_number_of_tokens():
     assert warmup * per_step == pytest.approx(3e9, rel=0.02)
     assert second.schedule.decay_steps * per_step == pytest.approx(50e9, rel=0.02)
     assert (second.schedule.name, second.schedule.learning_rate) == ('sqrt', 3e-4)
+    # The published weight decay, 1e-5, is not multiplied by the peak rate.
+    for config in (first, second):
+        per_step = config.optimizer.weight_decay * config.schedule.learning_rate
+        assert per_step == pytest.approx(1e-5)
     assert (second.init_from, second.model.attention.theta) == (first.workdir, 160_000.0)
 
 
@@ -353,6 +376,9 @@ def test_mmbert_masks_less_and_adds_languages_in_each_phase():
         for config in phases
     ]
     assert tokens == pytest.approx([2.3e12, 0.6e12, 0.1e12], rel=0.01)
+    assert [config.model.attention.local_theta for config in phases] == [None, 160_000.0, 160_000.0]
+    assert [config.schedule.name for config in phases] == ['constant', 'constant', 'sqrt']
+    assert phases[-1].schedule.end_learning_rate == pytest.approx(1.6e-5)
     languages = [{*config.data.sources} for config in phases]
     assert languages[0] < languages[1] < languages[2]
 
@@ -372,6 +398,14 @@ def test_gptbert_grows_batches_and_sequences():
     assert tokens == [2**20, 2**21, 3 * 2**20, 3 * 2**20, 2**22, 2**22]
     assert [stage.sequence_length for stage in stages] == [128, 128, 128, 256, 256, 512]
     assert sum(stage.steps for stage in stages) == 7812
+
+
+def test_gptbert_base_trains_longer_at_a_lower_rate():
+    config = gptbert.get_config('base')
+    assert sum(config.training.steps) == 15_625
+    assert schedules.warmup_length(config.schedule, 15_625) == 250
+    rates = config.schedule.learning_rate, config.schedule.end_learning_rate
+    assert rates == pytest.approx((1e-2, 1e-3))
 
 
 def test_diffusion_continues_from_weights():
