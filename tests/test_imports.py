@@ -53,7 +53,7 @@ def test_pretraining_is_imported_without_fine_tuning_and_file_formats():
         'bert_jax.labels',
         'bert_jax.interop.huggingface',
     }
-    assert loaded('bert_jax.main, bert_jax.tasks.pretraining', SLOW | others) == 'set()\n'
+    assert loaded('bert_jax.main, bert_jax.tasks.pretraining_builder', SLOW | others) == 'set()\n'
 
 
 def count_modules(code: str) -> int:

@@ -31,13 +31,13 @@ def make_task(
     if config.task == 'pretraining':
         if 'objectives' not in config:
             raise _other_task(config, 'base.py')
-        from bert_jax.tasks import pretraining, pretraining_data
+        from bert_jax.tasks import pretraining_builder, pretraining_data
 
         if pretraining_data.is_missing(config.data):
             from bert_jax.tasks import rehearsal
 
             rehearsal.check(config)
-        return pretraining.build(config, own_evaluators=evaluators)
+        return pretraining_builder.build(config, own_evaluators=evaluators)
     from bert_jax.problems import PROBLEMS
     from bert_jax.tasks import finetuning_builder
 

@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.corpus.placeholder_corpus import PlaceholderCorpus, make_tokenizer
 from bert_jax.errors import unknown
 from bert_jax.reports.pretraining import add_baselines
-from bert_jax.tasks import evaluators, pretraining
+from bert_jax.tasks import evaluators, pretraining_builder
 from bert_jax.tasks.stage_settings import stage_settings
 from bert_jax.training.run import Plan
 from bert_jax.types import Config
@@ -26,7 +26,7 @@ def check(config: Config) -> None:
     data = config.data
     tokenizer = make_tokenizer(data.tokenizer, data.lowercase, data.strip_accents)
     # What evaluators cost, and whether sentences fit, depends on the vocabulary.
-    task = pretraining.build(
+    task = pretraining_builder.build(
         config, PlaceholderCorpus.of(tokenizer, longest), evaluate_further=False
     )
     with Plan.of(task, config) as plan:

@@ -20,7 +20,7 @@ from bert_jax.interop import loading, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.labels.loader import Splits, make_config
-from bert_jax.tasks import pretraining
+from bert_jax.tasks import pretraining, pretraining_builder
 from bert_jax.training import sharding
 
 TRAIN_SENTENCES, DEV_SENTENCES = 2000, 1000
@@ -86,7 +86,7 @@ def reinitialize(model: Pretrained) -> Pretrained:
 
 def task_of(folder: pathlib.Path) -> pretraining.Pretraining:
     """The pretraining task of a run, from the config in its folder."""
-    return pretraining.build(ConfigDict(json.loads((folder / 'config.json').read_text())))
+    return pretraining_builder.build(ConfigDict(json.loads((folder / 'config.json').read_text())))
 
 
 class MaskedLoss:
@@ -109,7 +109,7 @@ class MaskedLoss:
         config.training.max_predictions = lengths
         config.mntp.causal_share = 0.0
         config.objectives = ConfigDict({self._objective: 1.0})
-        self.task, self.mesh = pretraining.build(config), sharding.make_mesh(config.mesh)
+        self.task, self.mesh = pretraining_builder.build(config), sharding.make_mesh(config.mesh)
 
     def __call__(self, model: Pretrained) -> float:
         with jax.set_mesh(self.mesh):

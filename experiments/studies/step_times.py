@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import progress
 from bert_jax.files import read_json, write_json
-from bert_jax.tasks import pretraining
+from bert_jax.tasks import pretraining, pretraining_builder
 from bert_jax.training import batches
 from bert_jax.training.run import Plan
 from bert_jax.training.state import TrainState
@@ -43,7 +43,8 @@ def measure(configs: Mapping[str, ConfigDict], path: pathlib.Path) -> dict[str, 
     first = next(iter(configs))
     stages = {}
     names = list(dict.fromkeys([first, *missing]))
-    tasks = {name: pretraining.build(configs[name]) for name in names}  # refuses bad configs
+    # All tasks are built first, so that a bad config is refused before anything is compiled.
+    tasks = {name: pretraining_builder.build(configs[name]) for name in names}
     for name in progress.bar(iterable=names, desc='compiling', unit=' configs'):
         for number, step in enumerate(_steps(tasks[name])):
             stages[name, number] = step

@@ -11,7 +11,7 @@ import pytest
 from bert_jax import main
 from bert_jax.averages import Term
 from bert_jax.errors import UserError
-from bert_jax.tasks import finetuning_builder, pretraining
+from bert_jax.tasks import finetuning_builder, pretraining_builder
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.training import optimizers
 from bert_jax.training.state import TrainState
@@ -48,7 +48,9 @@ def test_the_printed_batch_is_the_one_the_step_trains_on(config, capsys):
     rows = rows_of(capsys)
     assert len(rows) == 8
     spy = Spy()
-    task = dataclasses.replace(pretraining.build(config), model=spy, objectives={'spy': spy})
+    task = dataclasses.replace(
+        pretraining_builder.build(config), model=spy, objectives={'spy': spy}
+    )
     zero, params = jnp.zeros((), jnp.int32), {'x': jnp.ones(())}
     optimizer = optimizers.build(config.optimizer, lambda step: 0.0)
     step = make_train_step(task, optimizer)

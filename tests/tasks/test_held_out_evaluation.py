@@ -14,7 +14,7 @@ import configs
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import blank_rows
 from bert_jax.objectives.edits import EDITS
-from bert_jax.tasks import pretraining
+from bert_jax.tasks import pretraining_builder
 from bert_jax.training import loop, sharding
 from bert_jax.training.workdir import Workdir
 from tests import op_by_op
@@ -40,7 +40,7 @@ def languages(folder, **documents):
 @pytest.mark.parametrize('documents', [{'en': 60}, {'en': 60, 'cy': 40, 'gd': 4}])
 def test_small_texts_can_be_evaluated_with_next_sentence_prediction(tmp_path, documents):
     """At a fraction of 0.005, 60 documents had a held-out split of 1 that ended the run."""
-    task = pretraining.build(languages(tmp_path, **documents))
+    task = pretraining_builder.build(languages(tmp_path, **documents))
     for language in documents:
         assert task.corpus.split('held_out', language).num_documents >= 2
 
@@ -48,10 +48,10 @@ def test_small_texts_can_be_evaluated_with_next_sentence_prediction(tmp_path, do
 def test_a_language_that_cannot_be_evaluated_is_named_before_training(tmp_path):
     config = languages(tmp_path, en=60, cy=3)
     with pytest.raises(UserError, match=r"held-out text in language 'cy' .*has 1 document\(s\)"):
-        pretraining.build(config)
+        pretraining_builder.build(config)
     config.objectives.nsp = 0.0
     config.data.segments = 'single'
-    pretraining.build(config)
+    pretraining_builder.build(config)
 
 
 TOKENS = {'mbart': ':languages=en,cy:cls=no', 't5': ':sentinels=28:cls=no'}
@@ -73,9 +73,9 @@ def test_every_recipe_can_evaluate_a_tiny_text_or_says_so_before_training(
         config.model.num_heads = 1
     if config.data.segments == 'pairs' and documents == 3:  # one of them is held out
         with pytest.raises(UserError, match="the held-out text in language 'en' cannot be"):
-            pretraining.build(config)
+            pretraining_builder.build(config)
         return
-    task = pretraining.build(config)
+    task = pretraining_builder.build(config)
     for sources in task.held_out.values():
         assert set(sources) == {None, 'en', 'cy'}
         for source in sources.values():
@@ -90,7 +90,7 @@ def test_evaluation_in_micro_batches_gives_the_same_metrics_in_less_memory(tmp_p
         config = small.config(
             tmp_path, training__accumulation=(accumulation,), training__batch_size=(16, 8)
         )
-        task = pretraining.build(config)
+        task = pretraining_builder.build(config)
         with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
             params = jax.tree.map(
                 lambda leaf: 3 * leaf, sharding.unbox(jax.jit(task.init)(jax.random.key(0)))
@@ -112,7 +112,7 @@ def evaluated(folder, batch_size, mesh=None, **more):
         **small.ONE_STAGE
         | {'training__batch_size': (batch_size,), 'evaluation__examples': 10_000, **more},
     )
-    task = pretraining.build(config)
+    task = pretraining_builder.build(config)
     sizes = mesh or {'data': 1, 'fsdp': 1, 'tensor': 1}
     mesh = sharding.make_mesh(sizes, jax.devices()[: math.prod(sizes.values())])
     with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
@@ -159,7 +159,7 @@ def test_rows_without_tokens_count_for_nothing(tmp_path, name):
     changes = {'objectives__nsp': 0.0, 'data__segments': 'single', **OBJECTIVES[name]}
     if 'model__architecture' in changes:
         changes |= {'model__max_position_embeddings': 64}
-    task = pretraining.build(small.config(tmp_path, **small.ONE_STAGE | changes))
+    task = pretraining_builder.build(small.config(tmp_path, **small.ONE_STAGE | changes))
     batch = task.stages[0].source.batch(0, np.arange(6))
     is_blank = np.arange(6) >= 4
     terms = jax.jit(lambda *arguments: task.terms(*arguments, train=False))
@@ -172,7 +172,7 @@ def test_rows_without_tokens_count_for_nothing(tmp_path, name):
 
 
 def test_terms_without_a_prediction_are_left_out_of_the_metrics(tmp_path):
-    task = pretraining.build(small.config(tmp_path, **small.ONE_STAGE))
+    task = pretraining_builder.build(small.config(tmp_path, **small.ONE_STAGE))
     stage = task.stages[0]
     vocabulary = dataclasses.replace(
         task.corruption.vocabulary, special_ids=tuple(range(task.start.architecture.vocab_size))
@@ -196,5 +196,5 @@ def test_a_stage_without_anything_to_predict_is_refused_before_training(tmp_path
     config.data.tokenizer = str(vocab)
     config.masking.unknown = False
     with pytest.raises(UserError, match='no row has a prediction for mlm_loss, in 2 batches of 16'):
-        loop.train(pretraining.build(config), config, Workdir.of(config.workdir))
+        loop.train(pretraining_builder.build(config), config, Workdir.of(config.workdir))
     assert not list(tmp_path.glob('run/checkpoints/[0-9]*'))
