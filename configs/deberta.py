@@ -1,4 +1,4 @@
-"""DeBERTaV3-base (He et al. 2021, arXiv 2111.09543, section 3 and appendix).
+"""DeBERTaV3-base (He et al. 2021, arXiv 2111.09543, sections 3 and 4.1).
 
     python -m bert_jax.main --config=configs/deberta.py
 
@@ -39,6 +39,6 @@ def get_config() -> ConfigDict:
     config.optimizer.name = 'adamw'
     config.optimizer.beta2 = 0.98
     config.schedule.name = 'linear'
-    config.schedule.learning_rate = 6e-4
+    config.schedule.learning_rate = 5e-4
     config.schedule.warmup_fraction = 10_000 / 500_000
     return config

@@ -213,7 +213,8 @@ PUBLISHED = {
         'rtd.generator_depth': 0.5,
         'training.batch_size': (8192,),
         'training.steps': (500_000,),
-        'schedule.learning_rate': 6e-4,
+        'optimizer.beta2': 0.98,
+        'schedule.learning_rate': 5e-4,
     },
     'xlmr': {
         'data.language_alpha': 0.3,
