@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from flax.core import FrozenDict, freeze
+from flax.core import FrozenDict, freeze, unfreeze
 
 from bert_jax.errors import UserError, unknown
 from bert_jax.models.encoders import EncoderOutput, build_encoder
@@ -47,7 +47,7 @@ class Model(Module):
     """An encoder with named heads and, if the architecture has one, a decoder.
 
     With a target (`Rows.target`) the decoder reads it, and all heads read the decoder's states;
-    otherwise they read the encoder's.
+    otherwise they read the encoder's. Without a decoder, a target is left to the heads.
 
     Parameters: `encoder`, `decoder`, and for each head NAME/head and, if it reads other states than
     those of the last layer and they have parameters, NAME/states.
@@ -98,7 +98,7 @@ class Model(Module):
         target = rows.target
         if target is None and self.architecture.decoder is not None and self.is_initializing():
             target = rows  # creates the decoder's parameters
-        if target is None:
+        if target is None or self.architecture.decoder is None:
             return self.apply_heads(rows, states, dropout_seeds_B)
         memory = self._memory(rows, states)
         output = self.decode(target, memory, dropout_seeds_B, all_hidden=all_hidden)
@@ -157,7 +157,13 @@ class Model(Module):
     def _apply_heads(
         self, rows: Rows, states: EncoderOutput, dropout_seeds_B: jax.Array | None
     ) -> ModelOutput:
-        heads = {name: getattr(self, name)(states, rows, dropout_seeds_B) for name in self.heads}
+        heads = {}
+        for name in self.heads:
+            read = states
+            if HEADS[name].shares_encoder:
+                variables: Any = self.encoder.variables
+                read = states._replace(parameters=unfreeze(variables)['params'])
+            heads[name] = getattr(self, name)(read, rows, dropout_seeds_B)
         return ModelOutput(rows, states, heads)
 
     @nn.nowrap

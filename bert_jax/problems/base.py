@@ -298,10 +298,13 @@ class Loss(_Part, abc.ABC):
         reads_whole_batch: whether `terms` compares the examples of a batch. It then gets all rows
             of a training batch, whatever the number of devices and of micro-batches, and is not
             computed in evaluation, where batches have other examples.
+        starts_from: parameters of a pretrained head ('mlm/head') → the parameters of the model that
+            start with their values.
     """
 
     encoding: Any  # the problem's class of `Encoding`
     reads_whole_batch: ClassVar[bool] = False
+    starts_from: ClassVar[Mapping[str, str]] = {}
 
     @property
     @abc.abstractmethod
@@ -447,11 +450,16 @@ class Parts(NamedTuple):
     loss: type[Loss]
     decoder: type[Decoder[Any, Any]]
 
+    def loss_of(self, settings: ConfigDict) -> type[Loss]:
+        """Return the class of the loss for the config's `problem`."""
+        return self.loss
+
     def build(self, setup: Setup) -> AnyProblem:
         """Build a problem. Raises UserError if settings or labels do not fit."""
         _ = setup.label_numbers
         encoding = self.encoding(setup)
-        return Problem(setup, encoding, self.loss(setup, encoding), self.decoder(setup, encoding))
+        loss = self.loss_of(setup.settings)(setup, encoding)
+        return Problem(setup, encoding, loss, self.decoder(setup, encoding))
 
     def build_for(self, train: Sequence[Any], setup: Setup) -> AnyProblem:
         """Build a problem that is trained on these examples."""

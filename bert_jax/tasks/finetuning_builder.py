@@ -34,7 +34,10 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
     tokenizer = finetuning_data.make_tokenizer(config, model, splits.train)
     labels, heads = finetuning_data.choose_labels(kind, splits.unsplit, config.problem, model)
     reasons = finetuning_data.reasons_to_drop(config.task, labels, model)
+    starts_from = kind.load().loss_of(config.problem).starts_from
+    heads = (*heads, *(name.partition('/')[0] for name in starts_from))
     start = initialization.initialize(config, model, tokenizer, heads, reasons)
+    start = initialization.renamed(start, starts_from)
     architecture, compute = start.architecture, Compute(**config.compute.to_dict())
     if kind.writes:
         is_causal = finetuning_data.is_causal(config, architecture, model)

@@ -145,6 +145,17 @@ def initialize(
     return _freeze(config, initial)._replace(base=tuned.describe_base(config.init_from, model))
 
 
+def renamed(initial: InitialModel, names: Mapping[str, str]) -> InitialModel:
+    """Return the model with other names of parameters: the beginning of a name → its new one."""
+    params, lines = dict(initial.params), [*initial.lines]
+    for old, new in names.items():
+        moved = [name for name in params if name.startswith(f'{old}/')]
+        params |= {new + name.removeprefix(old): params.pop(name) for name in moved}
+        if moved:
+            lines.append(f'{new}: starts as {old} of the weights')
+    return initial._replace(params=params, lines=lines)
+
+
 def _freeze(config: Config, initial: InitialModel) -> InitialModel:
     """Add the tuning method of a config, and freeze the parameters that it does not train."""
     params, lines = initial.params, initial.lines

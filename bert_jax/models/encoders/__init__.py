@@ -3,6 +3,7 @@
 To add an encoder, add a file here with a subclass of `Encoder`, and a line to ENCODERS.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
@@ -30,6 +31,8 @@ class EncoderOutput(NamedTuple):
             None: hidden_BTD.
         embedding_VE: fp32 [padded_vocab_size, embedding_width] token embeddings, which heads may be
             tied to; a `Model` adds them.
+        parameters: the parameters of the encoder, for a head with `shares_encoder`, to which a
+            `Model` gives them.
         cache: the cache of the rows with the keys and values of their tokens; None without one.
         query_BPD: states at the targets of a query stream, which have seen the positions of the
             targets but not their tokens; None without such a stream.
@@ -40,6 +43,7 @@ class EncoderOutput(NamedTuple):
     all_hidden_LBTD: jax.Array | None = None
     decoded_BTD: jax.Array | None = None
     embedding_VE: jax.Array | None = None
+    parameters: Mapping[str, Any] | None = None
     cache: 'Cache | None' = None
     query_BPD: jax.Array | None = None
 

@@ -23,10 +23,13 @@ class Head(Module):
         reads_decoded: whether the head reads `EncoderOutput.decoded_BTD`, of a mask decoder.
         reads_head_states: whether `states.hidden_BTD` are those that `architecture.head_states`
             and `head_lstm` describe, which may be wider; otherwise those of the last layer.
+        shares_encoder: whether the head reads `EncoderOutput.parameters`, to compute with layers of
+            the encoder.
     """
 
     reads_decoded: ClassVar[bool] = False
     reads_head_states: ClassVar[bool] = False
+    shares_encoder: ClassVar[bool] = False
 
     def __call__(
         self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
@@ -89,6 +92,7 @@ HEADS: LazyTable[type[Head]] = LazyTable(
         'spans': 'bert_jax.models.heads.spans:SpanClassificationHead',
         'biaffine': 'bert_jax.models.heads.biaffine:BiaffineHead',
         'embedding': 'bert_jax.models.heads.embedding:EmbeddingHead',
+        'reconstruction': 'bert_jax.models.heads.reconstruction:ReconstructionHead',
         'crf': 'bert_jax.models.heads.linear_chain:LinearChain',
     }
 )

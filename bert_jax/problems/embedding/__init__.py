@@ -4,15 +4,16 @@ from ml_collections import ConfigDict
 
 from bert_jax.lazy_table import LazyTable
 from bert_jax.problems import loss_options
-from bert_jax.problems.embedding.base import EmbeddingLoss
+from bert_jax.problems.embedding.base import LossOptions
 
 _PACKAGE = 'bert_jax.problems.embedding'
 
 # `problem.loss` → its class; the fields of the class are keys of `problem`.
-LOSSES: LazyTable[type[EmbeddingLoss]] = LazyTable(
+LOSSES: LazyTable[type[LossOptions]] = LazyTable(
     {
         'in_batch': f'{_PACKAGE}.in_batch:InBatch',
         'simcse': f'{_PACKAGE}.in_batch:SimCSE',
+        'tsdae': f'{_PACKAGE}.denoising:Denoising',
         'gist': f'{_PACKAGE}.in_batch:Guided',
         'mega_batch_margin': f'{_PACKAGE}.in_batch:MegaBatchMargin',
         'cosine': f'{_PACKAGE}.pairs:Cosine',
@@ -32,7 +33,7 @@ LOSSES: LazyTable[type[EmbeddingLoss]] = LazyTable(
 )
 
 
-def make(settings: ConfigDict) -> EmbeddingLoss:
+def make(settings: ConfigDict) -> LossOptions:
     """Make the loss that the config's `problem` describes."""
     return loss_options.make(LOSSES, settings)
 

@@ -1,13 +1,15 @@
-"""The interface of losses on the vectors of a whole batch."""
+"""The interface of losses that train vectors, most of them on the vectors of a whole batch."""
 
 import abc
 import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.labels.examples import TextGroup
+from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Array
 
 _EPSILON = 1e-12  # smallest norm that vectors are divided by
@@ -34,10 +36,11 @@ class VectorBatch(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class EmbeddingLoss(abc.ABC):
-    """A loss on all vectors of a batch. Its fields are keys of the config's `problem`.
+class LossOptions(abc.ABC):
+    """A loss that trains vectors of texts. Its fields are keys of the config's `problem`.
 
     Attributes:
+        training: 'module:name' of the `base.Loss` that computes the loss.
         reads: the fields of `TextGroup` that training examples need besides texts.
         min_texts, max_texts: how many texts an example has; max_texts None: any number.
         copies: how often each text is encoded, with another dropout.
@@ -46,6 +49,7 @@ class EmbeddingLoss(abc.ABC):
         batches: how batches are composed unless `problem.batches` says so.
     """
 
+    training: ClassVar[str]
     reads: ClassVar[tuple[str, ...]] = ()
     min_texts: ClassVar[int] = 2
     max_texts: ClassVar[int | None] = 2
@@ -62,6 +66,16 @@ class EmbeddingLoss(abc.ABC):
     def why_unusable(self, example: TextGroup) -> str:
         """Say why the loss cannot learn from an example with the texts and fields that it reads."""
         return ''
+
+    def why_refused(self, examples: Sequence[TextGroup], tokenizer: Tokenizer) -> str:
+        """Say why the loss cannot learn from the tokens of a train split; '' if it can."""
+        return ''
+
+
+class EmbeddingLoss(LossOptions):
+    """A loss on all vectors of a batch."""
+
+    training = 'bert_jax.problems.embedding.problem:EmbeddingTraining'
 
     @abc.abstractmethod
     def __call__(self, batch: VectorBatch) -> jax.Array:

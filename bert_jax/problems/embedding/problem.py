@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ml_collections import ConfigDict
 
-from bert_jax import averages
+from bert_jax import averages, lazy_table
 from bert_jax.averages import Term, Terms
 from bert_jax.errors import UserError, unknown, warn
 from bert_jax.examples.batch_orders import BatchOrder, PairsOfClasses, Stratified, WithoutCopies
@@ -20,8 +21,8 @@ from bert_jax.models.model import HeadOptions
 from bert_jax.models.rows import Rows
 from bert_jax.problems import base, raw_input
 from bert_jax.problems.classification import sequence
-from bert_jax.problems.embedding import in_batch, make
-from bert_jax.problems.embedding.base import EmbeddingLoss, VectorBatch, normalize
+from bert_jax.problems.embedding import LOSSES, in_batch, make
+from bert_jax.problems.embedding.base import EmbeddingLoss, LossOptions, VectorBatch, normalize
 from bert_jax.problems.embedding.decoder import EmbeddingDecoder
 from bert_jax.types import Array, Batch, JsonObject, JsonView, Tree
 
@@ -30,7 +31,7 @@ class EmbeddingEncoding(base.Encoding[TextGroup]):
     """Each text of an example is an item of its own, so it may be in any row of the batch."""
 
     @functools.cached_property
-    def embedding_loss(self) -> EmbeddingLoss:
+    def embedding_loss(self) -> LossOptions:
         """The loss of the settings."""
         return make(self.settings)
 
@@ -47,6 +48,8 @@ class EmbeddingEncoding(base.Encoding[TextGroup]):
         for example in train:
             if reason := self._why_unusable(example, num_texts, vector_size):
                 raise UserError(f'example {example.id}: {reason}')
+        if reason := loss.why_refused(train, self.tokenizer):
+            raise UserError(reason)
         copies = loss.copies if num_texts == 1 else 1
         return {
             'pooling': self._pooling(),
@@ -301,6 +304,7 @@ class EmbeddingTraining(base.Loss):
             UserError: a size is larger than the vectors.
         """
         loss, sizes = self.encoding.embedding_loss, self.settings.dimensions
+        assert isinstance(loss, EmbeddingLoss)
         if not sizes:
             return loss(batch)
         if max(sizes) > (largest := batch.vectors_BND.shape[-1]):
@@ -357,4 +361,12 @@ class EmbeddingTraining(base.Loss):
     exported_outputs = host_outputs
 
 
-EMBEDDING = base.Parts(EmbeddingEncoding, EmbeddingTraining, EmbeddingDecoder)
+class EmbeddingParts(base.Parts):
+    """The parts of the problem. A loss names the class that computes it."""
+
+    def loss_of(self, settings: ConfigDict) -> type[base.Loss]:
+        computed_by: type[base.Loss] = lazy_table.load(LOSSES[settings.loss].training)
+        return computed_by
+
+
+EMBEDDING = EmbeddingParts(EmbeddingEncoding, EmbeddingTraining, EmbeddingDecoder)

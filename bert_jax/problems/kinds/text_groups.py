@@ -104,6 +104,9 @@ EMBEDDING = ProblemKind(
             choices='bert_jax.problems.embedding.distillation:TARGETS',
         ),
         temperature=_loss_option(1.0, 'of the softmax over documents', '(0, inf)'),
+        deletion=_loss_option(
+            0.6, 'tsdae: probability that a word is deleted; one word always stays', '[0, 1)'
+        ),
     ),
     readers=dict.fromkeys(TEXTS, text_groups.build_text_group),
     long_texts=('truncate',),

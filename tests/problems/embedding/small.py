@@ -17,6 +17,11 @@ def rows(number: int, columns: int, seed: int = 0) -> list[list[str]]:
     ]
 
 
+def texts(number: int) -> list[list[str]]:
+    """The lines of a table of texts with at least three words."""
+    return [['text0'], *([f'the {text} ship'] for (text,) in rows(number, 1))]
+
+
 def config_of(folder, lines: list[list[str]], dropout: float | None = 0.0, sizes=SIZES, **keys):
     """The config of a run on the lines of a table whose first row has the names of its columns."""
     path = folder / 'train.tsv'

@@ -209,6 +209,7 @@ def test_other_losses(name, make, num_texts, options, fields, labels):
 
 
 def test_every_loss_is_compared():
-    compared = {'in_batch', 'simcse', 'gist'}  # SimCSE is in_batch on two copies
+    # SimCSE is in_batch on two copies; test_denoising.py compares tsdae.
+    compared = {'in_batch', 'simcse', 'gist', 'tsdae'}
     (mark,) = test_other_losses.pytestmark
     assert compared | {case[0] for case in mark.args[1]} == {*LOSSES}
