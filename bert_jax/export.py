@@ -138,7 +138,7 @@ def export(request: Request) -> None:
 
 def _export_published(loaded: Any, output: str, overwrite: bool) -> None:
     """Export to a folder for transformers and print a summary."""
-    from bert_jax.interop.huggingface import num_parameters
+    from bert_jax.interop.pretrained import num_parameters
 
     written = lazy_table.load(_WRITE_PUBLISHED)(loaded, paths.path(output), overwrite)
     parameters = f'{num_parameters(written.model):,} parameters'

@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax import config_keys
 from bert_jax.export import Request, export
-from bert_jax.interop import huggingface, loading
+from bert_jax.interop import huggingface_export, loading
 from bert_jax.models import architectures
 from bert_jax.tasks import pretraining, pretraining_builder
 from bert_jax.tasks.stage_settings import stage_settings
@@ -570,7 +570,7 @@ def test_a_shrunk_version_and_its_generator_open_in_transformers(
         architecture = model.architecture.without_mask_decoder()
         model = dataclasses.replace(model, architecture=architecture)
         expected = published.theirs(theirs, model.architecture)
-        computed = published.ours(huggingface.publishable(model)[0])
+        computed = published.ours(huggingface_export.publishable(model)[0])
         assert computed.keys() == expected.keys()
         agree_trees(computed, expected)
 

@@ -18,7 +18,7 @@ from bert_jax.export_formats import computation, samples
 from bert_jax.export_formats.base import Export
 from bert_jax.inference import finetuned
 from bert_jax.inference.predictor import Predictor
-from bert_jax.interop import huggingface, tuned
+from bert_jax.interop import huggingface_export, tuned
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.sentence_modules import Normalize, SentenceModules
 from bert_jax.storage.path import Path
@@ -103,7 +103,7 @@ def write(
         export = _export(model, predictor, task, exporter.has_erf)
         export = export._replace(lengths=lengths, dtype=dtype)
         result = exporter.write(export, folder)
-        huggingface.write_tokenizer(predictor.tokenizer, model.architecture, folder)
+        huggingface_export.write_tokenizer(predictor.tokenizer, model.architecture, folder)
         write_loader(export, format_name, exporter.runtime, folder, result.signature)
         report = run_loader(folder)
     return WrittenFolder(task, report, result.lines)

@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax import files
 from bert_jax.export_formats import computation, folder, samples
 from bert_jax.export_formats.base import Export
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface_export
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
@@ -39,10 +39,10 @@ def write(model: Pretrained, path: Path, overwrite: bool = False) -> WrittenHugg
     is replaced.
 
     Raises:
-        UserError: as in `interop.huggingface.save`, or transformers computes other values.
+        UserError: as in `interop.huggingface_export.save`, or transformers computes other values.
     """
     with files.new_folder(path, overwrite=overwrite) as new_folder:
-        published, lines = huggingface.write(model, new_folder)
+        published, lines = huggingface_export.write(model, new_folder)
         report = 'logits compared'
         if published.tokenizer is not None:
             signature = {'tolerance': _TOLERANCE}

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from bert_jax.export_formats.base import Export, Format, Result
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface_export
 from bert_jax.interop.sentence_modules import SentenceModules
 
 
@@ -27,6 +27,6 @@ class SentenceTransformers(Format):
             labels=(),
             sentence_modules=dataclasses.replace(modules, max_length=length),
         )
-        _, lines = huggingface.write(encoder, folder)
+        _, lines = huggingface_export.write(encoder, folder)
         note = f'sentence-transformers truncates texts to {length} tokens without a warning'
         return Result(lines=(*lines, note))

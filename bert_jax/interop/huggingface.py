@@ -1,4 +1,4 @@
-"""Hugging Face folders: config.json, weights, tokenizer; as transformers reads and writes them."""
+"""Reads Hugging Face folders: config.json, weights and tokenizer, as transformers does."""
 
 import dataclasses
 import pathlib
@@ -6,42 +6,15 @@ import re
 import reprlib
 from collections.abc import Iterable
 
-import jax
-import numpy as np
-
-from bert_jax import files, tokenizers, tree_paths
+from bert_jax import files, tokenizers
 from bert_jax.errors import UserError, report, warn
-from bert_jax.interop import (
-    conversion,
-    families,
-    pretrained,
-    sentence_modules,
-    sparse_modules,
-    state_dict_map,
-    usage,
-    weights,
-)
-from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import (
-    LABEL_HEADS,
-    PAIR_HEADS,
-    PRETRAINING_HEADS,
-    TOKEN_HEADS,
-    Pretrained,
-)
-from bert_jax.models import parameters
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.architecture_parts import HeadLSTM
-from bert_jax.models.head_states import describe_states
-from bert_jax.models.heads import HEADS
-from bert_jax.models.rows import Rows
-from bert_jax.reports import model_card
-from bert_jax.storage import paths
+from bert_jax.interop import conversion, families, pretrained, sentence_modules, usage, weights
+from bert_jax.interop.pretrained import LABEL_HEADS, Pretrained
+from bert_jax.models.architecture import Architecture
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonView
 
-_LOGITS_TOLERANCE = 1e-6  # relative to the largest logit
 _MAX_LABELS = 1_000_000
 _SPARE_ROWS = 1023  # at most, of an embedding padded to a multiple of 1024
 
@@ -152,161 +125,12 @@ def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenize
             f'{folder}: the tokenizer has {size} tokens, but the model has embeddings for {rows} '
             '(vocab_size): it is not the tokenizer of this model'
         )
-    _check_padding(architecture, tokenizer, folder)
+    check_padding(architecture, tokenizer, folder)
     return tokenizer
 
 
-def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[str]]:
-    """Write a folder that transformers opens with from_pretrained.
-
-    The folder is written under a temporary name, read back, and renamed if the model in it computes
-    the same logits.
-
-    Returns:
-        The model as written, and a line for each difference (see `publishable`).
-
-    Raises:
-        UserError: `path` exists, the model has no published family or class or computes values that
-            are not finite, or the logits differ.
-    """
-    with files.new_folder(paths.path(path)) as folder:
-        return write(model, folder)
-
-
-def write(model: Pretrained, folder: pathlib.Path) -> tuple[Pretrained, list[str]]:
-    """Write a model into an existing, empty folder; otherwise like `save`."""
-    model, lines = publishable(model)
-    _write(model, folder)
-    _compare(model, load(folder))
-    return model, lines
-
-
-def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
-    """Fit a model to the class of transformers with the most of its heads.
-
-    Returns:
-        The model without the pretraining heads that the class lacks, with a pooler if and only if
-        the class has one; and a line for everything that was dropped or newly initialized.
-
-    Raises:
-        UserError: the architecture has no published family, no class of the family has the model's
-            fine-tuned heads or causal attention, or the model has parameters that tuning added.
-    """
-    family, architecture = family_of(model), model.architecture
-    if model.has_prefix:
-        raise UserError(
-            'all positions of the model see the whole prompt (prefix_lm), which no class of '
-            'transformers does; use the model with bert_jax'
-        )
-    if architecture.tuning is not None:
-        raise UserError(
-            f'the model was tuned with transfer.method={architecture.tuning.method}, which '
-            'transformers does not support; export it with --merge'
-        )
-    architecture = check_head_inputs(model, family)
-    raw = PAIR_HEADS if architecture.pair_pooling == 'first' else ()
-    heads = family.publishable_heads([name for name in model.heads if name not in raw])
-    dropped = [name for name in model.heads if name not in heads]
-    if not set(dropped) <= set(PRETRAINING_HEADS):
-        heads = model.heads  # class_of raises: fine-tuned heads are never dropped
-    published = family.class_of(heads)
-    why = dict.fromkeys(dropped, f'no {family.model_type} class with {", ".join(model.heads)}')
-    why |= dict.fromkeys(raw, 'no class that classifies pairs by the state of [CLS] itself')
-    lines = [f'{name} is dropped: transformers has {why[name]}' for name in dropped]
-    has_pooler = family.has_pooler(published)
-    if architecture.pooler and not has_pooler:
-        lines.append('encoder/pooler is dropped: no head uses it')
-    if has_pooler and not architecture.pooler:
-        lines.append(f'encoder/pooler is newly initialized: {published} has a pooler')
-    architecture = dataclasses.replace(architecture, pooler=has_pooler, pair_pooling='pooler')
-    modules = model.sentence_modules
-    if modules and modules.unsupported and not (modules.sparse and 'mlm' in heads):
-        lines.append(f'modules.json is dropped: it has {modules.unsupported}')
-    if architecture.positions.kind == 'mask_decoder' and 'mlm' in heads:
-        lines.append('transformers has no enhanced mask decoder: its predictions of [MASK] differ')
-    known, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
-    params, _ = pretrained.fill(known, architecture, heads, num_labels)
-    return dataclasses.replace(model, architecture=architecture, params=params), lines
-
-
-def num_parameters(model: Pretrained) -> int:
-    """Number of parameters, without the padding rows of the vocabulary."""
-    num_labels = pretrained.num_labels(model.params)
-    boxed = pretrained.abstract(model.architecture, model.heads, num_labels)
-    return parameters.num_parameters(boxed, model.architecture)
-
-
-def check_head_inputs(model: Pretrained, family: Family) -> Architecture:
-    """Return the architecture; without a head that reads them, other states are left out.
-
-    Raises:
-        UserError: a head reads states, or pools them in a way, that the family does not have.
-    """
-    architecture = model.architecture
-    if architecture.reads_last_layer and architecture.pooling in family.poolings:
-        return architecture
-    if readers := [name for name in model.heads if HEADS[name].reads_head_states]:
-        raise UserError(
-            f'{readers[0]} reads {describe_states(architecture)} with the pooling '
-            f'{architecture.pooling}, which no {family.model_type} class of transformers does; '
-            'export another format, such as --format=onnx'
-        )
-    defaults = {'head_states': 'last', 'head_lstm': HeadLSTM()}
-    return architecture.changed(defaults | {'classifier.pooling': family.poolings[0]})
-
-
-def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pathlib.Path) -> None:
-    """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt."""
-    inputs = ['input_ids', 'attention_mask']
-    if architecture.type_vocab_size > 1:
-        tokenizer = tokenizer.with_token_types()
-        inputs.insert(1, 'token_type_ids')
-    tokenizer.save(folder)
-    if tokenizer.has_rules:
-        warn(
-            'transformers and the tokenizers library drop characters of decomposed text (NFD) with '
-            'this SentencePiece vocabulary, bert_jax does not: give them text in NFC'
-        )
-    settings = {f'{role}_token': name for role, name in _special_names(tokenizer).items()} | {
-        'do_lower_case': tokenizer.lowercase,
-        'strip_accents': tokenizer.strip_accents,
-        'tokenizer_class': 'PreTrainedTokenizerFast',  # reads everything from tokenizer.json
-        'model_max_length': architecture.max_length,
-        'model_input_names': inputs,
-    }
-    if tokenizer.is_cls_last:  # transformers pools the last position, even of padding
-        settings['padding_side'] = 'left'
-    if tokenizer.kind == 'bytebpe':  # the default of transformers 4 is false
-        settings['add_prefix_space'] = not tokenizer.sentence_prefix
-    files.write_json(folder / 'tokenizer_config.json', settings)
-    if tokenizer.kind == 'wordpiece' and all(t and '\n' not in t for t in tokenizer.vocab):
-        text = ''.join(f'{token}\n' for token in tokenizer.vocab)
-        (folder / 'vocab.txt').write_text(text, encoding='utf-8')
-
-
-def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
-    """Role of a special token, as transformers calls it → the token."""
-    names = {role: tokenizer.vocab[index] for role, index in tokenizer.role_ids.items()}
-    if tokenizer.starts_texts:
-        return names
-    if 'cls' not in names:  # an encoder–decoder
-        return {'eos': names.pop('sep')} | names
-    others = {role: names[role] for role in ('unk', 'mask') if role in names}
-    return {'bos': names['sep'], 'eos': names['sep']} | others
-
-
-def family_of(model: Pretrained) -> Family:
-    """The published family of a model. Raises UserError if it has none."""
-    family = families.by_model_type(model.family)
-    if family.is_causal and not model.is_causal:
-        raise UserError(
-            f'the model attends in both directions, but {family.model_type} models of transformers '
-            'attend only to earlier tokens; use the model with bert_jax'
-        )
-    return family.as_decoder() if model.is_causal else family
-
-
-def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:
+def check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:
+    """Raise UserError if the position ids of the model are for another padding token."""
     # In RoBERTa's published code, position ids start after the id of the padding token; in BART's,
     # they start at 2 whatever the padding token is.
     if architecture.positions.kind == 'offset' and architecture.positions.counts_padding:
@@ -371,106 +195,3 @@ def _read_labels(config: JsonView) -> tuple[str, ...]:
     if by_id:
         warn(f'num_labels is {number}, but id2label has {len(by_id)}; not used')
     return tuple(f'LABEL_{index}' for index in range(number))
-
-
-def _label_config(model: Pretrained) -> JsonObject:
-    """The config keys id2label and label2id; {} for a model without classes."""
-    labels, number = model.labels, pretrained.num_labels(model.params)
-    has_labels = bool(set(LABEL_HEADS) & model.params.keys())
-    if not labels and not has_labels:
-        return {}
-    labels = labels or tuple(f'LABEL_{index}' for index in range(number))
-    has_two_classes = bool({'question_answering', 'sop'} & model.params.keys())
-    if len(labels) != number and (has_labels or has_two_classes):
-        raise UserError(f'the head has {number} outputs, but there are {len(labels)} label names')
-    return {
-        'id2label': dict(enumerate(labels)),
-        'label2id': {label: index for index, label in enumerate(labels)},
-    }
-
-
-def _activation_config(model: Pretrained) -> JsonObject:
-    """The keys that tell transformers and CrossEncoder the activation of a classifier."""
-    problem_type, name = model.problem_type, model.activation_fn
-    if pretrained.num_labels(model.params) == 1:
-        is_logit = model.activation == 'identity'
-        problem_type = 'regression' if is_logit else None
-        name = 'torch.nn.modules.linear.Identity' if is_logit else name
-    config: JsonObject = {'problem_type': problem_type} if problem_type else {}
-    return config | ({'sentence_transformers': {'activation_fn': name}} if name else {})
-
-
-def _write(model: Pretrained, folder: pathlib.Path) -> None:
-    family, architecture = family_of(model), model.architecture
-    published = family.class_of(model.heads)
-    config: JsonObject = {'architectures': [published], 'model_type': family.model_type}
-    config |= {'dtype': 'float32'} | family.write_config(architecture) | _label_config(model)
-    if 'sequence_classification' in model.heads:
-        config |= _activation_config(model)
-    if model.is_causal and not family.is_causal:
-        config['is_decoder'] = True
-    if model.tokenizer is not None:
-        _check_padding(architecture, model.tokenizer, folder)
-        config |= {name: getattr(model.tokenizer, role) for name, role in family.token_keys.items()}
-        write_tokenizer(model.tokenizer, architecture, folder)
-    elif 'pad_token_id' not in config:
-        config['pad_token_id'] = family.pad_token_id
-    files.write_json(folder / 'config.json', config)
-
-    num_labels = pretrained.num_labels(model.params)
-    places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
-    state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
-    state = state_dict_map.split(state, family.parts(architecture))
-    is_untied = not architecture.prediction.tied
-    if {*TOKEN_HEADS} & {*model.heads} and is_untied and family.prediction_bias in state:
-        state[f'{family.decoder}.bias'] = state[family.prediction_bias]
-    if not model.heads:
-        state = {name.removeprefix(family.prefix): array for name, array in state.items()}
-    weights.write(folder / weights.SAFETENSORS, state)
-    usage.write(model, folder)
-    if model.activation_fn and 'sequence_classification' in model.heads:
-        sentence_modules.write_cross_encoder(model.activation_fn, folder)
-    if (modules := model.sentence_modules) and modules.sparse and 'mlm' in model.heads:
-        named = modules.prompts, modules.default_prompt
-        sparse_modules.write(modules.sparse, *named, folder)
-    if model.sentence_modules and not model.sentence_modules.unsupported:
-        sentence_modules.write(model.sentence_modules, folder, architecture.hidden_size)
-    card = model_card.exported(
-        family=family.model_type,
-        published_class=published,
-        architecture=architecture,
-        num_parameters=num_parameters(model),
-        heads=model.heads,
-        labels=model.labels,
-        tokenizer=model.tokenizer,
-        metadata=model.metadata,
-        run_card=model.card,
-    )
-    (folder / 'README.md').write_text(card, encoding='utf-8')
-
-
-def _compare(live: Pretrained, written: Pretrained) -> None:
-    """Raise UserError unless both models compute the same states and logits for random tokens."""
-    architecture = live.architecture
-    rng = np.random.default_rng(0)
-    length = min(16, architecture.max_length)
-    ids = rng.integers(0, architecture.vocab_size, (3, length), dtype=np.int32)
-    last_type = max(0, architecture.type_vocab_size - 1)
-    types = (np.arange(length) >= length // 2) * np.full((3, 1), last_type)
-    mask = np.arange(length) < np.array([[length], [max(1, length - 3)], [1]])
-    rows = Rows(ids, mask.astype(np.int32), types.astype(np.int32))
-    ours, theirs = (
-        jax.device_get(
-            pretrained.outputs(model.architecture, Compute(), model.params, rows, model.is_causal)
-        )
-        for model in (live, written)
-    )
-    for name, values in ours.items():
-        if not np.isfinite(values).all():
-            raise UserError(f'not saved: {name} of the model has NaN or infinite values')
-        difference = np.abs(values - theirs[name]).max()
-        if difference > _LOGITS_TOLERANCE * max(1, np.abs(values).max()):
-            raise UserError(
-                f'not saved: {name} of the written model differ from the live model by '
-                f'{difference:g}'
-            )

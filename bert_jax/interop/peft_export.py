@@ -10,7 +10,7 @@ from bert_jax import files, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import (
     families,
-    huggingface,
+    huggingface_export,
     pretrained,
     state_dict_map,
     usage,
@@ -58,7 +58,7 @@ def write(
         )
     arrays = tree_paths.flatten(model.params)
     family = families.by_model_type(model.family)
-    huggingface.check_head_inputs(model, family)
+    huggingface_export.check_head_inputs(model, family)
     num_labels = pretrained.num_labels(model.params)
     frozen = dataclasses.replace(model.architecture, tuning=None)
     places = state_dict_map.places(family.table, frozen, model.heads, num_labels)
@@ -95,7 +95,7 @@ def write(
             {PREFIX + name: np.ascontiguousarray(array) for name, array in state.items()},
         )
         if model.tokenizer is not None:
-            huggingface.write_tokenizer(model.tokenizer, model.architecture, partial)
+            huggingface_export.write_tokenizer(model.tokenizer, model.architecture, partial)
         usage.write(model, partial)
 
 

@@ -18,6 +18,7 @@ from bert_jax.interop import (
     adapters,
     conversion,
     huggingface,
+    huggingface_export,
     pretrained,
     sentence_modules,
     state_dict_map,
@@ -95,7 +96,7 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
     ignored = adapter_config.ignored_keys(files.read_json(folder / CONFIG))
     if ignored:
         warn(f'{folder / CONFIG}: ignored keys: {", ".join(ignored)}')
-    family = huggingface.family_of(base)
+    family = huggingface_export.family_of(base)
     path = folder / (WEIGHTS if (folder / WEIGHTS).is_file() else TORCH)
     arrays = _read_arrays(path)
     if not any(name.startswith(family.prefix) for name in arrays):  # the tuned model has no head

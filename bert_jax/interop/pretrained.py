@@ -15,6 +15,7 @@ from flax import traverse_util
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop.sentence_modules import SentenceModules
+from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import HEADS
 from bert_jax.models.model import Model
@@ -228,6 +229,12 @@ def enumerate_names(names: Iterable[str], limit: int = 3) -> str:
     names = list(names)
     more = f' and {len(names) - limit} more' if len(names) > limit else ''
     return ', '.join(names[:limit]) + more
+
+
+def num_parameters(model: Pretrained) -> int:
+    """Number of parameters, without the padding rows of the vocabulary."""
+    boxed = abstract(model.architecture, model.heads, num_labels(model.params))
+    return parameters.num_parameters(boxed, model.architecture)
 
 
 @functools.partial(jax.jit, static_argnames=('architecture', 'compute', 'is_causal'))

@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.inference import finetuned
-from bert_jax.interop import huggingface, tuned
+from bert_jax.interop import pretrained, tuned
 from bert_jax.interop.pretrained import TOKEN_ROWS, Pretrained
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads.linear_chain import LinearChain
@@ -91,7 +91,7 @@ def describe(
         'dtype': dtype,
         'architecture': _architecture(model.architecture),
         'is_causal': model.is_causal,
-        'num_parameters': huggingface.num_parameters(model),
+        'num_parameters': pretrained.num_parameters(model),
         'tokenizer': tokenizers.describe(model.tokenizer),
         'tensors': packed.tensors,
         'heads': [head for head in _PRETRAINING_HEADS if head in model.params],

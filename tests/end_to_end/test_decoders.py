@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax import export, predict, tokenizers
-from bert_jax.interop import huggingface, pretrained, surgery
+from bert_jax.interop import huggingface, huggingface_export, pretrained, surgery
 from bert_jax.interop.families import encoder_pairs
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
@@ -38,7 +38,7 @@ def folders(tmp_path_factory):
         params, _ = pretrained.fill({}, architecture, ('seq2seq',))
         params = jax.tree.map(lambda leaf: np.asarray(10 * leaf), params)
         folder = tmp_path_factory.mktemp('decoders') / family
-        huggingface.save(Pretrained(family, architecture, params, tokenizer), folder)
+        huggingface_export.save(Pretrained(family, architecture, params, tokenizer), folder)
         made[family] = folder
     return made
 

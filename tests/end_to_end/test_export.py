@@ -12,7 +12,7 @@ from bert_jax import main, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.export import Request, export
 from bert_jax.export import main as command_line
-from bert_jax.interop import huggingface, loading, pretrained
+from bert_jax.interop import huggingface, huggingface_export, loading, pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
 from bert_jax.training import checkpoints
@@ -117,7 +117,7 @@ def test_position_ids_start_after_the_padding_of_the_tokenizer(tmp_path):
     main.run(small.config(tmp_path, **SINGLE | changes))
     model = loading.load_any(tmp_path / 'run')
     assert model.architecture.first_position == model.tokenizer.pad_id + 1
-    huggingface.save(model, tmp_path / 'out')
+    huggingface_export.save(model, tmp_path / 'out')
     theirs, report = transformers.RobertaForMaskedLM.from_pretrained(
         tmp_path / 'out', output_loading_info=True
     )
@@ -205,7 +205,7 @@ def test_a_causal_run_is_exported_as_a_decoder(tmp_path, capsys):
     theirs = published.open_without_complaints(tmp_path / 'out')
     model = loading.load_any(tmp_path / 'run')
     agree_trees(
-        published.ours(huggingface.publishable(model)[0]),
+        published.ours(huggingface_export.publishable(model)[0]),
         published.theirs(theirs, model.architecture),
     )
     again = huggingface.load(tmp_path / 'out')

@@ -11,7 +11,7 @@ from flax import linen as nn
 
 import bert_jax
 from bert_jax import main, tokenizers
-from bert_jax.interop import huggingface, pretrained
+from bert_jax.interop import huggingface_export, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 from bert_jax.training import checkpoints
@@ -44,7 +44,7 @@ def base(request, tmp_path_factory):
     head = HEADS[request.param]
     params = jax.device_get(nn.unbox(pretrained.init(architecture, [head], jax.random.key(0))))
     model = Pretrained('bert', architecture, params, tokenizer, is_causal=head == 'clm')
-    huggingface.save(model, folder)
+    huggingface_export.save(model, folder)
     return folder
 
 

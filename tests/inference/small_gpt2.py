@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from bert_jax import tokenizers
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface_export
 from bert_jax.interop.pretrained import Pretrained, build_model
 from bert_jax.models import architectures
 from bert_jax.models.rows import Rows
@@ -23,7 +23,7 @@ def folder(path: pathlib.Path) -> pathlib.Path:
     (path / 'merges.txt').write_text('#version: 0.2\n')
     theirs = GPT2TokenizerFast(vocab=str(path / 'vocab.json'), merges=str(path / 'merges.txt'))
     theirs.save_pretrained(path / 'tokenizer')
-    huggingface.save(make('gpt2', tokenizers.load(str(path / 'tokenizer'))), path / 'model')
+    huggingface_export.save(make('gpt2', tokenizers.load(str(path / 'tokenizer'))), path / 'model')
     return path / 'model'
 
 

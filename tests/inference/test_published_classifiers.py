@@ -8,7 +8,7 @@ import transformers
 
 import bert_jax
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, loading
+from bert_jax.interop import huggingface_export, loading
 from tests.inference import small_runs
 from tests.interop import published
 
@@ -47,7 +47,7 @@ def test_one_class_is_a_number_as_its_folder_says(name, tmp_path):
     (record,) = bert_jax.load(path).classify([pair])
     assert record['predicted'] == pytest.approx(expected, abs=1e-5)
 
-    huggingface.save(loading.load_any(path), tmp_path / 'exported')
+    huggingface_export.save(loading.load_any(path), tmp_path / 'exported')
     (record,) = bert_jax.load(tmp_path / 'exported').classify([pair])
     assert record['predicted'] == pytest.approx(expected, abs=1e-5)
     pipeline = transformers.pipeline('text-classification', str(tmp_path / 'exported'))
@@ -64,7 +64,7 @@ def test_several_answers_are_those_of_transformers(problem_type, tmp_path):
     changes = {'num_labels': 3, 'problem_type': problem_type}
     path = published.folder(tmp_path / 'model', 'BertForSequenceClassification', **changes)
     text = 'the ship near the moon'
-    huggingface.save(loading.load_any(path), tmp_path / 'exported')
+    huggingface_export.save(loading.load_any(path), tmp_path / 'exported')
     config = json.loads((tmp_path / 'exported/config.json').read_text())
     assert config['problem_type'] == problem_type
     tokenize = transformers.BertTokenizer(str(path / 'vocab.txt'))
@@ -111,7 +111,7 @@ def test_more_label_names_than_outputs_are_one_line(tmp_path):
 
 def test_an_exported_regression_run_keeps_its_score(tmp_path):
     run = small_runs.save_run(tmp_path / 'run', 'regression')
-    huggingface.save(loading.load_any(run), tmp_path / 'exported')
+    huggingface_export.save(loading.load_any(run), tmp_path / 'exported')
     (record,) = bert_jax.load(run).classify(['the ship near the moon'])
     pipeline = transformers.pipeline('text-classification', str(tmp_path / 'exported'))
     (found,) = pipeline(['the ship near the moon'])

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 import bert_jax
 from bert_jax.export_formats import folder as export_folder
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface, huggingface_export
 from bert_jax.problems import PROBLEMS
 from bert_jax.problems.base import Setup
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
@@ -120,7 +120,7 @@ def test_exports_read_texts_as_predict_does(format_name, tmp_path):
     model, predictor = huggingface.load(tmp_path / 'in'), bert_jax.load(tmp_path / 'in')
     expected = predictor.classify(TEXTS, probabilities=True)
     if format_name == 'huggingface':
-        huggingface.save(model, tmp_path / 'out')
+        huggingface_export.save(model, tmp_path / 'out')
         reference = published.open_without_complaints(tmp_path / 'out')
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
         rows = [torch.tensor(logits(reference, tokenizer, text)).softmax(-1) for text in TEXTS]

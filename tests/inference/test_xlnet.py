@@ -8,7 +8,7 @@ import transformers
 import bert_jax
 from bert_jax import tokenizers
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface, huggingface_export
 from tests.end_to_end import small
 from tests.interop import published
 from tests.parity.agreement import agree
@@ -30,7 +30,7 @@ def folder(path, name, tokenizer):
     model = published.model(name, vocab_size=tokenizer.vocab_size)
     model.save_pretrained(path)
     architecture = huggingface.load(path).architecture
-    huggingface.write_tokenizer(tokenizer, architecture, path)
+    huggingface_export.write_tokenizer(tokenizer, architecture, path)
     return model, transformers.AutoTokenizer.from_pretrained(path)
 
 

@@ -189,7 +189,7 @@ def batch(
 def batch_for(architecture, tokenizer_pad_id: int = 0):
     """A batch for one of our architectures.
 
-    It has the shape that `huggingface.save` compares logits for, so that tests compile it once.
+    It has the shape that `huggingface_export.save` compares logits for, so tests compile it once.
     """
     counted = architecture.positions.kind == 'offset'
     given = batch(

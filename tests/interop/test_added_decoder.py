@@ -10,7 +10,7 @@ from transformers import EncoderDecoderModel
 
 from bert_jax import tokenizers, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import added_decoder, huggingface, pretrained
+from bert_jax.interop import added_decoder, huggingface, huggingface_export, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 from bert_jax.tasks import initialization
@@ -39,14 +39,14 @@ def make(name: str = 'bert', heads: tuple[str, ...] = ('mlm', 'nsp')) -> Pretrai
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp('encoder') / 'bert'
-    huggingface.save(make(), path)
+    huggingface_export.save(make(), path)
     return path
 
 
 @pytest.fixture(scope='module')
 def pair(folder):
     path = folder.parent / 'bert2bert'
-    huggingface.save(added_decoder.add(huggingface.load(folder)), path)
+    huggingface_export.save(added_decoder.add(huggingface.load(folder)), path)
     return path
 
 
@@ -88,7 +88,7 @@ def test_an_encoder_without_a_prediction_head_starts_a_decoder():
 def test_a_pair_is_a_folder_of_transformers(name, tmp_path):
     """Every array is read by transformers, and returns with the same bytes."""
     added = added_decoder.add(make(name, ('mlm',)))
-    written, lines = huggingface.save(added, tmp_path / 'pair')
+    written, lines = huggingface_export.save(added, tmp_path / 'pair')
     assert lines == ['encoder/pooler is newly initialized: EncoderDecoderModel has a pooler'] * (
         name == 'roberta'
     )

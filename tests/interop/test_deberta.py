@@ -9,7 +9,7 @@ import transformers
 from safetensors.numpy import load_file
 
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, surgery
+from bert_jax.interop import huggingface, huggingface_export, surgery
 from bert_jax.interop.families import FAMILIES
 from bert_jax.models import architectures
 from tests.interop import published
@@ -78,7 +78,7 @@ def test_a_v3_folder_as_published_by_microsoft(tmp_path, capsys):
     assert abs(computed['mlm_logits'] - before['mlm_logits']).max() > 1
     np.testing.assert_array_equal(computed['all_hidden'], before['all_hidden'])
 
-    huggingface.save(loaded, tmp_path / 'out')
+    huggingface_export.save(loaded, tmp_path / 'out')
     again = huggingface.load(tmp_path / 'out')
     assert again.architecture == loaded.architecture
     published.assert_same_bits(again.params, loaded.params)

@@ -11,7 +11,7 @@ import transformers
 from safetensors.numpy import load_file
 
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, pretrained
+from bert_jax.interop import huggingface, huggingface_export, pretrained
 from bert_jax.interop.families import FAMILIES
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
@@ -67,7 +67,7 @@ def test_import_and_export_keep_outputs_and_bits(name, tmp_path):
     ours_computed = published.ours(loaded)
     agree_trees(ours_computed, published.theirs(original, loaded.architecture))
 
-    huggingface.save(loaded, tmp_path / 'out')
+    huggingface_export.save(loaded, tmp_path / 'out')
     again = huggingface.load(tmp_path / 'out')
     assert again.architecture == loaded.architecture
     assert again.labels == loaded.labels
@@ -119,7 +119,7 @@ def test_a_trained_model_becomes_the_class_with_most_of_its_heads(name, tmp_path
     params, _ = pretrained.fill({}, architecture, heads)
     family = architectures.find(kind).family
     model = Pretrained(family, architecture, params, is_causal='clm' in heads)
-    written, lines = huggingface.save(model, tmp_path / 'out')
+    written, lines = huggingface_export.save(model, tmp_path / 'out')
     assert re.search(message, '; '.join(lines))
     opened = published.open_without_complaints(tmp_path / 'out')
     assert type(opened).__name__ == class_name
@@ -137,7 +137,7 @@ def test_a_classifier_of_pairs_without_a_pooler_is_never_exported_as_one_with(
     params, _ = pretrained.fill({}, architecture, heads)
     assert 'pooler' not in params['encoder']
     model = Pretrained(architectures.find(kind).family, architecture, params)
-    written, lines = huggingface.save(model, tmp_path / 'out')
+    written, lines = huggingface_export.save(model, tmp_path / 'out')
     assert written.heads == heads[:-1]
     assert f'{heads[-1]} is dropped: transformers has no class that classifies pairs by' in lines[0]
     assert written.architecture.pair_pooling == 'pooler'
@@ -148,14 +148,14 @@ def test_a_causal_model_is_not_exported_as_a_bidirectional_one(kind, tmp_path):
     architecture = architectures.build(kind)
     model = Pretrained(architectures.find(kind).family, architecture, {}, is_causal=True)
     with pytest.raises(UserError, match=r'causal attention \(clm\), but .* in both directions'):
-        huggingface.save(model, tmp_path / 'out')
+        huggingface_export.save(model, tmp_path / 'out')
 
 
 @pytest.mark.parametrize('kind', ['gpt2', 'modernbert_decoder'])
 def test_a_bidirectional_model_is_not_exported_as_a_causal_one(kind, tmp_path):
     model = Pretrained(architectures.find(kind).family, architectures.build(kind), {})
     with pytest.raises(UserError, match='both directions, but .* only to earlier'):
-        huggingface.save(model, tmp_path / 'out')
+        huggingface_export.save(model, tmp_path / 'out')
 
 
 def test_architectures_belong_to_families():
@@ -243,7 +243,7 @@ def test_a_pooler_that_no_head_uses_is_read_but_not_exported(tmp_path):
     loaded = huggingface.load(tmp_path / 'in')
     assert loaded.architecture.pooler
     np.testing.assert_array_equal(loaded.params['encoder']['pooler']['kernel'], kernel)
-    _, lines = huggingface.save(loaded, tmp_path / 'out')
+    _, lines = huggingface_export.save(loaded, tmp_path / 'out')
     assert lines == ['encoder/pooler is dropped: no head uses it']
     published.assert_same_bits(huggingface.load(tmp_path / 'out').params, without.params)
 
@@ -252,7 +252,7 @@ def test_labels_keep_their_order_and_number(tmp_path):
     loaded = huggingface.load(published.folder(tmp_path / 'in'))
     assert loaded.labels == ()
     named = dataclasses.replace(loaded, labels=('next', 'random'))
-    huggingface.save(named, tmp_path / 'out')
+    huggingface_export.save(named, tmp_path / 'out')
     assert huggingface.load(tmp_path / 'out').labels == ('next', 'random')
     config = transformers.AutoConfig.from_pretrained(tmp_path / 'out')
     assert config.id2label == {0: 'next', 1: 'random'}
@@ -263,7 +263,7 @@ def test_labels_keep_their_order_and_number(tmp_path):
     assert three.labels == ('no', 'yes', 'both')
     assert three.params['token_classification']['head']['output']['kernel'].shape == (20, 3)
     with pytest.raises(UserError, match='3 outputs, but there are 2'):
-        huggingface.save(dataclasses.replace(three, labels=('no', 'yes')), tmp_path / 'two')
+        huggingface_export.save(dataclasses.replace(three, labels=('no', 'yes')), tmp_path / 'two')
     for change, word in [
         ({'num_labels': 2}, r'the shape \[3\], but the config implies \[2\]'),
         (

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, weights
+from bert_jax.interop import huggingface, huggingface_export, weights
 from tests.interop import published
 from tests.interop.published import put
 
@@ -31,7 +31,7 @@ def copy(folder, tmp_path):
 
 def test_the_exported_tokenizer_gives_the_same_ids(folder, tmp_path):
     loaded = huggingface.load(folder)
-    huggingface.save(loaded, tmp_path / 'out')
+    huggingface_export.save(loaded, tmp_path / 'out')
     texts = ['The Ship and the WAVE.', 'Zoë near 中文 — x', 'a [MASK] moon', '']
     ids = loaded.tokenizer.encode_batch(texts, special=True).ids
     for tokenizer in (
@@ -167,7 +167,7 @@ def test_a_decoder_of_its_own_is_read_and_written(tmp_path):
     expected = published.theirs(expected.eval(), loaded.architecture)['mlm_logits']
     scale = np.abs(expected).max()
     np.testing.assert_allclose(published.ours(loaded)['mlm_logits'], expected, atol=1e-5 * scale)
-    huggingface.save(loaded, tmp_path / 'out')
+    huggingface_export.save(loaded, tmp_path / 'out')
     written = transformers.BertForMaskedLM.from_pretrained(tmp_path / 'out').eval()
     written = published.theirs(written, loaded.architecture)['mlm_logits']
     np.testing.assert_allclose(written, expected, atol=1e-6 * scale)
@@ -197,14 +197,14 @@ def test_an_export_with_other_logits_leaves_no_folder(folder, tmp_path, monkeypa
 
     monkeypatch.setattr(huggingface.weights, 'write', write_otherwise)
     with pytest.raises(UserError, match='mlm_logits of the written model differ'):
-        huggingface.save(loaded, tmp_path / 'out')
+        huggingface_export.save(loaded, tmp_path / 'out')
     assert not list(tmp_path.iterdir())
 
 
 def test_an_existing_folder_is_not_overwritten(folder):
     before = (folder / 'config.json').read_text()
     with pytest.raises(UserError, match='already exists'):
-        huggingface.save(huggingface.load(folder), folder)
+        huggingface_export.save(huggingface.load(folder), folder)
     assert (folder / 'config.json').read_text() == before
 
 
@@ -213,14 +213,14 @@ def test_a_model_with_nan_or_infinite_values_is_not_exported(folder, tmp_path):
     loaded.params['encoder']['pooler']['bias'][0] = np.inf
     loaded.params['mlm']['head']['norm']['scale'][:] = np.nan
     with pytest.raises(UserError, match='NaN or infinite'):
-        huggingface.save(loaded, tmp_path / 'out')
+        huggingface_export.save(loaded, tmp_path / 'out')
     assert not (tmp_path / 'out').exists()
 
 
 def test_a_model_without_a_family_is_not_exported(folder, tmp_path):
     loaded = dataclasses.replace(huggingface.load(folder), family=None)
     with pytest.raises(UserError, match='belongs to no published family'):
-        huggingface.save(loaded, tmp_path / 'out')
+        huggingface_export.save(loaded, tmp_path / 'out')
     assert not list(tmp_path.iterdir())
 
 

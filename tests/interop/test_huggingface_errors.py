@@ -8,7 +8,7 @@ import pytest
 
 import bert_jax
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, loading
+from bert_jax.interop import huggingface, huggingface_export, loading
 from tests.interop import published
 from tests.interop.published import put
 
@@ -147,7 +147,7 @@ def test_position_offsets_must_match_the_padding_of_the_tokenizer(tmp_path):
         huggingface.load(path)
     path = published.folder(tmp_path / 'fit', 'RobertaForMaskedLM', pad_token_id=0)
     loaded = huggingface.load(path)
-    huggingface.save(loaded, tmp_path / 'out')
+    huggingface_export.save(loaded, tmp_path / 'out')
     config = json.loads((tmp_path / 'out/config.json').read_text())
     assert (config['pad_token_id'], config['bos_token_id'], config['eos_token_id']) == (0, 2, 3)
     settings = json.loads((tmp_path / 'out/tokenizer_config.json').read_text())

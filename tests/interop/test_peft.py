@@ -16,7 +16,7 @@ from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import (
     adapter_config,
-    huggingface,
+    huggingface_export,
     loading,
     peft_export,
     peft_folder,
@@ -138,7 +138,7 @@ def test_folders_are_read_and_exported(theirs):
     _, folder, model = theirs
     ours = loading.load_any(folder / 'tuned')
     np.testing.assert_allclose(logits_of(ours), model(**ENCODED).logits.detach(), atol=1e-5)
-    huggingface.save(ours, folder / 'exported')
+    huggingface_export.save(ours, folder / 'exported')
     np.testing.assert_allclose(
         logits_of(loading.load_any(folder / 'exported')), logits_of(ours), atol=1e-6
     )

@@ -12,7 +12,7 @@ import transformers
 
 import bert_jax
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, loading
+from bert_jax.interop import huggingface_export, loading
 from tests.interop import published
 
 TEXTS = ['The ship near the waves.', 'moon', '', 'the and near . ' * 6]
@@ -114,7 +114,7 @@ def test_embed_obeys_the_modules_and_exports_keep_them(
     ours = np.stack(bert_jax.load(folder).embed(TEXTS))
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
     out = tmp_path_factory.mktemp('export') / 'out'
-    huggingface.save(loading.load_any(folder), out)
+    huggingface_export.save(loading.load_any(folder), out)
     np.testing.assert_array_equal(np.stack(bert_jax.load(out).embed(TEXTS)), ours)
 
 
@@ -139,7 +139,7 @@ def test_the_default_prompt_is_prepended_and_kept(folder, tmp_path_factory):
     theirs = expected(folder, ['mean'], texts=['near the moon'])
     np.testing.assert_allclose(bert_jax.load(folder).embed(['moon']), theirs, atol=1e-5)
     out = tmp_path_factory.mktemp('export') / 'out'
-    huggingface.save(loading.load_any(folder), out)
+    huggingface_export.save(loading.load_any(folder), out)
     np.testing.assert_allclose(bert_jax.load(out).embed(['moon']), theirs, atol=1e-5)
 
 

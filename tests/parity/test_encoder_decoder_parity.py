@@ -16,7 +16,14 @@ import transformers
 from safetensors.numpy import load_file
 
 from bert_jax import tree_paths
-from bert_jax.interop import conversion, families, huggingface, pretrained, state_dict_map
+from bert_jax.interop import (
+    conversion,
+    families,
+    huggingface,
+    huggingface_export,
+    pretrained,
+    state_dict_map,
+)
 from bert_jax.models.architecture import Compute
 from bert_jax.models.parameters import stack_layers, unstack_layers
 from bert_jax.models.rows import Rows
@@ -190,7 +197,7 @@ def test_folders_are_read_and_written_as_transformers_writes_them(name, tmp_path
     case.model.save_pretrained(tmp_path / 'theirs')
     loaded = huggingface.load(tmp_path / 'theirs')
     assert loaded.heads == ('seq2seq',)
-    huggingface.save(loaded, tmp_path / 'ours')
+    huggingface_export.save(loaded, tmp_path / 'ours')
     theirs, ours = (
         load_file(tmp_path / folder / 'model.safetensors') for folder in ('theirs', 'ours')
     )

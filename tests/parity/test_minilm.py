@@ -13,7 +13,7 @@ import transformers
 
 from bert_jax import tree_paths
 from bert_jax.inference.predictor import Predictor
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface, huggingface_export
 
 NUMBER = 1000
 
@@ -65,7 +65,7 @@ def test_sentence_vectors_equal_those_of_transformers(folder, sentences):
 def test_import_and_export_keep_every_bit(folder, tmp_path):
     model = huggingface.load(folder)
     assert (model.heads, model.newly_initialized) == ((), ())
-    huggingface.save(model, tmp_path / 'out')
+    huggingface_export.save(model, tmp_path / 'out')
     again = huggingface.load(tmp_path / 'out')
     assert again.tokenizer.fingerprint == model.tokenizer.fingerprint
     left, right = tree_paths.flatten(model.params), tree_paths.flatten(again.params)

@@ -8,7 +8,7 @@ from huggingface_hub import constants
 import bert_jax
 from bert_jax import export, main, tokenizers
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, loading
+from bert_jax.interop import huggingface_export, loading
 from bert_jax.storage import hub
 from bert_jax.text.sources import open_source
 from tests.inference import small_runs
@@ -23,7 +23,7 @@ def exported(tmp_path_factory):
     """A published model of classes."""
     folder = tmp_path_factory.mktemp('hub')
     run = small_runs.save_run(folder / 'run', 'classification')
-    huggingface.save(loading.load_any(run), folder / 'exported')
+    huggingface_export.save(loading.load_any(run), folder / 'exported')
     (folder / 'exported/onnx').mkdir()
     (folder / 'exported/onnx/model.onnx').write_bytes(b'large')
     (folder / 'exported/pytorch_model.bin').write_bytes(b'the same weights again')

@@ -10,7 +10,7 @@ import bert_jax
 from bert_jax import predict
 from bert_jax.errors import UserError
 from bert_jax.inference import chat
-from bert_jax.interop import huggingface, loading
+from bert_jax.interop import huggingface_export, loading
 from tests.inference import small_runs
 from tests.problems.instructions.conversations import (
     SPELLED,
@@ -121,9 +121,9 @@ def test_models_without_a_prefix_are_exported_and_still_answer(tuned, tmp_path):
     loaded = loading.load_any(tuned, allow_missing=('^encoder/pooler/',))
     if loaded.has_prefix:
         with pytest.raises(UserError, match='prefix_lm'):
-            huggingface.save(loaded, tmp_path / 'x')
+            huggingface_export.save(loaded, tmp_path / 'x')
         return
-    huggingface.save(loaded, tmp_path / 'x')
+    huggingface_export.save(loaded, tmp_path / 'x')
     exported = bert_jax.load(tmp_path / 'x')
     assert exported.is_causal == loaded.is_causal
     assert [one['answer'] for one in exported.respond(PROMPTS)] == ANSWERS
