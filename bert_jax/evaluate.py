@@ -18,7 +18,7 @@ from bert_jax.cli.prompt_flags import PromptFlags
 from bert_jax.config_keys import Declaration, declarations, parse_value
 from bert_jax.errors import UserError, exit_cleanly
 from bert_jax.flag_parser import flag
-from bert_jax.labels import loader
+from bert_jax.labels.data_keys import make_config
 from bert_jax.problems import PROBLEMS
 from bert_jax.storage import outputs, paths
 from bert_jax.types import JsonObject
@@ -44,7 +44,7 @@ class Request(PromptFlags):
 
 def data_keys() -> dict[str, Declaration]:
     """Return the keys of `--data.KEY`."""
-    return declarations(loader.make_config())
+    return declarations(make_config())
 
 
 def problem_keys() -> dict[str, Declaration]:

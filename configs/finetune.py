@@ -16,14 +16,14 @@ WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colo
         --config.data.columns.text=review --config.data.columns.label=stars
 
 Keys that are not set here are as in configs/base.py. `data` is documented in
-bert_jax/labels/loader.py (make_config), `problem` in bert_jax/problems/kinds.
+bert_jax/labels/data_keys.py, `problem` in bert_jax/problems/kinds.
 """
 
 from ml_collections import ConfigDict
 
 from bert_jax.config_keys import key, overridden_by, section
 from bert_jax.errors import unknown
-from bert_jax.labels import loader
+from bert_jax.labels import data_keys
 from bert_jax.problems import PROBLEMS
 from bert_jax.reports import glue
 from bert_jax.types import JsonObject
@@ -61,7 +61,7 @@ def get_config(task: str = 'file') -> ConfigDict:
             None, 'states of each direction; default 768', '[1, inf)', kind=int, unused=unused
         ),
     )
-    config.data = loader.make_config(tuple(PROBLEMS[kind].readers))
+    config.data = data_keys.make_config(tuple(PROBLEMS[kind].readers))
     config.data.tokenizer = key(
         '',
         "Without init_from: a tokenizer file, or 'train:wordpiece:2000' to train one on the train "

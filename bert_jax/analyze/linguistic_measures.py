@@ -19,8 +19,8 @@ from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import ExampleSource, FirstExamples
 from bert_jax.inference.computation import log_probabilities
+from bert_jax.labels.data_keys import make_config
 from bert_jax.labels.examples import TaggedExample
-from bert_jax.labels.loader import make_config
 from bert_jax.metrics.scored_rows import RowMaker, add_special, encode_rows
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows, gather_positions

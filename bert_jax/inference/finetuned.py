@@ -15,7 +15,7 @@ from bert_jax.examples.finetune_batches import BatchShape, row_length
 from bert_jax.inference import prompts, target_writing
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.labels import labeled_files, loader, seen_examples, word_spans
+from bert_jax.labels import data_keys, labeled_files, seen_examples, word_spans
 from bert_jax.labels.examples import Example
 from bert_jax.labels.records import ReadingReport
 from bert_jax.metrics import intervals
@@ -378,7 +378,7 @@ def _with_ids(inputs: Sequence[JsonView]) -> list[JsonView]:
 
 def data_config(trained: JsonView, changes: JsonView) -> ConfigDict:
     """The `data` config of the training, with changes by dotted key, to read other files."""
-    data = loader.make_config()
+    data = data_keys.make_config()
     known = data.to_dict()
     settings = {key: value for key, value in trained.items() if key in known and key != 'columns'}
     columns = trained.get('columns', {})

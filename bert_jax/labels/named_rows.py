@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax.errors import UserError, unknown
+from bert_jax.labels.data_keys import make_config
 from bert_jax.labels.formats import FORMATS, expand_globs, format_of
-from bert_jax.labels.loader import make_config
 from bert_jax.labels.records import InvalidRecord, MissingColumn, Record, Remark
 
 _FORMATS = ('jsonl', 'csv', 'tsv', 'json')

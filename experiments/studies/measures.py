@@ -18,8 +18,9 @@ from bert_jax import problems
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading, pretrained
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.labels.data_keys import make_config
 from bert_jax.labels.examples import TaggedExample
-from bert_jax.labels.loader import Splits, make_config
+from bert_jax.labels.loader import Splits
 from bert_jax.tasks import pretraining, pretraining_builder
 from bert_jax.training import sharding
 

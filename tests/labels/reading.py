@@ -8,8 +8,9 @@ import typing
 from ml_collections import ConfigDict
 
 from bert_jax import config_keys, problems
+from bert_jax.labels.data_keys import make_config
 from bert_jax.labels.examples import Example
-from bert_jax.labels.loader import Splits, make_config
+from bert_jax.labels.loader import Splits
 
 
 def write_lines(path: pathlib.Path, *lines: str, encoding: str = 'utf-8') -> tuple[str]:

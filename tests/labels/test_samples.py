@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from bert_jax.labels import benchmarks, formats, loader
+from bert_jax.labels import benchmarks, data_keys, formats
 from bert_jax.problems import PROBLEMS
 from configs.finetune_tasks import TASKS
 from tests.labels.reading import example_types, read
@@ -35,7 +35,7 @@ def test_every_benchmark_has_a_task():
 
 @pytest.mark.parametrize('name', sorted(TASKS))
 def test_tasks_set_only_known_keys(name):
-    data = loader.make_config().lock()
+    data = data_keys.make_config().lock()
     data.update(TASKS[name]['data'])  # raises for another key or type
     keys = {'batch_size', 'learning_rate', 'epochs', 'sequence_length'}
     assert set(TASKS[name]['recipe']) == keys

@@ -10,8 +10,8 @@ import pytest
 
 from bert_jax import problems, tokenizers
 from bert_jax.errors import UserError
+from bert_jax.labels.data_keys import make_config
 from bert_jax.labels.examples import Mark, MarkedExample
-from bert_jax.labels.loader import make_config
 from bert_jax.problems.base import Calibration
 from bert_jax.problems.relations import RELATIONS, nearest
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout

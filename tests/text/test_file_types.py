@@ -10,7 +10,7 @@ import pytest
 from bert_jax import predict
 from bert_jax.errors import UserError
 from bert_jax.inference import table_input
-from bert_jax.labels import loader, tabular
+from bert_jax.labels import data_keys, tabular
 from bert_jax.text import text_files
 from bert_jax.text.sources import open_source
 
@@ -55,7 +55,7 @@ def read_source(path, **settings):
 
 
 def read_labels(path, encoding='utf-8'):
-    data = loader.make_config()
+    data = data_keys.make_config()
     data.encoding = encoding
     return list(tabular.read_table(str(path), data, 'csv'))
 
@@ -95,7 +95,7 @@ def test_the_error_names_the_encoding_and_its_option(tmp_path, encoding, reader,
 
 def test_a_table_of_predict_names_its_option(tmp_path):
     (tmp_path / 'a.csv').write_bytes(CSV.encode('utf-16'))
-    data = loader.make_config()
+    data = data_keys.make_config()
     with pytest.raises(UserError, match='set --encoding=utf-16 '):
         list(table_input.read_lines(f'{tmp_path}/a.csv', 'csv', 'classify', (), data))
 
