@@ -10,7 +10,7 @@ from flax import linen as nn
 
 from bert_jax import averages, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface, huggingface_export
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
@@ -35,7 +35,9 @@ def folder(tmp_path_factory):
     )
     model = Model(architecture, Compute(), {'mlm': {}})
     params = random_parameters(model, Rows(np.zeros((1, 4), int), np.ones((1, 4), int)))
-    huggingface.save(Pretrained('bert', architecture, jax.device_get(params), tokenizer), path)
+    huggingface_export.save(
+        Pretrained('bert', architecture, jax.device_get(params), tokenizer), path
+    )
     return path
 
 
