@@ -67,6 +67,8 @@ def test_a_race_trains_measures_ranks_and_resumes(tmp_path, monkeypatch):
         minutes=0.2,
         seeds=1,
         treebank=None,
+        data=None,
+        pairs=None,
         runs=tmp_path / 'runs',
         output=tmp_path / 'out',
     )

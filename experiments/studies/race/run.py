@@ -2,6 +2,8 @@
 
 python -m experiments.studies.race.run --texts='novels/*.txt' --treebank=ud_english_ewt --minutes=2
 
+With --data and --pairs, every run is also fine-tuned on three tasks and scored on BLiMP.
+
 Each entry (entries.py) is trained for as many steps as fit into the time on an idle machine, its
 schedule included. The time of a step is measured once (../step_times.py), so the runs themselves
 may share the machine. All entries are evaluated at 15 % masks (80 % [MASK], 10 % random) on the
@@ -28,14 +30,20 @@ from bert_jax.files import write_json
 from bert_jax.interop import loading
 from bert_jax.interop.pretrained import Pretrained
 from experiments.studies import measures, runner, step_times
+from experiments.studies.comparison import downstream
 from experiments.studies.novels import config as novels
 from experiments.studies.race.entries import COMMON, ENTRIES, Keys
 
 LENGTH = 64  # of the rows of the evaluation
+FINE_TUNED = ('NER', 'QA', 'pairs')  # tasks of ../comparison
 COLUMNS = {
     'mlm_loss': 'MLM loss at 15 %, nats per token',
     'nats_per_byte': 'nats per byte',
     'pos_accuracy': 'POS accuracy',
+    'NER': 'NER, F1',
+    'QA': 'QA, F1',
+    'pairs': 'sentence pairs, accuracy',
+    downstream.BLIMP: downstream.BLIMP,
     'steps': 'steps',
     'tokens': 'tokens',
     'milliseconds': 'ms per step',
@@ -147,9 +155,26 @@ def race(
         folder, times = run_folder(options, name, seed), step_seconds[name]
         keys = flags(ENTRIES[name], times, 60 * options.minutes) | {'seed': seed}
         runner.train(folder, options.texts, keys)
-        return runner.cached_measures(folder, functools.partial(measurement, step_seconds=times))
+        measure_run = functools.partial(measurement, step_seconds=times)
+        return runner.cached_measures(folder, measure_run) | measure_tasks(options, folder, seed)
 
     return runner.for_all_seeds(options.seeds, names, measure)
+
+
+def measure_tasks(options: argparse.Namespace, folder: pathlib.Path, seed: int) -> runner.Measures:
+    """Fine-tune a run on the tasks and score it on BLiMP, if the options name the data."""
+    own, measures = folder / 'downstream', {}
+    for name in FINE_TUNED if options.data else ():
+        task = downstream.TASKS[name]
+        keys = downstream.config_keys(
+            task, 'fine-tuned', {}, options.data, folder, options.task_steps
+        )
+        measures[name] = downstream.measure(own / name, task, keys | {'seed': seed})
+    if options.pairs:
+        measures[downstream.BLIMP] = downstream.blimp(
+            own / 'blimp', folder, options.pairs, options.per_paradigm
+        )
+    return measures
 
 
 def run_folder(options: argparse.Namespace, name: str, seed: int) -> pathlib.Path:
@@ -217,6 +242,10 @@ def main() -> None:
     parser.add_argument('--treebank', help='folder of UD English EWT, for the probe')
     parser.add_argument('--minutes', type=float, default=2.0, help='training time of a run')
     parser.add_argument('--entries', nargs='*', default=list(ENTRIES), help='names in entries.py')
+    parser.add_argument('--data', help='folder with wnut17, qamr and med_nli, to fine-tune on')
+    parser.add_argument('--task_steps', type=int, default=300, help='steps of a fine-tuning run')
+    parser.add_argument('--pairs', help='glob of the files of BLiMP')
+    parser.add_argument('--per_paradigm', type=int, default=30, help='pairs of each paradigm')
     parser.add_argument('--only_times', action='store_true', help='only measure the steps')
     options = parser.parse_args()
     names = list(dict.fromkeys(['BERT', *options.entries]))
