@@ -41,7 +41,7 @@ def main():
     parser.add_argument('--tested', type=int, default=300, help='texts of a task to classify')
     options = parser.parse_args()
     results = runner.run_all(options, VARIANTS, lambda folder: measure(folder, options))
-    runner.write(options, results, columns(), columns())
+    runner.write(options, results, columns())
 
 
 def columns() -> dict[str, str]:
