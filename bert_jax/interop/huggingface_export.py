@@ -81,10 +81,11 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
             'all positions of the model see the whole prompt (prefix_lm), which no class of '
             'transformers does; use the model with bert_jax'
         )
-    if architecture.tuning is not None:
+    if (method := architecture.tuning) is not None:
+        advice = 'export it with --merge' if method.can_merge else 'use the folder of the run'
         raise UserError(
-            f'the model was tuned with transfer.method={architecture.tuning.method}, which '
-            'transformers does not support; export it with --merge'
+            f'the model was tuned with transfer.method={method.method}, which transformers does '
+            f'not support; {advice}'
         )
     architecture = check_head_inputs(model, family)
     raw = PAIR_HEADS if architecture.pair_pooling == 'first' else ()

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
@@ -214,25 +214,26 @@ def load_checkpoint(
 
 
 @functools.lru_cache(maxsize=1)  # tuned models in one process share the arrays of their base model
-def _load_base(path: str, sha256: str) -> dict[str, Tree]:
-    """Encoder arrays of a base model, on the device, by name ('encoder/…').
+def _load_base(path: str, parts: tuple[str, ...], sha256: str) -> dict[str, Tree]:
+    """The frozen arrays of a base model, on the device, by name ('encoder/…').
 
     Raises:
         UserError: the model at `path` has another digest.
     """
-    encoder = load_any(path, allow_missing=('^encoder/pooler/',), base_of=path).params['encoder']
-    digest = tuned.digest(encoder)
+    model = load_any(path, allow_missing=('^encoder/pooler/',), base_of=path)
+    params = {part: model.params[part] for part in parts if part in model.params}
+    digest = tuned.digest(params)
     if digest != sha256:
         raise UserError(
             f'{path} is not the model that was tuned: its sha256 is {digest[:12]}…, not '
             f'{sha256[:12]}…; restore the base model there'
         )
-    flat: dict[str, Tree] = jax.tree.map(jnp.asarray, tree_paths.flatten({'encoder': encoder}))
+    flat: dict[str, Tree] = jax.tree.map(jnp.asarray, tree_paths.flatten(params))
     return flat
 
 
-def find_base(base: Mapping[str, str], checkpoint: str | Path) -> dict[str, Tree]:
-    """Load the encoder arrays of the base model that `tuned.describe_base` described.
+def find_base(base: JsonView, checkpoint: str | Path) -> dict[str, Tree]:
+    """Load the frozen arrays of the base model that `tuned.describe_base` described.
 
     Raises:
         UserError: no folder at either path, a path in a bucket that the user did not name, or a
@@ -241,7 +242,7 @@ def find_base(base: Mapping[str, str], checkpoint: str | Path) -> dict[str, Tree
     for key in ('path', 'absolute_path'):
         path = base[key]
         if trust.path_in(paths.path(checkpoint), f'the {key} of its base model', path).is_dir():
-            return _load_base(path, base['sha256'])
+            return _load_base(path, tuple(base['parts']), base['sha256'])
     raise UserError(
         f'{checkpoint} holds only the parameters that tuning added to {base["path"]}, which does '
         f'not exist; restore that folder (or a link to it) as {base["absolute_path"]}'

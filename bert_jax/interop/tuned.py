@@ -14,37 +14,47 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.tuning import ADDED
 from bert_jax.models.tuning_method import Tuning
 from bert_jax.storage import hub, paths
-from bert_jax.types import Params, Tree
+from bert_jax.types import JsonObject, Params, Tree
+
+# Parts of a model that tuning methods freeze. The prediction head of a decoder may be as large as
+# the token embeddings.
+FROZEN = ('encoder', 'decoder', 'seq2seq')
 
 
-def digest(encoder: Params) -> str:
-    """SHA-256 of the names, shapes and arrays of an encoder with unstacked layers."""
+def digest(params: Params) -> str:
+    """SHA-256 of the names, shapes and arrays of parameters with unstacked layers."""
     hasher = hashlib.sha256()
-    for name, array in sorted(tree_paths.flatten(encoder).items()):
+    for name, array in sorted(tree_paths.flatten(params).items()):
         hasher.update(f'{name} {array.shape} '.encode())
         hasher.update(np.ascontiguousarray(array, np.float32).tobytes())
     return hasher.hexdigest()
 
 
-def describe_base(path: str, model: Pretrained) -> dict[str, str]:
-    """Checkpoint metadata that identifies the base model at `path`, whose parameters it omits."""
+def describe_base(path: str, params: Params) -> JsonObject:
+    """Checkpoint metadata that identifies the base model at `path`.
+
+    Args:
+        path: of the model.
+        params: the parts of the model that a tuned model uses and its checkpoints omit.
+    """
     return {
         'path': str(paths.path(path)) if hub.is_name(path) else path,
         'absolute_path': str(paths.path(path).absolute()),
-        'sha256': digest(model.params['encoder']),
+        'parts': [*params],
+        'sha256': digest(params),
     }
 
 
 def merge(model: Pretrained) -> Pretrained:
-    """Merge added parameters into the encoder's own, in fp32; the outputs stay the same.
+    """Merge added parameters into those of encoder and decoder, in fp32; outputs stay the same.
 
     Raises:
-        UserError: the encoder's own parameters cannot express the added parameters.
+        UserError: the model's own parameters cannot express the added parameters.
     """
     method = model.architecture.tuning
     if method is None:
         return model
-    flat = tree_paths.flatten(model.params['encoder'])
+    flat = tree_paths.flatten(model.params)
     added = {name for name in flat if ADDED in name.split('/')}
     if not method.can_merge:
         raise UserError(
@@ -60,10 +70,8 @@ def merge(model: Pretrained) -> Pretrained:
     for module in sorted({re.sub(f'/{ADDED}/.*', '', name) for name in added}):
         merged |= _merge_projection(method, module, flat)
     architecture = dataclasses.replace(model.architecture, tuning=None)
-    encoder = traverse_util.unflatten_dict(merged, sep='/')
-    return dataclasses.replace(
-        model, architecture=architecture, params={**model.params, 'encoder': encoder}
-    )
+    params = traverse_util.unflatten_dict(merged, sep='/')
+    return dataclasses.replace(model, architecture=architecture, params=params)
 
 
 def _merge_projection(method: Tuning, module: str, flat: Mapping[str, Tree]) -> dict[str, Tree]:

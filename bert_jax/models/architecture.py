@@ -246,11 +246,6 @@ class Architecture(Checked):
         }
         for name in (name for name, is_refused in parts.items() if is_refused):
             yield f'a model with a decoder cannot have {name} {getattr(self, name)}'
-        if self.tuning is not None and self.tuning.method not in ('lora', 'bitfit'):
-            yield (
-                f'transfer.method={self.tuning.method} cannot tune a model with a decoder yet; use '
-                'lora or bitfit'
-            )
 
     @property
     def of_decoder(self) -> 'Architecture':

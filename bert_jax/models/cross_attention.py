@@ -37,7 +37,7 @@ class CrossAttention(Attention):
             query_BTHK = self.query_norm(query_BTHK)
         known = self.keys_values(memory.states_BUD) if known is None else known
         key_BUHK, value_BUHK = known.key_BUHK, known.value_BUHK
-        prefix, shape = self._prefix(query_BTHK), query_BTHK.shape
+        shape = query_BTHK.shape
         visibility = Visibility(
             memory.attention_mask_BU,
             context.visibility.segment_ids_BT,
@@ -45,7 +45,7 @@ class CrossAttention(Attention):
         )
         if len(key_BUHK) < shape[0]:  # the queries of N rows are those of one
             query_BTHK = query_BTHK.reshape(len(key_BUHK), -1, *shape[2:])
-        states = (query_BTHK, key_BUHK, value_BUHK)
+        states, prefix = (query_BTHK, key_BUHK, value_BUHK), self._prefix(query_BTHK)
         output_BTHK = self.attend(*states, visibility, prefix, Context(visibility), seeds_B)
         return self.output(output_BTHK.reshape(shape))
 

@@ -108,9 +108,7 @@ class Model(Module):
         """Encode rows for decoding: states, and their keys and values in the decoder's layers."""
         states = self.encoder(rows, None)
         memory = self._memory(rows, states)
-        return self.decoder.remember(
-            states.hidden_BTD, memory.attention_mask_BU, memory.segment_ids_BU
-        )
+        return self.decoder.remember(memory)
 
     def decode(
         self,
@@ -140,8 +138,11 @@ class Model(Module):
         return output._replace(decoder=output.states)
 
     def _memory(self, rows: Rows, states: EncoderOutput) -> 'Memory':
+        """What the decoder reads of encoded rows."""
         from bert_jax.models.cache import Memory  # encoders do without it
 
+        if states.memory is not None:
+            return states.memory
         segment_ids_BU = rows.segment_ids_BT
         if segment_ids_BU is not None:
             segment_ids_BU = jnp.asarray(segment_ids_BU)

@@ -24,7 +24,7 @@ class Sublayer(NamedTuple):
     """The arrays around attention or feed-forward of a block.
 
     Attributes:
-        name: 'attention' or 'feedforward'.
+        name: 'attention', 'feedforward' or, in a decoder, 'cross_attention'.
         residual_BTD: states to which the output is added.
         input_BTD: the input: the residual states, normalized unless the architecture's norms
             are 'post'.

@@ -95,7 +95,7 @@ def is_causal(config: ConfigDict, architecture: Architecture, model: Pretrained 
 
     Raises:
         UserError: the target has more tokens than the model has positions, init_from is an encoder,
-            or parameter-efficient tuning of a decoder.
+            or a causal model would have a tuned prompt.
     """
     size = config.problem.get('target_tokens', 0)
     if size + 1 > architecture.max_length:
@@ -104,17 +104,17 @@ def is_causal(config: ConfigDict, architecture: Architecture, model: Pretrained 
             'positions, and at least one token precedes the target; lower it'
         )
     if architecture.decoder is not None:
-        if config.transfer.method != 'full':
-            raise UserError(
-                f'transfer.method={config.transfer.method} cannot tune a model with a decoder yet; '
-                'set it to full'
-            )
         return False
     if model is not None and not model.is_causal:
         raise UserError(
             f'{config.task} writes text, but init_from={config.init_from} is an encoder, whose '
             'positions attend in both directions; set init_from to a causal model or to a model '
             'with a decoder'
+        )
+    if architecture.tuning is not None and architecture.tuning.prompt_length:
+        raise UserError(
+            f'transfer.method={architecture.tuning.method} tunes a prompt, which has no place in '
+            'the cache of a causal model that writes text; choose another method'
         )
     return True
 

@@ -15,11 +15,14 @@ from bert_jax.models.heads import HEADS
 from bert_jax.models.model import Model
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import Config, JsonObject
+from bert_jax.types import Config, JsonObject, JsonView, Params
 
 if TYPE_CHECKING:  # a run without weights does without these
     from bert_jax.interop.pretrained import Pretrained
     from bert_jax.models.tuning_method import Tuning
+
+
+_STACKS = ('encoder/', 'decoder/')
 
 
 class InitialModel(NamedTuple):
@@ -38,12 +41,12 @@ class InitialModel(NamedTuple):
     params: dict[str, np.ndarray]
     lines: list[str]
     frozen: frozenset[str] = frozenset()
-    base: Mapping[str, str] | None = None
+    base: JsonView | None = None
 
     @property
     def has_head(self) -> bool:
         """Whether `params` contains more than the encoder."""
-        return any(not name.startswith(('encoder/', 'decoder/')) for name in self.params)
+        return any(not name.startswith(_STACKS) for name in self.params)
 
 
 def load_weights(config: Config) -> 'Pretrained | None':
@@ -52,10 +55,17 @@ def load_weights(config: Config) -> 'Pretrained | None':
     Unsets config.model.architecture, so that the run does not record the recipe's architecture.
 
     Raises:
-        UserError: the model cannot be read, or config.model.architecture is of another family.
+        UserError: the model cannot be read, config.model.architecture is of another family, or a
+            decoder is added that would not be trained.
     """
     if not config.init_from:
         return None
+    if config.get('init_decoder') and config.transfer.method != 'full':
+        raise UserError(
+            f'init_decoder is {config.init_decoder!r}, which adds a decoder that '
+            f'transfer.method={config.transfer.method} would freeze untrained; train it with '
+            'transfer.method=full first, and set init_from to that run'
+        )
     from bert_jax.interop import loading  # slow to import, and not needed without init_from
 
     model = loading.load_any(config.init_from, allow_missing=('^encoder/pooler/',))
@@ -104,12 +114,12 @@ def initialize(
     name = sizes.pop('architecture', None)
     if model is None:
         return _initialize_randomly(config, name, sizes, tokenizer)
-    from bert_jax.interop import added_decoder, surgery, tuned
+    from bert_jax.interop import added_decoder, surgery
     from bert_jax.interop.pretrained import PAIR_HEADS
     from bert_jax.models.parameters import stack_layers
 
     architecture = _spelled(model.architecture.changed(sizes), tokenizer)
-    grown: list[str] = []
+    loaded, grown = model, list[str]()
     if config.get('init_sizes') == 'tile':
         from bert_jax.interop import tiling  # an option that few runs set
 
@@ -141,8 +151,7 @@ def initialize(
     initial = InitialModel(model.family, architecture, params, lines)
     if config.transfer.method == 'full':
         return initial
-    _check_unchanged(config, model, fitted)
-    return _freeze(config, initial)._replace(base=tuned.describe_base(config.init_from, model))
+    return _freeze(config, initial, loaded, fitted)
 
 
 def renamed(initial: InitialModel, names: Mapping[str, str]) -> InitialModel:
@@ -156,22 +165,48 @@ def renamed(initial: InitialModel, names: Mapping[str, str]) -> InitialModel:
     return initial._replace(params=params, lines=lines)
 
 
-def _freeze(config: Config, initial: InitialModel) -> InitialModel:
-    """Add the tuning method of a config, and freeze the parameters that it does not train."""
+def _freeze(
+    config: Config, initial: InitialModel, loaded: 'Pretrained', fitted: 'Pretrained'
+) -> InitialModel:
+    """Add the tuning method of a config, and freeze the parameters that it does not train.
+
+    Args:
+        config: the config of the run.
+        initial: the model of the run.
+        loaded: the model at init_from.
+        fitted: the same model, fitted to the config.
+    """
+    from bert_jax.interop import tuned
+
+    if loaded.architecture.tuning is not None:
+        raise UserError(
+            f'{config.init_from} is a tuned model; export it with --merge and tune the exported '
+            'model, or set transfer.method=full'
+        )
+    parts = [part for part in tuned.FROZEN if part in loaded.params and part in fitted.params]
+    before, after = ({part: one.params[part] for part in parts} for one in (loaded, fitted))
+    _check_unchanged(config, before, after)
+    described = tuned.describe_base(config.init_from, before)
+    return _add_method(config, initial, parts)._replace(base=described)
+
+
+def _add_method(config: Config, initial: InitialModel, parts: list[str]) -> InitialModel:
+    """Add the tuning method of a config; `parts` of the model are frozen, heads as a whole."""
     params, lines = initial.params, initial.lines
     method = _tuning_method(config)
     if method.published_rate is not None:
         lines.append(
             f'{method.method} was published with a learning rate of {method.published_rate:g}'
         )
-    encoder = {name for name in params if name.startswith('encoder/')}
-    frozen = {name for name in encoder if not method.trains(name)}
-    if frozen == encoder and not method.adds_parameters:
+    base = {name for name in params if name.startswith(tuple(f'{part}/' for part in parts))}
+    stacks = {name for name in base if name.startswith(_STACKS)}
+    frozen = {name for name in base if name not in stacks or not method.trains(name)}
+    if frozen == base and not method.adds_parameters:
         raise UserError(
             f'transfer.method={method.method} adds no parameters, and {config.init_from} has none '
             'that it trains; choose another method'
         )
-    pooler = {name for name in encoder if name.startswith('encoder/pooler/')}
+    pooler = {name for name in base if name.startswith('encoder/pooler/')}
     if not pooler or not reads_pooler(config, initial.architecture):
         if config.transfer.train_pooler:
             raise UserError(
@@ -205,7 +240,8 @@ def _initialize_randomly(
         )
     architecture = _spelled(architectures.build(name, **sizes), tokenizer)
     _check_pooling(config, architecture)
-    if architecture.positions.kind == 'offset':  # as in the published models
+    positions = architecture.positions
+    if positions.kind == 'offset' and not positions.counts_padding:  # as in the published models
         architecture = architecture.changed({'positions.first': tokenizer.pad_id + 1})
     return InitialModel(architectures.find(name).family, architecture, {}, [])
 
@@ -269,19 +305,20 @@ def reads_pooler(config: Config, architecture: Architecture) -> bool:
     return Model(architecture, Compute(), {name: {} for name in heads}).reads_pooler()
 
 
-def _check_unchanged(config: Config, model: 'Pretrained', fitted: 'Pretrained') -> None:
-    """Raise UserError if fitting changed the encoder, which is reloaded from init_from later."""
-    if model.architecture.tuning is not None:
-        raise UserError(
-            f'{config.init_from} is a tuned model; export it with --merge and tune the exported '
-            'model, or set transfer.method=full'
-        )
-    before, after = map(tree_paths.flatten, (model.params['encoder'], fitted.params['encoder']))
-    changed = [name for name in before if not np.array_equal(before[name], after[name])]
+def _check_unchanged(config: Config, own: Params, fitted: Params) -> None:
+    """Raise UserError if fitting changed the frozen parts, which init_from is to provide later."""
+    from bert_jax.interop.pretrained import enumerate_names
+
+    before, after = map(tree_paths.flatten, (own, fitted))
+    changed = [
+        name
+        for name in {**before, **after}
+        if name not in before or name not in after or not np.array_equal(before[name], after[name])
+    ]
     if changed:
         raise UserError(
             f'transfer.method={config.transfer.method} does not change the model at init_from, but '
-            f'the config changes {", ".join(changed)}; keep its tokenizer and its positions'
+            f'the config changes {enumerate_names(changed)}; keep its tokenizer and its positions'
         )
 
 

@@ -1,5 +1,6 @@
 """Fine-tuning a generator: training, beams, prediction, resuming, copy and reversal."""
 
+import dataclasses
 import json
 import random
 import types
@@ -15,6 +16,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture_parts import DecoderStack
 from bert_jax.models.architectures.bart import BART
 from bert_jax.models.architectures.builder import Builder
+from bert_jax.models.tuning.prompt import PromptTuning
 from bert_jax.tasks import finetuning_data
 from bert_jax.training import checkpoints
 from configs import finetune
@@ -139,9 +141,10 @@ def test_an_encoder_cannot_write():
     config.problem.target_tokens = 1000
     with pytest.raises(UserError, match='target_tokens is 1000, but the model has 512 positions'):
         finetuning_data.is_causal(config, architecture, None)
-    config.problem.target_tokens, config.transfer.method = 64, 'lora'
-    with pytest.raises(UserError, match='transfer.method=lora cannot tune a model with a decoder'):
-        finetuning_data.is_causal(config, architectures.build('bart'), None)
+    config.problem.target_tokens = 64
+    prompted = dataclasses.replace(architectures.build('gpt2'), tuning=PromptTuning())
+    with pytest.raises(UserError, match='transfer.method=prompt tunes a prompt, which has no pla'):
+        finetuning_data.is_causal(config, prompted, None)
 
 
 @pytest.mark.slow

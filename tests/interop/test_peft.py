@@ -155,7 +155,9 @@ def random_run(folder, kind):
             noise = rng.normal(0, 0.3, box.value.shape)
             arrays[name] = (noise + float(name.endswith('scale'))).astype(np.float32)
     params = traverse_util.unflatten_dict(arrays, sep='/')
-    metadata = {'base': tuned.describe_base(str(folder / 'base'), base)}
+    metadata = {
+        'base': tuned.describe_base(str(folder / 'base'), {'encoder': base.params['encoder']})
+    }
     return dataclasses.replace(base, architecture=architecture, params=params, metadata=metadata)
 
 

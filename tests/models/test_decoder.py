@@ -17,7 +17,6 @@ from bert_jax.models.model import Model
 from bert_jax.models.parameters import stack_layers
 from bert_jax.models.rows import Rows
 from bert_jax.models.tuning.lora import Lora
-from bert_jax.models.tuning.prefix import PrefixTuning
 from bert_jax.training.transfer import Transfer
 from bert_jax.types import Tree
 from tests.random_parameters import random_parameters
@@ -151,11 +150,6 @@ def test_low_rank_updates_reach_the_attention_to_the_encoder(small: Small) -> No
     shapes = tree_paths.flatten(jax.eval_shape(model.init, jax.random.key(0), ROWS)['params'])
     added = {name.rpartition('/tuning/')[0] for name in shapes if '/tuning/' in name}
     assert {'decoder/layers_0/cross_attention/query', 'encoder/layers_1/attention/value'} <= added
-
-
-def test_other_tuning_methods_are_refused(small: Small) -> None:
-    with pytest.raises(UserError, match='method=prefix cannot tune a model with a decoder'):
-        dataclasses.replace(small.model.architecture, tuning=PrefixTuning())
 
 
 def test_initial_values_of_t5_depend_on_the_number_of_inputs() -> None:

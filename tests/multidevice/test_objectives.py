@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax import objectives
-from bert_jax.models import architectures
+from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.corruption import TargetLayout, Vocabulary
@@ -58,7 +58,7 @@ class Task:
     start = synthetic.SyntheticTask.start
     memory = None
 
-    def __init__(self, corruption):
+    def __init__(self, corruption, method=None):
         self.weights = objectives.loss_weights(WEIGHTS[corruption])
         names = objectives.enabled(WEIGHTS[corruption])
         assert objectives.common_corruption(names, 'spans') == corruption
@@ -67,6 +67,8 @@ class Task:
         shifted = ARCHITECTURE.changed({'prediction.shift': True})
         others = {'permuted': XLNET, 'noised': ENCODER_DECODER, 'hybrid': shifted}
         architecture = others.get(corruption, ARCHITECTURE)
+        if method is not None:
+            architecture = dataclasses.replace(architecture, tuning=tuning.build(method, {}))
         self.model = objectives.build_model(architecture, Compute(), self.objectives)
         layout = TargetLayout((2,), 3, 3)
         starts_V = np.arange(100) % 3 == 0
@@ -93,9 +95,9 @@ class Task:
         return batch | {'sentence_start': text * (np.arange(24) % 5 == 1)}
 
 
-def run(corruption, sizes, accumulation):
+def run(corruption, sizes, accumulation, method=None):
     """Return the loss and terms of 3 steps, and the parameters after them."""
-    task = Task(corruption)
+    task = Task(corruption, method)
     optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
     mesh = make_mesh(sizes)
     with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
@@ -111,10 +113,12 @@ def run(corruption, sizes, accumulation):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('corruption', WEIGHTS)
-def test_training_does_not_depend_on_mesh_and_micro_batches(corruption):
-    reference, parameters = run(corruption, MESHES['one device'], 1)
-    records, sharded_parameters = run(corruption, MESHES['2 × 2 × 2'], 4)
+@pytest.mark.parametrize(
+    ('corruption', 'method'), [*((name, None) for name in WEIGHTS), ('noised', 'mam')]
+)
+def test_training_does_not_depend_on_mesh_and_micro_batches(corruption, method):
+    reference, parameters = run(corruption, MESHES['one device'], 1, method)
+    records, sharded_parameters = run(corruption, MESHES['2 × 2 × 2'], 4, method)
     for ours, theirs in zip(records, reference, strict=True):
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

@@ -141,8 +141,9 @@ def test_a_file_does_not_lead_to_a_bucket(base, keys, tmp_path):
     folder = peft(tmp_path / 'adapter', base)
     with pytest.raises(UserError, match=r'base_model_name_or_path is .* that you did not name'):
         loading.load_any(folder)
+    described = {'path': base, 'absolute_path': base, 'parts': ['encoder'], 'sha256': ''}
     with pytest.raises(UserError, match=f'{trust.TRUSTED}='):
-        loading.find_base({'path': base, 'absolute_path': base, 'sha256': ''}, folder)
+        loading.find_base(described, folder)
     assert keys.requests == []
 
 

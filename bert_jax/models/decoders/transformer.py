@@ -15,7 +15,6 @@ from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.layer_stack import LayerStack
 from bert_jax.models.rows import Rows
 from bert_jax.models.visibility import Visibility
-from bert_jax.types import Array
 
 _SEEDS = 2**27  # dropout site that separates the decoder's masks from the encoder's
 
@@ -86,12 +85,10 @@ class TransformerDecoder(LayerStack):
             all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
         return EncoderOutput(x_BTD, None, all_hidden_LBTD, cache=cache)
 
-    def remember(
-        self, states_BUD: jax.Array, mask_BU: Array, segment_ids_BU: jax.Array | None = None
-    ) -> Memory:
-        """Compute the keys and values of the encoder's states in every layer, for decoding."""
-        layers = tuple(layer.keys_values(states_BUD) for layer in self.layers)
-        return Memory(states_BUD, jnp.asarray(mask_BU), segment_ids_BU, layers)
+    def remember(self, memory: Memory) -> Memory:
+        """Add the keys and values of the encoder's states in every layer, for decoding."""
+        layers = tuple(layer.keys_values(memory.states_BUD) for layer in self.layers)
+        return memory.replace(layers=layers)
 
     def token_table(self, shared_VE: jax.Array) -> jax.Array:
         """fp32 [padded_vocab_size, embedding_width]: the token embeddings that the decoder uses."""

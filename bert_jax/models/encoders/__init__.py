@@ -15,7 +15,7 @@ from bert_jax.models.module import Module
 from bert_jax.models.rows import Rows
 
 if TYPE_CHECKING:
-    from bert_jax.models.cache import Cache
+    from bert_jax.models.cache import Cache, Memory
 
 
 class EncoderOutput(NamedTuple):
@@ -34,6 +34,7 @@ class EncoderOutput(NamedTuple):
         parameters: the parameters of the encoder, for a head with `shares_encoder`, to which a
             `Model` gives them.
         cache: the cache of the rows with the keys and values of their tokens; None without one.
+        memory: what a decoder reads instead of hidden_BTD, if a tuned prompt made the rows longer.
         query_BPD: states at the targets of a query stream, which have seen the positions of the
             targets but not their tokens; None without such a stream.
     """
@@ -45,6 +46,7 @@ class EncoderOutput(NamedTuple):
     embedding_VE: jax.Array | None = None
     parameters: Mapping[str, Any] | None = None
     cache: 'Cache | None' = None
+    memory: 'Memory | None' = None
     query_BPD: jax.Array | None = None
 
 

@@ -112,13 +112,20 @@ class Transformer(LayerStack, Encoder):
             x_BTD = self.finish(x_BTD, dropout_seeds_B)
             decoded_BTD = x_BTD
             hidden_LBTD = hidden_LBTD.at[-1].set(x_BTD)
+        memory = None
         if prompts is not None:
+            if architecture.decoder is not None:
+                from bert_jax.models.cache import Memory  # encoders do without it
+
+                memory = Memory(x_BTD, mask_BT, segment_ids_BT)
             x_BTD, decoded_BTD, embedded_BTD = map(prompts.text, (x_BTD, decoded_BTD, embedded_BTD))
             hidden_LBTD = jax.vmap(prompts.text)(hidden_LBTD)
         pooled_BD = self._pool(x_BTD, rows.first_positions_BS) if architecture.pooler else None
         if all_hidden:
             all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
-        return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD, decoded_BTD, cache=cache)
+        return EncoderOutput(
+            x_BTD, pooled_BD, all_hidden_LBTD, decoded_BTD, cache=cache, memory=memory
+        )
 
     def _check_cache(self, rows: Rows, causal: bool) -> None:
         """Raise UserError for an architecture that cannot use a cache."""

@@ -14,8 +14,10 @@ from bert_jax.models.tuning_method import ModuleMaker, Sublayer, Tuning
 class Houlsby(Tuning):
     """x + W₂ gelu(W₁ x + b₁) + b₂ after each sublayer, before the residual connection.
 
-    Norms are trained too. W₁ and W₂ are initialized from a normal distribution of standard
-    deviation 1e-3, truncated at two deviations (google-research/adapter-bert, modeling.py).
+    Norms are trained too. In a decoder, attention to the encoder is followed by an adapter as well,
+    as in jxhe/unify-parameter-efficient-tuning. W₁ and W₂ are initialized from a normal
+    distribution of standard deviation 1e-3, truncated at two deviations
+    (google-research/adapter-bert, modeling.py).
     """
 
     method: str = 'houlsby'
@@ -24,20 +26,21 @@ class Houlsby(Tuning):
     published_rate: ClassVar[float | None] = 3e-4
 
     def block_module(self) -> ModuleMaker | None:
-        return AfterBoth
+        return AfterEach
 
     def trains(self, name: str) -> bool:
         return 'norm' in name.split('/')[-2]
 
 
-class AfterBoth(BlockModule):
-    """One adapter after attention and one after feed-forward."""
+class AfterEach(BlockModule):
+    """One adapter after each sublayer, `attention`, `cross_attention` and `feedforward`."""
 
     def setup(self) -> None:
         init = nn.initializers.truncated_normal(1e-3)
         settings = (self.architecture, self.compute, 'gelu', init, init)
         self.attention, self.feedforward = Bottleneck(*settings), Bottleneck(*settings)
+        self.cross_attention = Bottleneck(*settings)  # has parameters only if it is called
 
     def __call__(self, sublayer: Sublayer) -> jax.Array:
-        adapter = self.attention if sublayer.name == 'attention' else self.feedforward
+        adapter: Bottleneck = getattr(self, sublayer.name)
         return sublayer.output_BTD + adapter(sublayer.output_BTD)

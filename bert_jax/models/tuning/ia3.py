@@ -11,7 +11,13 @@ from flax import linen as nn
 from bert_jax.models.tuning.modules import DenseModule
 from bert_jax.models.tuning_method import Arrays, ModuleMaker, Tuning
 
-_OUTPUTS = ('attention/key', 'attention/value')  # projections with a scaled output
+# Projections with a scaled output; in a decoder also those of the encoder's states.
+_OUTPUTS = (
+    'attention/key',
+    'attention/value',
+    'cross_attention/key',
+    'cross_attention/value',
+)
 _INPUT = 'feedforward/output'  # projection with a scaled input
 
 

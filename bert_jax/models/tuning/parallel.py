@@ -14,7 +14,10 @@ from bert_jax.models.tuning_method import ModuleMaker, Sublayer, Tuning
 class Parallel(Tuning):
     """feed-forward(x) + s (W₂ relu(W₁ x + b₁) + b₂), where W₂ starts at zero.
 
-    Defaults are the authors' settings for GLUE (jxhe/unify-parameter-efficient-tuning).
+    Defaults are the authors' settings for GLUE (jxhe/unify-parameter-efficient-tuning). For
+    summaries and translations with a decoder they use a bottleneck of 512 and a scale of 4. With
+    norms before the sublayers the adapter reads the normalized states; in the authors' mBART it
+    reads them before the norm.
     """
 
     method: str = 'parallel'
