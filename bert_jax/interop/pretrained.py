@@ -247,7 +247,8 @@ def outputs(
 ) -> dict[str, jax.Array]:
     """Hidden states of every layer, and the logits of every head.
 
-    An encoder–decoder whose rows have no target decodes the rows themselves.
+    An encoder–decoder whose rows have no target decodes the rows themselves, or what
+    `Model.reads_text_twice` says.
 
     Returns:
         `all_hidden` [L + 1, B, T, D]; `decoder_hidden` [L' + 1, B, U, D] of an encoder–decoder;
@@ -258,7 +259,8 @@ def outputs(
     """
     heads = published_heads(params, architecture, is_causal)
     model = build_model(architecture, heads, num_labels(params), compute, is_causal)
-    if architecture.decoder is not None and rows.target is None:
+    has_target = rows.target is not None or model.reads_text_twice()
+    if architecture.decoder is not None and not has_target:
         rows = rows.replace(target=rows)
     output: Any = model.apply({'params': params}, rows, all_hidden=True)
     logits = {f'{name}_logits': logits for name, logits in output.heads.items()}

@@ -47,7 +47,8 @@ class Model(Module):
     """An encoder with named heads and, if the architecture has one, a decoder.
 
     With a target (`Rows.target`) the decoder reads it, and all heads read the decoder's states;
-    otherwise they read the encoder's. Without a decoder, a target is left to the heads.
+    otherwise they read the encoder's. In BART, the target of fine-tuning heads is the text itself
+    (`reads_text_twice`). Without a decoder, a target is left to the heads.
 
     Parameters: `encoder`, `decoder`, and for each head NAME/head and, if it reads other states than
     those of the last layer and they have parameters, NAME/states.
@@ -96,6 +97,8 @@ class Model(Module):
         all_hidden |= self.architecture.head_states != 'last'
         states = self.encoder(rows, dropout_seeds_B, all_hidden=all_hidden, causal=self.is_causal)
         target = rows.target
+        if target is None and self.reads_text_twice():
+            target = rows.last_token_first()
         if target is None and self.architecture.decoder is not None and self.is_initializing():
             target = rows  # creates the decoder's parameters
         if target is None or self.architecture.decoder is None:
@@ -191,6 +194,16 @@ class Model(Module):
         return Model(self.architecture, self.compute, heads, self.is_causal)
 
     @nn.nowrap
+    def reads_text_twice(self) -> bool:
+        """Whether the decoder reads the encoder's text once more, for classes of texts or tokens.
+
+        Lewis et al. 2020 (BART, arXiv 1910.13461), section 3.
+        """
+        stack = self.architecture.decoder
+        is_bart = stack is not None and stack.start == 'sep'
+        return is_bart and any(HEADS[name].reads_head_states for name in self.heads)
+
+    @nn.nowrap
     def reads_pooler(self) -> bool:
         """Whether the encoder has a pooler that a head reads."""
         heads = map(self.make_head, self.heads)
@@ -213,6 +226,8 @@ class Model(Module):
         flops += sum(
             states.flops(sequence_length) for states in map(self._make_states, heads) if states
         )
+        if self.reads_text_twice():
+            flops += decoder_flops(architecture, sequence_length, sequence_length)
         return training_flops_per_token(architecture, sequence_length, products, flops)
 
     @nn.nowrap

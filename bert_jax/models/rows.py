@@ -142,6 +142,24 @@ class Rows(flax.struct.PyTreeNode):
             return None
         return jnp.arange(starts_BT.shape[1]) - starts_BT
 
+    def last_token_first(self) -> 'Rows':
+        """Move the last token of each sequence to its front, and all others one position on.
+
+        So BART's decoder reads a text to classify it: </s> <s> a b for <s> a b </s>
+        (`shift_tokens_right` in transformers, modeling_bart.py). Padding must be last.
+        """
+        ids_BT, starts_BT = jnp.asarray(self.input_ids_BT), self.starts()
+        t_T = jnp.arange(ids_BT.shape[1])
+        if starts_BT is None:
+            starts_BT = jnp.zeros_like(ids_BT)
+            last_BT = self.is_token_BT.sum(1, keepdims=True) - 1
+        else:
+            ends_BT = jnp.pad(starts_BT[:, 1:] == t_T[1:], [(0, 0), (0, 1)], constant_values=True)
+            last_BT = jax.lax.cummin(jnp.where(ends_BT, t_T, len(t_T)), axis=1, reverse=True)
+        before_BT = jnp.pad(ids_BT[:, :-1], [(0, 0), (1, 0)])
+        last_ids_BT = jnp.take_along_axis(ids_BT, jnp.maximum(last_BT, 0), axis=1)
+        return self.replace(input_ids_BT=jnp.where(starts_BT == t_T, last_ids_BT, before_BT))
+
     def members(self) -> jax.Array:
         """bool [B, S, T]: which tokens belong to each sequence; S = 1 for one sequence per row.
 

@@ -124,6 +124,21 @@ def test_another_model_is_not_the_base_model(base, part):
     assert tuned.describe_base(str(base), changed)['sha256'] != described['sha256']
 
 
+def test_a_classifier_on_a_tuned_decoder_answers(base, tmp_path):
+    """Its head reads the decoder; the prediction head is not among the frozen parts."""
+    config = finetune.get_config('sample_sentiment').unlock()
+    own = {'init_from': str(base), 'transfer.method': 'mam', 'workdir': str(tmp_path / 'run')}
+    steps = {'training.epochs': 0.0, 'training.steps': 2, 'data.dev': config.data.train}
+    config.update_from_flattened_dict(SMALL | own | steps)
+    main.run(config.lock())
+    metadata = checkpoints.load(tmp_path / 'run').metadata
+    assert metadata['base']['parts'] == ['encoder', 'decoder']
+    model = loading.load_any(tmp_path / 'run')
+    assert 'seq2seq' not in model.heads
+    (answer,) = bert_jax.load(str(tmp_path / 'run')).classify(['The food was good.'])
+    assert answer['predicted'] in ('positive', 'negative')
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('method', ['lora', 'ia3', 'bitfit'])
 def test_merged_models_are_exported_and_write_the_same(base, tmp_path, method):

@@ -74,7 +74,7 @@ CHANGES = {
     'xlnet': {'vocab_size': 131, 'd_model': 20, 'n_layer': 2, 'n_head': 2, 'd_inner': 28},
 }
 CHANGES['modernbert-decoder'] = CHANGES['modernbert']
-_STACKS = ('encoder', 'decoder')
+_STACKS, _END = ('encoder', 'decoder'), 2  # </s> of BART without a tokenizer
 CHANGES['bart'] = CHANGES['mbart'] = {
     'vocab_size': 131,
     'd_model': 20,
@@ -198,8 +198,13 @@ def batch_for(architecture, tokenizer_pad_id: int = 0):
         architecture.first_position - 1 if counted else tokenizer_pad_id,
         architecture.type_vocab_size,
     )
-    if architecture.pooling == 'last':  # transformers reads the last position, even of padding
+    if architecture.encoder == 'two_stream':  # transformers reads the last position, even padding
         given = tuple(values[:, ::-1] for values in given)
+    if architecture.decoder is not None:  # BART classifies a text at its only </s>
+        ids, mask, types = given
+        ids = np.where(ids == _END, _END + 1, ids)
+        ids[np.arange(len(ids)), mask.sum(1) - 1] = _END
+        given = (ids, mask, types)
     return given
 
 
@@ -219,7 +224,9 @@ def compute(made, given) -> dict[str, torch.Tensor]:
         inputs['token_type_ids'] = types
     heads = CLASSES[published][1]
     if made.config.is_encoder_decoder:
-        inputs |= {'decoder_input_ids': ids, 'decoder_attention_mask': mask}
+        inputs |= {'decoder_attention_mask': mask}
+        if heads in ((), ('seq2seq',)):
+            inputs |= {'decoder_input_ids': ids}
     if 'multiple_choice' in heads:  # all sequences are choices of one question
         inputs = {name: value[None] for name, value in inputs.items()}
     output = made(**inputs, output_hidden_states=True)

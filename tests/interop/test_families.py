@@ -39,6 +39,8 @@ VARIATIONS = {
         'layer_types': ['sliding_attention'] * 2 + ['full_attention'],
         'tie_word_embeddings': False,
     },
+    'BartForSequenceClassification': {'decoder_start_token_id': 2},
+    'BartForQuestionAnswering': {'decoder_start_token_id': 2},
     'RobertaForTokenClassification': {'num_labels': 5, 'type_vocab_size': 1},
 }
 

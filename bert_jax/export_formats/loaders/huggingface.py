@@ -15,7 +15,9 @@ def load(folder, signature):
         tensors = {key: torch.tensor(array).long() for key, array in inputs.items()}
         if name.endswith('ForMultipleChoice'):  # [texts, choices, tokens]
             tensors = {key: tensor[:, None] for key, tensor in tensors.items()}
-        if model.config.is_encoder_decoder:  # the target is the text itself
+        # The target is the text itself; for classes of texts or tokens, transformers makes it so.
+        is_labeled = name.endswith(('ForSequenceClassification', 'ForQuestionAnswering'))
+        if model.config.is_encoder_decoder and not is_labeled:
             tensors |= {f'decoder_{key}': tensor for key, tensor in tensors.items()}
         with torch.inference_mode():
             outputs = model(**tensors)

@@ -115,9 +115,17 @@ FAMILY = Family(
         **_stack('decoder', {'attention': 'self_attn', 'cross_attention': 'encoder_attn'}),
         'seq2seq/head/bias': 'final_logits_bias|0/1 as row',
         'seq2seq/head/decoder': 'lm_head.weight',
+        'sequence_classification/head/transform': 'classification_head.dense',
+        'sequence_classification/head/output': 'classification_head.out_proj',
+        'question_answering/head/output': 'qa_outputs',
     },
     prefix='model.',
-    classes={'BartModel': (), 'BartForConditionalGeneration': ('seq2seq',)},
+    classes={
+        'BartModel': (),
+        'BartForConditionalGeneration': ('seq2seq',),
+        'BartForSequenceClassification': ('sequence_classification',),
+        'BartForQuestionAnswering': ('question_answering',),
+    },
     token_keys={
         'pad_token_id': 'pad_id',
         'bos_token_id': 'first_id',

@@ -13,7 +13,7 @@ from bert_jax.models.architectures.builder import Builder
 #
 # Norms after the layers; three token tables are one. The first two rows of each position table are
 # not used. Tokens are predicted by the token embeddings and a constant bias, which is zero in all
-# published weights.
+# published weights. A text is classified by the decoder's state at its last token.
 BART = Builder(
     family='bart',
     sizes=dict(
@@ -28,7 +28,7 @@ BART = Builder(
         positions=OffsetPositions(counts_padding=True),
         pooler=False,
         prediction=Prediction(transform=False, fixed_bias=True),
-        classifier=Classifier('dense', pooling='first', dropout=0.0),
+        classifier=Classifier('dropout_dense', pooling='last', dropout=0.0),
     ),
 )
 
