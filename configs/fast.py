@@ -3,24 +3,24 @@
     python -m bert_jax.main --config=configs/fast.py
     python -m bert_jax.main --config=configs/fast.py:mini --config.training.minutes=60
 
-What you get: an encoder with rotary positions, norms before the sublayers, squared ReLU and no
-biases; 30 % of the tokens are masked, without next sentence prediction. It follows no published
-model: every part was chosen in experiments/studies/race, at the size `tiny`. All sizes have the
-same block, ratios and masking; the learning rate is inversely proportional to the width.
+What you get: ModernBERT's block (rotary positions, norms before the sublayers, gated feed-forward,
+no biases), which transformers opens; 30 % of the tokens are masked, without next sentence
+prediction. The parts were chosen in experiments/studies/race at the size `tiny`, where the loss of
+BERT's recipe is 0.35 nats higher after ten minutes. All sizes have the same ratios; the learning
+rate is inversely proportional to the width, which was not checked beyond `tiny`.
 
 `tiny` and `mini` read the 18 English books that ship with the package, `small` and `base` English
 Wikipedia; docs/data.md shows how to train on your own text. `training.minutes` ends any of them
 after a time, with a learning rate that falls to zero at the end.
 """
 
+import math
 from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
 from bert_jax.errors import unknown
 from configs import base
-
-_MASKED = 0.3
 
 
 class Size(NamedTuple):
@@ -34,7 +34,7 @@ class Size(NamedTuple):
 
 
 SIZES = {
-    'tiny': Size(2, 128, 4, 8000, 1200, 32, 64),
+    'tiny': Size(2, 128, 4, 8000, 2800, 32, 64),
     'mini': Size(4, 256, 4, 16_000, 12_000, 64, 128),
     'small': Size(8, 384, 6, 32_000, 60_000, 256, 128),
     'base': Size(12, 768, 12, 32_000, 100_000, 512, 256),
@@ -54,22 +54,21 @@ def get_config(size: str = 'tiny') -> ConfigDict:
         config.data.corpus = f'corpora/fast_{size}'
     else:
         config.data.corpus = f'corpora/wiki40b_en_wordpiece{chosen.vocabulary}'
-    config.model.architecture = 'rotary_prenorm'
+    config.model.architecture = 'modernbert'
     config.model.hidden_size = chosen.width
     config.model.num_layers = chosen.layers
     config.model.num_heads = chosen.heads
-    config.model.intermediate_size = 4 * chosen.width
+    config.model.intermediate_size = round(8 / 3 * chosen.width)  # 4 · width without gates
     config.model.max_position_embeddings = chosen.length
-    config.model.feedforward = 'dense'
-    config.model.hidden_act = 'relu_squared'
+    config.model.attention.theta = 10_000.0
     config.model.initializer_range = 0.9 * chosen.width**-0.5
     config.objectives.nsp = 0.0
-    config.masking.rate = _MASKED
+    config.masking.rate = 0.3
     config.training.steps = (chosen.steps,)
     config.training.sequence_length = (chosen.length,)
     config.training.batch_size = (chosen.batch,)
     config.training.accumulation = (1,)
-    config.training.max_predictions = (-(-3 * chosen.length // 10),)
+    config.training.max_predictions = (math.ceil(0.3 * chosen.length),)
     config.optimizer.name = 'adamw'
     config.optimizer.beta2 = 0.999
     config.schedule.name = 'linear'

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax import config_keys
+from bert_jax.errors import UserError
 from bert_jax.export import Request, export
 from bert_jax.interop import huggingface_export, loading
 from bert_jax.models import architectures
@@ -24,6 +25,7 @@ from configs import (
     deberta,
     diffusion,
     electra,
+    fast,
     gpt2,
     gptbert,
     large,
@@ -54,6 +56,8 @@ CONFIGS = {
     'gpt2': (gpt2.get_config, 'bytebpe'),
     'xlmr': (xlmr.get_config, 'unigram'),
     'modernbert': (modernbert.get_config, 'bytebpe'),
+    'fast:tiny': (fast.get_config, 'wordpiece'),
+    'fast:base': (lambda: fast.get_config('base'), 'wordpiece'),
     'mmbert': (mmbert.get_config, 'unigram'),
     'gptbert': (gptbert.get_config, 'bytebpe'),
     'neobert': (neobert.get_config, 'wordpiece'),
@@ -409,6 +413,19 @@ def test_gptbert_base_trains_longer_at_a_lower_rate():
     assert rates == pytest.approx((1e-2, 1e-3))
 
 
+def test_the_sizes_of_fast_keep_their_ratios():
+    for size in fast.SIZES:
+        config = fast.get_config(size)
+        model = config.model
+        assert model.hidden_size * config.schedule.learning_rate == pytest.approx(0.512)
+        assert model.hidden_size * model.initializer_range**2 == pytest.approx(0.81)
+        assert model.intermediate_size == round(model.hidden_size * 8 / 3)
+        (length,), (targets,) = config.training.sequence_length, config.training.max_predictions
+        assert targets - 1 < config.masking.rate * length <= targets
+    with pytest.raises(UserError, match="unknown size of configs/fast.py 'huge'"):
+        fast.get_config('huge')
+
+
 def test_diffusion_continues_from_weights():
     config = diffusion.get_config('modernbert')
     assert config.model.architecture is None
@@ -461,7 +478,7 @@ def start(task):
     return optimizer, state
 
 
-OTHER_SIZES = ('large', 'electra:base', 'xlnet:large', 'bart:large', 't5:base')
+OTHER_SIZES = ('large', 'electra:base', 'fast:base', 'xlnet:large', 'bart:large', 't5:base')
 
 
 def quick_and_slow(names, slow):
@@ -506,6 +523,7 @@ class Trained(NamedTuple):
 REPETITIONS = (
     *('roberta', 'spanbert', 'xlmr', 'mbart', 't5:small', 'mmbert', 'neobert', 'gpt2'),
     'diffusion:bert',
+    'fast:tiny',
 )
 
 
