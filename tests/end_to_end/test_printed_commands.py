@@ -71,6 +71,8 @@ def shrunk(text: str) -> str:
     more = ' '.join(map(shlex.quote, flags))
     if any(mark in text for mark in ALL_POSITIONS):
         more = more.replace('max_predictions=(5,10)', 'max_predictions=(32,64)')
+    if 'fast' in text:  # masks 30 % of the tokens
+        more = more.replace('max_predictions=(5,10)', 'max_predictions=(10,20)')
     if 'linguistic' in text:
         more = more.replace('steps=(3,2)', 'steps=(9,6)')  # isotropy has a fixed cost
         more += (

@@ -2,11 +2,15 @@
 
 import argparse
 import json
+import types
 
+import jax
+import numpy as np
 import pytest
 
 from bert_jax.models import architectures
-from experiments.studies import runner
+from bert_jax.models.rows import Rows
+from experiments.studies import measures, runner
 from experiments.studies.race import run
 from experiments.studies.race.entries import ENTRIES, START
 from tests.end_to_end import small
@@ -47,6 +51,26 @@ def test_no_two_entries_are_the_same():
 
 def test_time_at_a_checkpoint_counts_the_steps_of_each_stage():
     assert run.seconds_until(150, [100, 100], [0.1, 0.3]) == pytest.approx(10 + 15)
+
+
+def test_models_of_gptbert_predict_the_tokens_that_other_models_predict(tmp_path):
+    chosen = {}
+    for shift in (False, True):
+        config = small.config(tmp_path, **small.ONE_STAGE, model__prediction__shift=shift)
+        model = types.SimpleNamespace(
+            metadata={'config': config.to_dict()},
+            architecture=architectures.build('bert').changed({'prediction.shift': shift}),
+        )
+        task = measures.MaskedLoss(model).task
+        clean = Rows.of(task.stages[0].source.batch(0))
+        rows = task.corruption(jax.random.split(jax.random.key(0), len(clean.input_ids_BT)), clean)
+        positions_BP, _, weights_BP = map(np.asarray, rows.chosen)
+        chosen[shift] = [
+            sorted(positions[weights > 0].tolist())
+            for positions, weights in zip(positions_BP, weights_BP, strict=True)
+        ]
+    assert chosen[True] == chosen[False]
+    assert all(chosen[True])
 
 
 @pytest.mark.slow
