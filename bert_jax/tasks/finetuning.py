@@ -343,7 +343,9 @@ class FineTuning:
             shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
             unknown = sum(not is_labeled(example) for example in examples)
             none = 'no labels, predictions only'
-            if unknown < len(records):
+            if not unknown:
+                none = 'predictions only, no metric is defined for these examples'
+            elif unknown < len(records):
                 none = f'predictions only, {unknown:,} of {len(records):,} have no label'
             progress.say(f'{split}: {shown or none}')
         results['warnings'] = self._warnings(scored)

@@ -26,19 +26,24 @@ PROMPT = 'the lamp . '
 LENGTH = 48
 
 
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-    """A folder of BERT with large random parameters and the head mlm."""
-    path, tokenizer = tmp_path_factory.mktemp('bert') / 'bert', small_problems.tokenizer()
+def write_model(name, path):
+    """A folder with large random parameters and the head mlm."""
+    tokenizer = small_problems.tokenizer('wordpiece' if name == 'bert' else 'bytebpe')
     architecture = architectures.build(
-        'bert', vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **SIZES
+        name, vocab_size=tokenizer.vocab_size, max_position_embeddings=64, **SIZES
     )
+    if name == 'roberta':
+        architecture = architecture.changed({'positions.first': tokenizer.pad_id + 1})
     model = Model(architecture, Compute(), {'mlm': {}})
     params = random_parameters(model, Rows(np.zeros((1, 4), int), np.ones((1, 4), int)))
-    huggingface_export.save(
-        Pretrained('bert', architecture, jax.device_get(params), tokenizer), path
-    )
+    model = Pretrained(name, architecture, jax.device_get(params), tokenizer)
+    huggingface_export.save(model, path)
     return path
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    return write_model('bert', tmp_path_factory.mktemp('bert') / 'bert')
 
 
 def denoising_task(path, folder=None, number=30, **keys):
@@ -58,7 +63,11 @@ def task(folder, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def params(task):
-    """Those of init_from, and random ones of the attention to vectors."""
+    return params_of(task)
+
+
+def params_of(task):
+    """The parameters of init_from, and random ones of the attention to vectors."""
     found = random_parameters(task.model.model, task.model.rows(task.source.batch(0)))
     return jax.tree.map_with_path(
         lambda path, leaf: jnp.asarray(task.start.params.get(tree_paths.path_name(path), leaf)),
@@ -186,15 +195,11 @@ def test_packed_texts_have_the_loss_of_texts_alone(task, params):
     np.testing.assert_allclose(packed.sum, sum(sums), rtol=1e-5)
 
 
-# Parameters of ours after cross_attention/ → those of torch, and the axes that torch has in one.
-ATTENTION = {'query': 'self.query', 'key': 'self.key', 'value': 'self.value'}
-
-
 def cross_attention(decoder, layers: int = 2):
-    """Name of ours → the parameter of torch, and a function from its arrays to ours."""
-    named = {}
+    """Name of a parameter of ours → that of torch, and the shape of ours."""
+    named, stack = {}, getattr(decoder, decoder.base_model_prefix).encoder
     for layer in range(layers):
-        ours, theirs = f'layers_{layer}/cross_attention', decoder.bert.encoder.layer[layer]
+        ours, theirs = f'layers_{layer}/cross_attention', stack.layer[layer]
         theirs = theirs.crossattention
         size, heads = SIZES['hidden_size'], SIZES['num_heads']
         for name in ('query', 'key', 'value'):
@@ -209,16 +214,24 @@ def cross_attention(decoder, layers: int = 2):
     return named
 
 
-@pytest.mark.parametrize('pooling', ['cls', pytest.param('mean', marks=pytest.mark.slow)])
-def test_loss_and_gradients_are_those_of_sentence_transformers(pooling, folder, params, tmp_path):
+@pytest.mark.parametrize(
+    ('name', 'pooling'),
+    [
+        ('bert', 'cls'),
+        pytest.param('bert', 'mean', marks=pytest.mark.slow),
+        pytest.param('roberta', 'max', marks=pytest.mark.slow),
+    ],
+)
+def test_loss_and_gradients_are_those_of_sentence_transformers(name, pooling, tmp_path):
     """On the same weights and the same texts, noised and packed here, alone and padded there."""
     library = pytest.importorskip('sentence_transformers')
     import torch
     from safetensors.torch import load_file, save_file
     from sentence_transformers.sentence_transformer import losses, modules
 
+    folder = write_model(name, tmp_path / name)
     task = denoising_task(tmp_path, folder, problem__text_pooling=pooling)
-    batch, loss = task.source.batch(1), task.problem.loss
+    batch, loss, params = task.source.batch(1), task.problem.loss, params_of(task)
     read, tokenizer = noised(task, batch), task.problem.encoding.tokenizer
 
     def value(params):
