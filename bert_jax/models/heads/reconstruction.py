@@ -22,6 +22,8 @@ from bert_jax.models.heads.prediction import NextTokenHead
 from bert_jax.models.rows import Rows
 from bert_jax.types import Key, Params, Tree
 
+_METHODS = (None, 'lora', 'bitfit')  # of tuning; they change neither positions nor attention
+
 
 class ReconstructionHead(Head):
     """Logits of the next token at each position of `rows.target`, the texts that are written.
@@ -109,12 +111,19 @@ def with_decoder(architecture: Architecture) -> Architecture:
     """Return the architecture with a decoder of as many layers, which reads the same embeddings.
 
     Raises:
-        UserError: the layers of the encoder cannot be a decoder, or the model has one already.
+        UserError: the layers of the encoder cannot be a decoder, also because of their tuning, or
+            the model has a decoder already.
     """
     if architecture.decoder is not None:
         raise UserError(
             'a text is reconstructed by the layers of its encoder, but the model has a decoder of '
             'its own; use an encoder such as BERT'
+        )
+    method = architecture.tuning.method if architecture.tuning is not None else None
+    if method not in _METHODS:
+        raise UserError(
+            f'transfer.method={method} cannot tune an encoder whose layers also reconstruct texts; '
+            'use full, lora or bitfit'
         )
     try:
         stack = DecoderStack(architecture.num_layers, start='cls')

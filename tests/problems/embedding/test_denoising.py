@@ -311,6 +311,11 @@ def test_the_decoder_starts_as_the_encoder_and_its_head(task, folder):
     assert task.problem.loss.encoding.setup.kept['group_size'] == 1
 
 
+def test_tuning_that_changes_positions_is_refused(folder, tmp_path):
+    with pytest.raises(UserError, match='transfer.method=prefix cannot tune an encoder whose lay'):
+        denoising_task(tmp_path, folder, transfer__method='prefix')
+
+
 def test_evaluation_has_no_noise_and_no_loss(task, params):
     batch = task.source.batch(0)
     outputs = jax.jit(task.model.outputs)(params, batch)
