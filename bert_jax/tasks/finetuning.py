@@ -434,7 +434,8 @@ class FineTuning:
         if isinstance(examples[0], takes_text):  # a short text, because the command is printed
             texts = min(map(texts_of, examples), key=lambda texts: sum(map(len, texts)))
         task = problems.find(self.config.task).predict_task
-        return next_commands.after_fine_tuning(self.config.workdir, task, texts)
+        settings = (self.config.workdir, task, texts, self.architecture.tuning)
+        return next_commands.after_fine_tuning(*settings)
 
     def references(self) -> dict[str, float]:
         return {}

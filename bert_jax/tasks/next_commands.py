@@ -2,8 +2,12 @@
 
 import shlex
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from bert_jax.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from bert_jax.models.tuning_method import Tuning
 
 
 def after_pretraining(
@@ -32,13 +36,16 @@ def after_pretraining(
     return [query, tune, _export(workdir)]
 
 
-def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str]:
+def after_fine_tuning(
+    workdir: str, task: str, texts: Sequence[str], tuning: 'Tuning | None' = None
+) -> list[str]:
     """Return commands that query and export a fine-tuned model.
 
     Args:
         workdir: the folder of the run.
         task: the --task of bert_jax.predict.
         texts: the texts of an example that the model takes; empty if it takes other input.
+        tuning: the method of parameter-efficient tuning; None: the whole model was trained.
     """
     if task == 'embed':
         query = _query(workdir, task, 'A sentence.', f'{workdir}_vectors.npz')
@@ -48,7 +55,9 @@ def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str
         query = _query(workdir, task, '\t'.join(' '.join(text.split()) for text in texts))
     else:
         query = 'python -m bert_jax.predict --help'  # describes the input of every task
-    return [query, _export(workdir)]
+    if tuning is None:
+        return [query, _export(workdir)]
+    return [query, f'{_export(workdir)} --merge'] if tuning.can_merge else [query]
 
 
 def _query(workdir: str, task: str, text: str, output: str = '-') -> str:

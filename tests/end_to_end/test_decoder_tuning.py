@@ -53,6 +53,13 @@ def tune(*arguments, hooks=NO_HOOKS, **more):
     return main.run(config.lock(), hooks=hooks)
 
 
+def test_positions_of_bart_start_at_2_whatever_the_padding_token(base):
+    """So that transformers, where they always do, can open the exported model."""
+    model = loading.load_any(base)
+    assert model.tokenizer.pad_id == 0
+    assert model.architecture.positions.first == 2
+
+
 @pytest.fixture(scope='module')
 def mam(base, tmp_path_factory):
     """A run that tunes the base model with a prefix and parallel adapters."""

@@ -4,6 +4,8 @@ import types
 
 import pytest
 
+from bert_jax.models.tuning.lora import Lora
+from bert_jax.models.tuning.mam import Mam
 from bert_jax.tasks import next_commands
 
 TOKENIZER = types.SimpleNamespace(vocab=['[MASK]'], mask_id=0)
@@ -18,3 +20,14 @@ def test_examples_are_english_only_for_text_that_may_be_english(fills_masks):
     commands = next_commands.after_pretraining('r', TOKENIZER, fills_masks, {'de', 'fr'})
     assert not any('MASK' in line or 'printf' in line or 'sentiment' in line for line in commands)
     assert any('export' in line for line in commands)
+
+
+def test_only_models_that_can_be_exported_are_exported():
+    """A tuned model is exported after its added parameters are merged, if they can be."""
+    commands = {
+        name: next_commands.after_fine_tuning('r', 'write', ['a'], method)
+        for name, method in (('full', None), ('lora', Lora()), ('mam', Mam()))
+    }
+    assert commands['full'][-1] == 'python -m bert_jax.export --model=r --output=r_exported'
+    assert commands['lora'][-1] == f'{commands["full"][-1]} --merge'
+    assert commands['mam'] == commands['full'][:1]
