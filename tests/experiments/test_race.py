@@ -8,11 +8,13 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax import config_keys
 from bert_jax.models import architectures
 from bert_jax.models.rows import Rows
+from configs import fast
 from experiments.studies import measures, runner
 from experiments.studies.race import run
-from experiments.studies.race.entries import ENTRIES, START
+from experiments.studies.race.entries import ENTRIES, FAST, START
 from tests.end_to_end import small
 
 
@@ -37,6 +39,20 @@ def test_the_keys_of_every_entry_exist():
         config = run.config_of(keys, 'novels/*.txt')
         assert len(config.training.steps) == len(keys['training.steps'])
         architectures.find(config.model.architecture)
+
+
+def test_the_config_fast_is_the_entry_fast():
+    entry, config = (
+        config_keys.flatten(config)
+        for config in (run.config_of(FAST, 'novels/*.txt'), fast.get_config('tiny'))
+    )
+    same = ('data.segments', 'model.', 'masking.', 'objectives.', 'optimizer.', 'schedule.')
+    shapes = {f'training.{name}' for name in ('sequence_length', 'batch_size', 'max_predictions')}
+    compared = {key for key in entry if key.startswith(same) or key in shapes}
+    # ModernBERT's block is the same function at this length; it has no dropout by default.
+    names = {'architecture', 'attention.theta', 'hidden_dropout', 'attention_dropout'}
+    differing = {key for key in compared if entry[key] != config[key]}
+    assert differing == {f'model.{name}' for name in names}
 
 
 def test_every_entry_has_its_own_folder():

@@ -1,4 +1,4 @@
-"""The entries of the race: BERT's recipe, the starting recipe, and single changes of it."""
+"""The entries of the race: BERT's recipe, a starting recipe, and changes of it."""
 
 import math
 from collections.abc import Mapping
@@ -35,6 +35,17 @@ START: Keys = BLOCK | {
 }
 
 
+# configs/fast.py:tiny: second moments over 1,000 steps instead of 50.
+FAST: Keys = START | {'optimizer.beta2': 0.999}
+SQUARED_RELU: Keys = {
+    'model.feedforward': 'dense',
+    'model.hidden_act': 'relu_squared',
+    'model.intermediate_size': 512,
+}
+WARMUP: Keys = {'schedule.warmup_fraction': 0.1}
+HIGHER_RATE: Keys = {'schedule.learning_rate': 6e-3}
+
+
 def _size(layers: int, width: int) -> Keys:
     """Sizes of a gated encoder whose heads have 32 dimensions."""
     return {
@@ -62,6 +73,17 @@ ENTRIES: dict[str, Keys] = {
     'BERT': BERT,
     'BERT without NSP': BERT | {'data.segments': 'single', 'objectives.nsp': 0.0},
     'start': START,
+    'fast': FAST,
+    # changes of fast
+    'fast, warmup 10 %': FAST | WARMUP,
+    'fast, warmup 10 %, rate 6e-3': FAST | WARMUP | HIGHER_RATE,
+    'fast, squared ReLU without gate': FAST | SQUARED_RELU,
+    'fast, squared ReLU without gate, warmup 10 %': FAST | SQUARED_RELU | WARMUP,
+    'fast, squared ReLU without gate, warmup 10 %, rate 6e-3': FAST
+    | SQUARED_RELU
+    | WARMUP
+    | HIGHER_RATE,
+    # changes of start:
     # block
     'norms after': START | {'model.norms.placement': 'post'},
     'norms before and after': START | {'model.norms.placement': 'both'},
@@ -86,12 +108,7 @@ ENTRIES: dict[str, Keys] = {
     },
     'RMS norm': START | {'model.norms.function': 'rms_norm'},
     'queries and keys normalized': START | {'model.attention.qk_norm': True},
-    'squared ReLU without gate': START
-    | {
-        'model.feedforward': 'dense',
-        'model.hidden_act': 'relu_squared',
-        'model.intermediate_size': 512,
-    },
+    'squared ReLU without gate': START | SQUARED_RELU,
     'GELU without gate': START | {'model.feedforward': 'dense', 'model.intermediate_size': 512},
     'SwiGLU': START | {'model.hidden_act': 'silu'},
     'biases': START | {'model.biases.attention': 'all', 'model.biases.feed_forward': 'all'},
@@ -140,7 +157,6 @@ ENTRIES: dict[str, Keys] = {
     '1 − √t': START | {'schedule.name': 'sqrt'},
     'constant, last 40 % linear': START
     | {'schedule.decay_steps': lambda steps: round(0.4 * steps)},
-    'second moments over 0.999': START | {'optimizer.beta2': 0.999},
     'second moments over 0.95': START | {'optimizer.beta2': 0.95},
     'no weight decay': START | {'optimizer.weight_decay': 0.0},
     'weight decay 0.1': START | {'optimizer.weight_decay': 0.1},
