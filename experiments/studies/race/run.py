@@ -2,7 +2,7 @@
 
 python -m experiments.studies.race.run --texts='novels/*.txt' --treebank=ud_english_ewt --minutes=2
 
-With --data and --pairs, every run is also fine-tuned on three tasks and scored on BLiMP.
+With --data and --pairs, every run is also fine-tuned on four tasks and scored on BLiMP.
 
 Each entry (entries.py) is trained for as many steps as fit into the time on an idle machine, its
 schedule included. The time of a step is measured once (../step_times.py), so the runs themselves
@@ -35,11 +35,11 @@ from experiments.studies.novels import config as novels
 from experiments.studies.race.entries import COMMON, ENTRIES, Keys
 
 LENGTH = 64  # of the rows of the evaluation
-FINE_TUNED = ('NER', 'QA', 'pairs')  # tasks of ../comparison
 COLUMNS = {
     'mlm_loss': 'MLM loss at 15 %, nats per token',
     'nats_per_byte': 'nats per byte',
     'pos_accuracy': 'POS accuracy',
+    'UPOS': 'UPOS, fine-tuned, accuracy',
     'NER': 'NER, F1',
     'QA': 'QA, F1',
     'pairs': 'sentence pairs, accuracy',
@@ -164,8 +164,7 @@ def race(
 def measure_tasks(options: argparse.Namespace, folder: pathlib.Path, seed: int) -> runner.Measures:
     """Fine-tune a run on the tasks and score it on BLiMP, if the options name the data."""
     own, measures = folder / 'downstream', {}
-    for name in FINE_TUNED if options.data else ():
-        task = downstream.TASKS[name]
+    for name, task in downstream.TASKS.items() if options.data else ():
         keys = downstream.config_keys(
             task, 'fine-tuned', {}, options.data, folder, options.task_steps
         )
@@ -242,7 +241,7 @@ def main() -> None:
     parser.add_argument('--treebank', help='folder of UD English EWT, for the probe')
     parser.add_argument('--minutes', type=float, default=2.0, help='training time of a run')
     parser.add_argument('--entries', nargs='*', default=list(ENTRIES), help='names in entries.py')
-    parser.add_argument('--data', help='folder with wnut17, qamr and med_nli, to fine-tune on')
+    parser.add_argument('--data', help='folder of the data sets of ../comparison, to fine-tune on')
     parser.add_argument('--task_steps', type=int, default=300, help='steps of a fine-tuning run')
     parser.add_argument('--pairs', help='glob of the files of BLiMP')
     parser.add_argument('--per_paradigm', type=int, default=30, help='pairs of each paradigm')
