@@ -203,7 +203,9 @@ def write(
     ranked = dict(sorted(results.items(), key=lambda entry: _mean_loss(entry[1])))
     entries = {name: _shown(ENTRIES[name]) for name in ranked}
     settings, suffix = {'minutes': options.minutes, 'entries': entries}, f'_{options.minutes:g}min'
-    runner.write(options, ranked, COLUMNS, ('nats_per_byte', 'pos_accuracy'), settings, suffix)
+    measured = {name for runs in ranked.values() for name in runs[0]}
+    columns = {name: title for name, title in COLUMNS.items() if name in measured}
+    runner.write(options, ranked, columns, ('nats_per_byte', 'pos_accuracy'), settings, suffix)
     plot_curves(curves, pathlib.Path(options.output) / f'curves{suffix}')
 
 
