@@ -7,7 +7,7 @@ import torch
 from safetensors.numpy import load_file
 
 from bert_jax import tree_paths
-from bert_jax.interop import conversion, huggingface, pretrained, state_dict_map
+from bert_jax.interop import conversion, huggingface, huggingface_export, pretrained, state_dict_map
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
@@ -83,7 +83,7 @@ def test_folders_are_read_and_written_as_transformers_writes_them(case, head, tm
     case.model.save_pretrained(tmp_path / 'theirs')
     loaded = huggingface.load(tmp_path / 'theirs')
     assert loaded.heads == (head,)
-    huggingface.save(loaded, tmp_path / 'ours')
+    huggingface_export.save(loaded, tmp_path / 'ours')
     theirs, ours = (load_file(tmp_path / name / 'model.safetensors') for name in ('theirs', 'ours'))
     assert ours.keys() == theirs.keys()
     for key, array in theirs.items():

@@ -143,6 +143,7 @@ def test_the_printed_command_has_a_short_text_of_the_training_data():
     texts = ['word ' * 500, "It's short.", 'A little longer.']
     splits = types.SimpleNamespace(train=[TextExample('x', (text,), 'a') for text in texts])
     config = ConfigDict({'workdir': 'runs/x', 'task': 'classification'})
-    task = types.SimpleNamespace(splits=splits, config=config)
+    architecture = types.SimpleNamespace(tuning=None)
+    task = types.SimpleNamespace(splits=splits, config=config, architecture=architecture)
     query, _ = FineTuning.next_commands(task)
     assert shlex.split(query)[2] == "It's short."
