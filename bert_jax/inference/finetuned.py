@@ -23,7 +23,7 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.problems import PROBLEMS
-from bert_jax.problems.base import AnyProblem, Calibration, ExampleOutputs, Setup
+from bert_jax.problems.base import AnyProblem, Calibration, ExampleOutputs
 from bert_jax.problems.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
@@ -34,6 +34,7 @@ from bert_jax.problems.finetuning_model import (
     run_examples,
 )
 from bert_jax.problems.prompting.encoding import PromptEncoding
+from bert_jax.problems.setup import Setup
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import JsonObject, JsonView, Params

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from bert_jax import files, tokenizers
 from bert_jax.errors import UserError, report, warn
 from bert_jax.interop import conversion, families, pretrained, sentence_modules, usage, weights
+from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import LABEL_HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
 from bert_jax.storage.path import Path
@@ -127,6 +128,17 @@ def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenize
         )
     check_padding(architecture, tokenizer, folder)
     return tokenizer
+
+
+def family_of(model: Pretrained) -> Family:
+    """The published family of a model. Raises UserError if it has none."""
+    family = families.by_model_type(model.family)
+    if family.is_causal and not model.is_causal:
+        raise UserError(
+            f'the model attends in both directions, but {family.model_type} models of transformers '
+            'attend only to earlier tokens; use the model with bert_jax'
+        )
+    return family.as_decoder() if model.is_causal else family
 
 
 def check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 from bert_jax import files, tree_paths
 from bert_jax.errors import UserError, warn
 from bert_jax.interop import (
-    families,
     huggingface,
     pretrained,
     sentence_modules,
@@ -75,7 +74,7 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
         UserError: the architecture has no published family, no class of the family has the model's
             fine-tuned heads or causal attention, or the model has parameters that tuning added.
     """
-    family, architecture = family_of(model), model.architecture
+    family, architecture = huggingface.family_of(model), model.architecture
     if model.has_prefix:
         raise UserError(
             'all positions of the model see the whole prompt (prefix_lm), which no class of '
@@ -172,17 +171,6 @@ def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
     return {'bos': names['sep'], 'eos': names['sep']} | others
 
 
-def family_of(model: Pretrained) -> Family:
-    """The published family of a model. Raises UserError if it has none."""
-    family = families.by_model_type(model.family)
-    if family.is_causal and not model.is_causal:
-        raise UserError(
-            f'the model attends in both directions, but {family.model_type} models of transformers '
-            'attend only to earlier tokens; use the model with bert_jax'
-        )
-    return family.as_decoder() if model.is_causal else family
-
-
 def _label_config(model: Pretrained) -> JsonObject:
     """The config keys id2label and label2id; {} for a model without classes."""
     labels, number = model.labels, pretrained.num_labels(model.params)
@@ -211,7 +199,7 @@ def _activation_config(model: Pretrained) -> JsonObject:
 
 
 def _write(model: Pretrained, folder: pathlib.Path) -> None:
-    family, architecture = family_of(model), model.architecture
+    family, architecture = huggingface.family_of(model), model.architecture
     published = family.class_of(model.heads)
     config: JsonObject = {'architectures': [published], 'model_type': family.model_type}
     config |= {'dtype': 'float32'} | family.write_config(architecture) | _label_config(model)

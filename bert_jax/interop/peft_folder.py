@@ -18,7 +18,6 @@ from bert_jax.interop import (
     adapters,
     conversion,
     huggingface,
-    huggingface_export,
     pretrained,
     sentence_modules,
     state_dict_map,
@@ -96,7 +95,7 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
     ignored = adapter_config.ignored_keys(files.read_json(folder / CONFIG))
     if ignored:
         warn(f'{folder / CONFIG}: ignored keys: {", ".join(ignored)}')
-    family = huggingface_export.family_of(base)
+    family = huggingface.family_of(base)
     path = folder / (WEIGHTS if (folder / WEIGHTS).is_file() else TORCH)
     arrays = _read_arrays(path)
     if not any(name.startswith(family.prefix) for name in arrays):  # the tuned model has no head

@@ -197,6 +197,7 @@ class Model(Module):
     def reads_text_twice(self) -> bool:
         """Whether the decoder reads the encoder's text once more, for classes of texts or tokens.
 
+        Only a decoder that starts with the last token of a text can read it one token behind.
         Lewis et al. 2020 (BART, arXiv 1910.13461), section 3.
         """
         stack = self.architecture.decoder

@@ -11,7 +11,8 @@ from bert_jax.examples.finetune_batches import TrainBatches, row_length
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.problems import finetuning_model
-from bert_jax.problems.base import AnyProblem, Setup
+from bert_jax.problems.base import AnyProblem
+from bert_jax.problems.setup import Setup
 from bert_jax.tasks import finetuning_data, initialization, learning_rate
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout

@@ -12,8 +12,8 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.problems import PROBLEMS
-from bert_jax.problems.base import Setup
 from bert_jax.problems.finetuning_model import EncodedExamples
+from bert_jax.problems.setup import Setup
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training.checkpoints import Checkpoints
 from tests.random_parameters import random_parameters

@@ -13,7 +13,7 @@ import bert_jax
 from bert_jax.export_formats import folder as export_folder
 from bert_jax.interop import huggingface, huggingface_export
 from bert_jax.problems import PROBLEMS
-from bert_jax.problems.base import Setup
+from bert_jax.problems.setup import Setup
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.export_formats import exported
 from tests.inference import small_runs

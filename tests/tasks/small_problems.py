@@ -14,13 +14,13 @@ from bert_jax.examples.finetune_batches import BatchShape, evaluation_slots, row
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
-from bert_jax.problems.base import Setup
 from bert_jax.problems.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
     predict,
     prediction_step,
 )
+from bert_jax.problems.setup import Setup
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.random_parameters import random_parameters
 

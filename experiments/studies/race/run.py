@@ -66,7 +66,7 @@ def flags(entry: Keys, step_seconds: Sequence[float], seconds: float) -> dict[st
         'training.steps': tuple(steps),
         'evaluation.every_steps': 0,
         'checkpoint.every_steps': -(-total // checkpoints),
-        'checkpoint.keep': checkpoints,
+        'checkpoint.keep': checkpoints + len(steps) - 1,  # also at the end of every stage
     }
     return {name: value(total) if callable(value) else value for name, value in keys.items()}
 
@@ -128,7 +128,6 @@ def _evaluated(model: Pretrained) -> Pretrained:
         'batch_size': [32],
         'accumulation': [1],
     }
-    config['optimizer']['name'] = 'adamw'
     return dataclasses.replace(model, metadata={**model.metadata, 'config': config})
 
 
