@@ -24,6 +24,7 @@ from bert_jax.inference import target_writing
 from bert_jax.labels import loader, seen_examples
 from bert_jax.labels.examples import (
     DistilledExample,
+    Example,
     LabelSetExample,
     NumbersExample,
     ParsedExample,
@@ -341,13 +342,7 @@ class FineTuning:
             with workdir.writing():
                 self._save(workdir.local / split, split, records, scored.get(split))
             shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
-            unknown = sum(not is_labeled(example) for example in examples)
-            none = 'no labels, predictions only'
-            if not unknown:
-                none = 'predictions only, no metric is defined for these examples'
-            elif unknown < len(records):
-                none = f'predictions only, {unknown:,} of {len(records):,} have no label'
-            progress.say(f'{split}: {shown or none}')
+            progress.say(f'{split}: {shown or why_no_metrics(examples)}')
         results['warnings'] = self._warnings(scored)
         pictures = [
             path.relative_to(workdir.local).as_posix()
@@ -439,3 +434,13 @@ class FineTuning:
 
     def references(self) -> dict[str, float]:
         return {}
+
+
+def why_no_metrics(examples: Sequence[Example]) -> str:
+    """Return the words that replace the metrics of a split that has none."""
+    unknown = sum(not is_labeled(example) for example in examples)
+    if unknown == len(examples):
+        return 'no labels, predictions only'
+    if unknown:
+        return f'predictions only, {unknown:,} of {len(examples):,} have no label'
+    return 'predictions only, no metric is defined for these examples'

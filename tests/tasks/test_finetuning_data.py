@@ -12,7 +12,7 @@ from bert_jax.interop import loading
 from bert_jax.labels.examples import TextExample
 from bert_jax.problems import PROBLEMS
 from bert_jax.tasks import finetuning_data, initialization, make_task
-from bert_jax.tasks.finetuning import FineTuning
+from bert_jax.tasks.finetuning import FineTuning, why_no_metrics
 from bert_jax.training.workdir import Workdir
 from configs import base, finetune
 from tests.interop import published
@@ -147,3 +147,10 @@ def test_the_printed_command_has_a_short_text_of_the_training_data():
     task = types.SimpleNamespace(splits=splits, config=config, architecture=architecture)
     query, _ = FineTuning.next_commands(task)
     assert shlex.split(query)[2] == "It's short."
+
+
+def test_a_split_without_metrics_says_why():
+    labeled, unlabeled = TextExample('a', ('x',), 'yes'), TextExample('b', ('x',), None)
+    assert why_no_metrics([unlabeled] * 2) == 'no labels, predictions only'
+    assert why_no_metrics([labeled, unlabeled]) == 'predictions only, 1 of 2 have no label'
+    assert 'no metric is defined' in why_no_metrics([labeled] * 2)
