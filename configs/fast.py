@@ -1,4 +1,4 @@
-"""The recipe that learned most in a fixed time on two CPU cores, in four sizes.
+"""A recipe for small budgets, from a race of recipes on two CPU cores; in four sizes.
 
     python -m bert_jax.main --config=configs/fast.py
     python -m bert_jax.main --config=configs/fast.py:mini --config.training.minutes=60
