@@ -11,7 +11,10 @@ from bert_jax.models.architectures.builder import FIELDS, Builder
 # Files whose tables are imported when they are searched for a name.
 _OTHERS = ('modernbert', 'deberta', 'gpt2', 'elmo', 'xlnet', 'bart', 't5')
 BUILDERS: LazyTable[Builder] = LazyTable(
-    bert.BUILDERS, tables=[f'{__name__}.{file}:BUILDERS' for file in _OTHERS]
+    {
+        **bert.BUILDERS,
+    },
+    tables=[f'{__name__}.{file}:BUILDERS' for file in _OTHERS],
 )
 
 
