@@ -71,6 +71,8 @@ def shrunk(text: str) -> str:
     more = ' '.join(map(shlex.quote, flags))
     if any(mark in text for mark in ALL_POSITIONS):
         more = more.replace('max_predictions=(5,10)', 'max_predictions=(32,64)')
+    if 'causal_share' in text:  # one row of 16 is causal
+        more = more.replace('batch_size=(4,4)', 'batch_size=(16,16)')
     if 'fast' in text:  # masks 30 % of the tokens
         more = more.replace('max_predictions=(5,10)', 'max_predictions=(10,20)')
     if 'linguistic' in text:
