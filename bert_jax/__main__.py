@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     'predict': Command(
         'bert_jax.predict',
-        'bert_jax.cli.line_tasks:Request',
+        'bert_jax.cli.request:Request',
         'a model, texts → tokens, vectors, labels, answers',
     ),
     'evaluate': Command(

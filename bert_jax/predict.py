@@ -16,7 +16,8 @@ from typing import Any, BinaryIO
 
 from bert_jax import errors, files, flag_parser, progress
 from bert_jax.cli import search_flags
-from bert_jax.cli.line_tasks import PRETRAINED, Request, Task, predict_finetuned
+from bert_jax.cli.line_tasks import PRETRAINED, Task, predict_finetuned
+from bert_jax.cli.request import Request
 from bert_jax.inference import conllu_file, table_input, vector_file
 from bert_jax.labels.dependencies import split_sentences
 from bert_jax.storage import outputs, paths

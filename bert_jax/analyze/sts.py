@@ -10,7 +10,7 @@ from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, inputs
 from bert_jax.errors import UserError
 from bert_jax.evaluate import Texts, changes, data_keys
 from bert_jax.flag_parser import flag
-from bert_jax.inference.finetuned import data_config
+from bert_jax.inference.changed_settings import data_config
 from bert_jax.inference.lexical import terms
 from bert_jax.inference.vector_search import TextEncoder
 from bert_jax.labels import labeled_files

@@ -16,7 +16,7 @@ from bert_jax import export_formats, files
 from bert_jax.errors import UserError
 from bert_jax.export_formats import computation, samples
 from bert_jax.export_formats.base import Export
-from bert_jax.inference import finetuned
+from bert_jax.inference import problem_kinds
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface_export, tuned
 from bert_jax.interop.pretrained import Pretrained
@@ -82,7 +82,7 @@ def write(
         model = _normalized(model, name)
     predictor = Predictor(model, name=name)
     if task is None:
-        task = exporter.only_task or predictor.tasks[-1 if finetuned.problem_kind(model) else 0]
+        task = exporter.only_task or predictor.tasks[-1 if problem_kinds.problem_kind(model) else 0]
     predictor.require(task)
     if exporter.only_task not in (None, task):
         raise UserError(

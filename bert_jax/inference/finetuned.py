@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax import config_keys
 from bert_jax.errors import UserError, unknown
 from bert_jax.examples.finetune_batches import BatchShape, row_length
 from bert_jax.inference import prompts, target_writing
+from bert_jax.inference.changed_settings import data_config, fitted
+from bert_jax.inference.inputs import with_ids
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.labels import data_keys, labeled_files, seen_examples, word_spans
+from bert_jax.labels import labeled_files, seen_examples, word_spans
 from bert_jax.labels.examples import Example
 from bert_jax.labels.records import ReadingReport
 from bert_jax.metrics import intervals
@@ -38,46 +39,6 @@ from bert_jax.problems.setup import Setup
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import JsonObject, JsonView, Params
-
-# Whether a published sequence classifier has one output → its activation → kind of problem.
-_CLASSIFIERS = {
-    True: {'identity': 'regression', 'sigmoid': 'regression'},
-    False: {
-        'softmax': 'classification',
-        'sigmoid': 'multi_label',
-        'identity': 'multi_regression',
-    },
-}
-
-# Kind of problem → another kind that the same head answers.
-_ALSO = {'regression': 'reranking'}
-
-
-def other_kind(model: Pretrained, kind: str | None) -> str | None:
-    """The kind of problem that a model of a kind answers too; None if there is none."""
-    takes_pairs = model.metadata.get('texts') != 1
-    return _ALSO.get(kind or '') if takes_pairs else None
-
-
-def problem_kind(model: Pretrained) -> str | None:
-    """The kind of problem (key of PROBLEMS) a model was fine-tuned on; None for other models."""
-    if 'task' in model.metadata:
-        task = model.metadata['task']
-        return task if task in PROBLEMS else None
-    heads = {*model.heads}
-    kind = next((kind for kind, one in PROBLEMS.items() if heads & {*one.fine_tuned_heads}), None)
-    if kind == 'classification':
-        kind = _CLASSIFIERS[pretrained.num_labels(model.params) == 1].get(model.activation)
-    return None if unsupported(model) else kind
-
-
-def unsupported(model: Pretrained) -> str | None:
-    """Why a published sequence classifier cannot answer `classify`; None if it can."""
-    if 'task' in model.metadata or 'sequence_classification' not in model.heads:
-        return None
-    if model.activation in _CLASSIFIERS[pretrained.num_labels(model.params) == 1]:
-        return None
-    return f'activation_fn {model.activation} is not supported'
 
 
 class PredictionOptions(NamedTuple):
@@ -161,7 +122,7 @@ class FineTuned:
             if name not in entry.answer_settings:
                 raise unknown(f'setting of a {self.kind} model', name, entry.answer_settings)
             try:
-                settings[name] = _fitted(value, settings[name])
+                settings[name] = fitted(value, settings[name])
             except TypeError:
                 kind = type(settings[name]).__name__
                 raise UserError(f'problem.{name} is {value!r}, not of type {kind}') from None
@@ -216,7 +177,7 @@ class FineTuned:
         problem = self.problem(options)
         if not inputs:
             return []
-        inputs = _with_ids(inputs)
+        inputs = with_ids(inputs)
         examples = [self._parse(problem, str(item['id']), item) for item in inputs]
         predictions = self._predictions(problem, params, examples, advance)
         records = map(problem.decoder.to_record, examples, predictions)
@@ -367,62 +328,3 @@ def build(
         batch_tokens,
         overlap,
     )
-
-
-def _with_ids(inputs: Sequence[JsonView]) -> list[JsonView]:
-    """Return the inputs; those without an id get their number, as on a command line."""
-    return [
-        item if item.get('id') is not None else {**item, 'id': f'input {number}'}
-        for number, item in enumerate(inputs, 1)
-    ]
-
-
-def data_config(trained: JsonView, changes: JsonView) -> ConfigDict:
-    """The `data` config of the training, with changes by dotted key, to read other files."""
-    data = data_keys.make_config()
-    known = data.to_dict()
-    settings = {key: value for key, value in trained.items() if key in known and key != 'columns'}
-    columns = trained.get('columns', {})
-    settings |= {f'columns.{key}': columns[key] for key in columns.keys() & known['columns'].keys()}
-    for key, value in (settings | {'dataset': ''} | dict(changes)).items():
-        section, _, name = key.rpartition('.')
-        target = data[section] if section == 'columns' else data
-        if section not in ('', 'columns') or name not in target:
-            raise unknown('key of data', key, [*known, *(f'columns.{n}' for n in known['columns'])])
-        if isinstance(target[name], str) and isinstance(value, int):
-            value = str(value)  # the number of a column
-        try:
-            target[name] = _fitted(value, target[name])
-        except TypeError:
-            kind = type(target[name]).__name__
-            raise UserError(f'data.{key} is {value!r}, which is not of type {kind}') from None
-    config_keys.check(ConfigDict({'data': data}))
-    return data
-
-
-def _fitted(value: object, former: object) -> object:
-    """Return a list, or a string for a key that holds a tuple, as a tuple."""
-    if isinstance(former, tuple | list) and isinstance(value, str):
-        return (value,)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def as_pair(text: str | Sequence[str] | JsonView) -> JsonView:
-    """The input of `FineTuned.predict` for a text, a pair of texts or a dictionary."""
-    if isinstance(text, Mapping):
-        return text
-    texts = [text] if isinstance(text, str) else text
-    if not isinstance(texts, Sequence) or not 1 <= len(texts) <= 2:
-        raise UserError(f'expected a text or a pair of texts, not {text!r:.60}')
-    return dict(zip(('text', 'text2'), texts, strict=False))
-
-
-def as_words(text: str | Sequence[str] | JsonView) -> JsonView:
-    """The input of `FineTuned.predict` for a text, a list of words or a dictionary."""
-    if isinstance(text, Mapping):
-        return text
-    if isinstance(text, str):
-        return {'text': text}
-    if not isinstance(text, Sequence):
-        raise UserError(f'expected a text or a list of words, not {text!r:.60}')
-    return {'words': list(text)}

@@ -3,9 +3,8 @@
 A causal model writes after a text. A decoder writes a text for a source.
 """
 
-import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,11 +14,11 @@ import numpy as np
 from bert_jax.errors import UserError, unknown
 from bert_jax.inference import beam_search
 from bert_jax.inference.batching import TokenizedText
-from bert_jax.inference.beam_search import EarlyStopping, Search
-from bert_jax.inference.decoding import Constraints, Sampling
+from bert_jax.inference.beam_search import Search
+from bert_jax.inference.causal_options import CausalOptions
+from bert_jax.inference.decoding import Constraints
 from bert_jax.inference.generate_options import (
     Generated,
-    GenerateOptions,
     Generator,
     Vocabulary,
     Writer,
@@ -36,98 +35,13 @@ from bert_jax.inference.next_tokens import (
     start_targets,
     write_token,
 )
+from bert_jax.inference.watch import Watch, without_special
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Batch, Params, Tree
-
-_HALF_CHARACTER = '\ufffd'
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CausalOptions(GenerateOptions):
-    """Options of generation from left to right, beside those of all generation.
-
-    Attributes:
-        top_k, top_p, min_p: see `Sampling`.
-        beams: number of texts that beam search continues at the same time; 1: no beam search.
-        length_penalty, early_stopping: see `Search`.
-        no_repeat_ngrams: see `Constraints`.
-        min_new_tokens: number of tokens before a text may end.
-        stream: called with each piece of the text as it is written; for one text.
-        target_language: language of the text, such as 'en_XX', for a model with a decoder whose
-            texts start with their language (mBART).
-    """
-
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    beams: int = 1
-    length_penalty: float = 1.0
-    early_stopping: EarlyStopping = False
-    no_repeat_ngrams: int = 0
-    min_new_tokens: int = 0
-    stream: Callable[[str], object] | None = None
-    target_language: str = ''
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.new_tokens:
-            raise UserError('new_tokens is 0; set the number of tokens to write after each text')
-        for name, least in (('top_k', 0), ('beams', 1), ('no_repeat_ngrams', 0)):
-            if (value := getattr(self, name)) < least:
-                raise UserError(f'{name} is {value}; it must be at least {least}')
-        if not 0 < self.top_p <= 1:
-            raise UserError(f'top_p is {self.top_p}; it must be above 0 and at most 1')
-        if not 0 <= self.min_p < 1:
-            raise UserError(f'min_p is {self.min_p}; it must be at least 0 and below 1')
-        if not 0 <= self.min_new_tokens <= self.new_tokens:
-            raise UserError(
-                f'min_new_tokens is {self.min_new_tokens}; it must be from 0 to new_tokens, '
-                f'{self.new_tokens}'
-            )
-        if self.early_stopping not in (False, True, 'never'):
-            raise UserError(
-                f"early_stopping is {self.early_stopping!r}; it must be False, True or 'never'"
-            )
-        self._check_effects()
-
-    def _check_effects(self) -> None:
-        """Raise UserError for an option that has no effect beside the others."""
-        drawn, compared = ('top_k', 'top_p', 'min_p'), ('length_penalty', 'early_stopping')
-        if self.beams > 1:
-            if self.temperature not in (0, 1):
-                raise UserError('beams are not sampled, so temperature has no effect; leave it out')
-            self._refuse((*drawn, 'seed'), 'with beams, which are not sampled')
-            self._refuse(('stop', 'stream'), 'with beams, whose texts change until the last step')
-        else:
-            self._refuse(compared, 'without beams')
-            if self.temperature == 0:
-                self._refuse(
-                    (*drawn, 'seed'), 'at temperature 0, which takes the most probable token'
-                )
-
-    def _refuse(self, names: Sequence[str], where: str) -> None:
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in names:
-            if getattr(self, name) != defaults[name]:
-                raise UserError(f'{name} has no effect {where}; leave it out')
-
-    @property
-    def sampling(self) -> Sampling | None:
-        """How tokens are drawn; None: the most probable is taken."""
-        if not self.temperature:
-            return None
-        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p)
-
-    @property
-    def search(self) -> Search | None:
-        """The beam search; None without beams."""
-        if self.beams == 1:
-            return None
-        return Search(self.beams, self.length_penalty, self.early_stopping)
 
 
 def generate(model: Writer, texts: Sequence[str], options: CausalOptions) -> list[Generated]:
@@ -269,7 +183,7 @@ def target_start(architecture: Architecture, tokenizer: Tokenizer, language: str
 def write_batch(
     options: CausalOptions,
     constraints: Constraints,
-    watch: 'Watch',
+    watch: Watch,
     model: Model,
     params: Params,
     batch: Batch,
@@ -348,51 +262,6 @@ def _search(
     return {'ids': ids_BN, 'log_p': best.log_p_BCI[:, 0], 'length': best.length_BC[:, 0]}
 
 
-@dataclasses.dataclass(frozen=True)
-class Watch:
-    """Reads texts while they are written: finds stop strings, and shows the text.
-
-    Attributes:
-        tokenizer: of the model.
-        stop: strings that end a text.
-        stream: called with each new piece of the first text.
-    """
-
-    tokenizer: Tokenizer
-    stop: tuple[str, ...]
-    stream: Callable[[str], object] | None
-
-    @property
-    def is_active(self) -> bool:
-        return bool(self.stop or self.stream)
-
-    def check(self, texts: Texts, prompt_length_B: np.ndarray, step: int) -> np.ndarray | None:
-        """Return which texts have ended, bool [B]; None if stop strings change nothing."""
-        if not self.is_active:
-            return None
-        ids_BT, length_B, is_done_B = jax.device_get((texts.ids_BT, texts.length_B, texts.done_B))
-        done_B = np.array(is_done_B)
-        for row, (ids_T, first, end) in enumerate(
-            zip(ids_BT, prompt_length_B, length_B, strict=True)
-        ):
-            if end - first != step:  # it had ended before
-                continue
-            before, now = (self._text(ids_T[first:stop]) for stop in (end - 1, end))
-            if any(stop in now for stop in self.stop):
-                done_B[row] = True
-            elif self.stream and now != before:
-                self.stream(now[len(before) :])
-        return done_B
-
-    def _text(self, ids: np.ndarray) -> str:
-        """The text of tokens, without an incomplete character at its end."""
-        return _without_special(self.tokenizer, ids).rstrip(_HALF_CHARACTER)
-
-
-def _without_special(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> str:
-    return tokenizer.decode([index for index in ids if index not in tokenizer.special_ids])
-
-
 def _finish(
     model: Writer,
     text: str,
@@ -403,8 +272,8 @@ def _finish(
     """Return the text of a row, cut at a stop string."""
     tokenizer, length = model.tokenizer, int(result['length'])
     ids = result['ids'][:length]
-    before, both = (_without_special(tokenizer, part) for part in (prompt, [*prompt, *ids]))
-    alone = _without_special(tokenizer, ids)
+    before, both = (without_special(tokenizer, part) for part in (prompt, [*prompt, *ids]))
+    alone = without_special(tokenizer, ids)
     if model.architecture.decoder is not None:
         text, before, both = '', '', alone
     written = both[len(before) :] if both.startswith(before) else alone

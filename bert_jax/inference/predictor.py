@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.inference import finetuned
+from bert_jax.inference import changed_settings, finetuned, problem_kinds
 from bert_jax.inference.finetuned import PredictionOptions
+from bert_jax.inference.inputs import as_pair, as_words
 from bert_jax.inference.pretrained_predictor import PretrainedPredictor
 from bert_jax.inference.responses import Responder
 from bert_jax.inference.text_rows import check_list, check_texts
@@ -37,14 +38,14 @@ class Predictor(PretrainedPredictor):
 
         Args:
             model: parameters, architecture and tokenizer.
-            settings: see `PretrainedPredictor`.
+            settings: see `BasePredictor`.
 
         Raises:
             UserError: a setting is not valid, or the model has no tokenizer.
         """
         super().__init__(model, **settings)
-        kind = finetuned.problem_kind(model)
-        self._unsupported = finetuned.unsupported(model)
+        kind = problem_kinds.problem_kind(model)
+        self._unsupported = problem_kinds.unsupported(model)
         self._finetuned = self._load_problem(model, kind) if kind else None
         self._instructions: InstructionEncoding | None = None
         if self._finetuned:
@@ -54,7 +55,7 @@ class Predictor(PretrainedPredictor):
                 self._instructions = encoding
                 self.tasks += ('chat',)
             self._params |= jax.tree.map(jnp.asarray, model.other_parts)
-        other = finetuned.other_kind(model, kind)
+        other = problem_kinds.other_kind(model, kind)
         self._other = self._load_problem(model, other) if other else None
         if self._other:
             self.tasks += (self._other.task,)
@@ -90,7 +91,7 @@ class Predictor(PretrainedPredictor):
             A dictionary for each text with 'predicted' and, except for regression, 'probability'.
         """
         options = PredictionOptions(probabilities, long_texts)
-        return self.predict('classify', list(map(finetuned.as_pair, check_list(texts))), options)
+        return self.predict('classify', list(map(as_pair, check_list(texts))), options)
 
     def tag(
         self,
@@ -112,7 +113,7 @@ class Predictor(PretrainedPredictor):
             'probability'}; offsets in characters, end exclusive.
         """
         options = PredictionOptions(probabilities, words=words)
-        return self.predict('tag', list(map(finetuned.as_words, check_list(texts))), options)
+        return self.predict('tag', list(map(as_words, check_list(texts))), options)
 
     def parse(
         self,
@@ -129,7 +130,7 @@ class Predictor(PretrainedPredictor):
             'relation', 'probability'}; the head is the number of a word, from 1, or 0.
         """
         options = PredictionOptions(words=words)
-        return self.predict('parse', list(map(finetuned.as_words, check_list(texts))), options)
+        return self.predict('parse', list(map(as_words, check_list(texts))), options)
 
     def spans(
         self,
@@ -146,7 +147,7 @@ class Predictor(PretrainedPredictor):
             'probability'}.
         """
         options = PredictionOptions(words=words)
-        return self.predict('spans', list(map(finetuned.as_words, check_list(texts))), options)
+        return self.predict('spans', list(map(as_words, check_list(texts))), options)
 
     def answer(self, questions: Sequence[str], contexts: Sequence[str]) -> list[JsonObject]:
         """The answer to each question in its context.
@@ -175,7 +176,7 @@ class Predictor(PretrainedPredictor):
             A dictionary for each text: 'written'; 'log_probability', in nats; and 'ended', whether
             the text ended before the longest length.
         """
-        return self.predict('write', list(map(finetuned.as_pair, check_list(texts))))
+        return self.predict('write', list(map(as_pair, check_list(texts))))
 
     def with_settings(self, **settings: Any) -> 'Predictor':
         """Return this fine-tuned model with other settings of its problem (docs/configs.md).
@@ -272,7 +273,7 @@ class Predictor(PretrainedPredictor):
             A dictionary for each text with 'predicted' and 'probability'.
         """
         options = PredictionOptions(probabilities)
-        return self.predict('prompt', list(map(finetuned.as_pair, check_list(texts))), options)
+        return self.predict('prompt', list(map(as_pair, check_list(texts))), options)
 
     def respond(
         self, conversations: Sequence[str | JsonView], **options: object
@@ -366,7 +367,7 @@ class Predictor(PretrainedPredictor):
     def data_config(self, changes: JsonView) -> ConfigDict:
         """Return how to read files: the `data` settings of the fine-tuning, with changes."""
         trained = self._finetuned.data if self._finetuned else {}
-        return finetuned.data_config(trained, changes)
+        return changed_settings.data_config(trained, changes)
 
     def evaluate(
         self, gold: Sequence[str], changes: JsonView | None = None

@@ -7,8 +7,9 @@ from typing import cast
 import numpy as np
 
 from bert_jax.errors import UserError
+from bert_jax.inference.causal_options import CausalOptions
 from bert_jax.inference.generate_options import GENERATORS, GenerateOptions, Writer, find_stop
-from bert_jax.inference.generation import CausalOptions, write_after
+from bert_jax.inference.generation import write_after
 from bert_jax.inference.unmasking import UnmaskingOptions, fill
 from bert_jax.labels.examples import ConversationExample
 from bert_jax.problems.instructions.encoding import InstructionEncoding

@@ -8,7 +8,8 @@ import numpy as np
 
 from bert_jax.inference import batching, generation
 from bert_jax.inference.batching import TokenizedText
-from bert_jax.inference.generation import CausalOptions
+from bert_jax.inference.causal_options import CausalOptions
+from bert_jax.inference.watch import Watch
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.model import Model
 from bert_jax.problems.base import AnyProblem, ExampleOutputs
@@ -71,7 +72,7 @@ def write(
     constraints = generation.constraints_of(writer, options)
     flags = {'seed': np.zeros(1, np.int32), 'is_text': np.ones(1, np.int32)}
     rows = [TokenizedText(encoding.source_ids(example), flags) for example in examples]
-    watch = generation.Watch(encoding.tokenizer, (), None)
+    watch = Watch(encoding.tokenizer, (), None)
     max_length = model.architecture.max_length
     results = batching.run(
         functools.partial(generation.write_batch, options, constraints, watch, model, params),

@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.inference import finetuned
+from bert_jax.inference import finetuned, problem_kinds
 from bert_jax.interop import pretrained, tuned
 from bert_jax.interop.pretrained import TOKEN_ROWS, Pretrained
 from bert_jax.models.architecture import Architecture, Compute
@@ -78,12 +78,12 @@ def describe(
         raise UserError(f'a page cannot compute {name}: {reason}')
     model = tuned.merge(model)
     assert model.tokenizer is not None
-    kind = finetuned.problem_kind(model)
+    kind = problem_kinds.problem_kind(model)
     notes = []
     if kind is not None and kind not in _HEADS:
         notes.append(f'the page has no predictions of a {kind} model, only of its encoder')
         kind = None
-    elif unsupported := finetuned.unsupported(model):
+    elif unsupported := problem_kinds.unsupported(model):
         notes.append(f'the page has no predictions: {unsupported}')
     packed = weights.pack(_arrays(model, kind), dtype)
     description = {

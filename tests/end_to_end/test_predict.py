@@ -11,9 +11,10 @@ from pyarrow import parquet
 
 import bert_jax
 from bert_jax import main, predict
-from bert_jax.cli import line_tasks
+from bert_jax.cli import input_lines
+from bert_jax.cli.request import Request
 from bert_jax.flag_parser import flags_of
-from bert_jax.inference import finetuned, table_input
+from bert_jax.inference import changed_settings, table_input
 from tests.end_to_end import commands, small
 from tests.interop import published
 
@@ -194,7 +195,7 @@ def parquet_bytes(columns):
 
 
 def lines_of(path, task, columns=(), unit='text'):
-    data = finetuned.data_config({}, {f'columns.{key}': name for key, name in columns})
+    data = changed_settings.data_config({}, {f'columns.{key}': name for key, name in columns})
     fields = table_input.text_fields(task, unit)
     file_format = table_input.format_of(str(path), fields)
     return list(table_input.read_lines(str(path), file_format, task, fields, data))
@@ -251,7 +252,7 @@ def test_help_describes_every_task_and_option(capsys):
     text = ' '.join(capsys.readouterr().out.split())
     for word in (
         *('fill_mask', 'embed', 'pseudo_likelihood', 'classify', 'tag', 'spans', 'answer'),
-        *(f'--{name}' for name in flags_of(line_tasks.Request)),
+        *(f'--{name}' for name in flags_of(Request)),
         '{"premise":',
         '{"question":',
         '"marks":',
@@ -303,8 +304,8 @@ def test_a_mistake_is_one_line_and_leaves_no_file(name, folder, tmp_path, capfd)
 
 
 def parse(text: str, task: str, input_format: str = 'auto'):
-    request = line_tasks.Request(task=task, input='-', output='-', input_format=input_format)
-    return line_tasks.parse_line(3, text, request)
+    request = Request(task=task, input='-', output='-', input_format=input_format)
+    return input_lines.parse_line(3, text, request)
 
 
 def test_a_line_has_the_columns_of_its_task():

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from bert_jax.errors import UserError
-from bert_jax.inference import finetuned, table_input
+from bert_jax.inference import changed_settings, table_input
 from tests.labels.reading import read, read_all, write_json_lines
 
 DATES = [datetime.date(2020, 1, 2), None, datetime.date(2021, 1, 2)]
@@ -155,6 +155,6 @@ def test_arrow_files_and_unknown_classes(tmp_path):
 def test_a_saved_data_set_is_input_of_predict(tmp_path):
     (folder,) = save_to_disk(tmp_path / 'data', ROWS)
     assert table_input.format_of(folder, ()) == 'parquet'
-    data = finetuned.data_config({}, {})
+    data = changed_settings.data_config({}, {})
     lines = table_input.read_lines(folder, 'parquet', 'classify', (), data)
     assert [json.loads(line)['text'] for line in lines] == ['a', 'b', 'c', 'd']

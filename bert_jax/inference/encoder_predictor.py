@@ -1,0 +1,270 @@
+"""Vectors of texts and words, and attention, from the encoder of a loaded model."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy import sparse
+
+from bert_jax.errors import UserError, unknown
+from bert_jax.inference import computation, word_states
+from bert_jax.inference.base_predictor import BasePredictor
+from bert_jax.inference.batching import TokenizedText
+from bert_jax.inference.computation import Layers
+from bert_jax.inference.text_rows import check_list, check_texts
+from bert_jax.labels.word_spans import WordOffsets
+from bert_jax.metrics.scored_rows import add_special
+from bert_jax.models.head_states import COMBINATIONS
+from bert_jax.models.sparse_pooling import SparsePooling
+
+_SPARSE_TEXTS = 256  # texts whose weights of all terms are in memory at a time
+POOLINGS = ('mean', 'cls', 'max', 'tokens')
+
+
+class EncoderPredictor(BasePredictor):
+    """What every model can do, with or without a head: vectors and attention."""
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """The prompts that `embed` can put before texts, by name."""
+        return self._sentence_modules.prompts if self._sentence_modules else {}
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the model was trained to make sparse vectors (`embed_sparse`)."""
+        return self._sentence_modules is not None and self._sentence_modules.sparse is not None
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: str | None = None,
+        layer: Layers = -1,
+        long_texts: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
+    ) -> list[np.ndarray]:
+        """A vector for each text, float32 [D], or for each of its tokens, float32 [T, D].
+
+        Args:
+            pooling: 'mean' or 'max' over all tokens, [CLS] and [SEP] included; 'cls', the state of
+                [CLS] (averaged over windows); 'tokens', one vector for each token, [CLS] and [SEP]
+                included. None: the pooling, dense layers, normalization and prompt of a
+                sentence-transformers folder; 'mean' for other models.
+            layer: 0 (embeddings) to the number of layers, or negative from the last; or
+                'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers;
+                or 'all', the vectors of all layers: [L + 1, D] instead of [D]; or a tuple of K of
+                the others: [K, D].
+            long_texts: 'windows' (the default), or 'truncate' (the default for a
+                sentence-transformers folder and for a run of the problem 'embedding').
+            prompt: name of a prompt of the model, such as 'query' or 'document'; None: its default
+                prompt, which is 'document' for a run with prompts.
+            dimensions: return only as many numbers of each vector, normalized again if the model
+                normalizes (Matryoshka embeddings).
+
+        Raises:
+            UserError: an argument is not valid, or the model has no such prompt.
+        """
+        modules = self._sentence_modules if pooling is None else None
+        prompts = self.prompts if modules else {}
+        if prompt is not None and prompt not in prompts:
+            raise unknown(f'prompt of {self.name}', prompt, prompts)
+        if pooling is not None and pooling not in POOLINGS:
+            raise unknown('pooling', pooling, POOLINGS)
+        self._check_layer(layer)
+        if dimensions is not None and modules is None:
+            raise UserError(
+                'dimensions are for models with a pooling of their own: a run of the problem '
+                "'embedding' or a sentence-transformers folder, with pooling=None"
+            )
+        if modules is None:
+            encoded = self._rows.encode(texts, long_texts)
+            if pooling == 'tokens':
+                rows = [list(self._rows.of_spans(ids, 'tokens')) for ids in encoded]
+                return self._token_states(rows, layer)
+            return self._pool(encoded, pooling or 'mean', layer)
+        if modules.sparse:
+            raise UserError(
+                f'{self.name} makes sparse vectors: use embed_sparse (--task=terms or search), or '
+                f'set pooling to one of {", ".join(POOLINGS)}'
+            )
+        if modules.unsupported:
+            raise UserError(
+                f'{self.name}: modules.json has {modules.unsupported}, which is not supported; '
+                f'set pooling to one of {", ".join(POOLINGS)}'
+            )
+        before = modules.prompt if prompt is None else prompts[prompt]
+        prompted = [before + text for text in check_texts(texts)]
+        encoded = self._rows.encode(prompted, long_texts or 'truncate')
+        parts = zip(*(self._pool(encoded, mode, layer) for mode in modules.pooling), strict=True)
+        vectors = [modules.apply(np.concatenate(own, axis=-1)) for own in parts]
+        return [modules.shorten(own, dimensions) for own in vectors] if dimensions else vectors
+
+    def embed_sparse(
+        self, texts: Sequence[str], long_texts: str | None = None, prompt: str | None = None
+    ) -> sparse.csr_array:
+        """The weights of the terms of the vocabulary in each text, float32 [N, V].
+
+        They are as the SparseEncoder folder of the model says, or those of SPLADE v2 for another
+        model with a masked-language-model head.
+
+        Args:
+            long_texts: 'truncate' (the default), or 'windows', whose weights are pooled.
+            prompt: name of a prompt of the model; None: its default prompt.
+
+        Raises:
+            UserError: the model predicts no masked tokens, or has no such prompt.
+        """
+        self.require('fill_mask')
+        modules = self._sentence_modules
+        pooling = modules.sparse if modules and modules.sparse else SparsePooling()
+        if prompt is not None and prompt not in self.prompts:
+            raise unknown(f'prompt of {self.name}', prompt, self.prompts)
+        before = self.prompts[prompt] if prompt else (modules.prompt if modules else '')
+        prompted = [before + text for text in check_texts(texts)]
+        encoded = self._rows.encode(prompted, long_texts or 'truncate')
+        blocks = [sparse.csr_array((0, self.architecture.vocab_size), dtype=np.float32)]
+        for first in range(0, len(encoded), _SPARSE_TEXTS):
+            part = encoded[first : first + _SPARSE_TEXTS]
+            rows = [[TokenizedText(row, {}) for _, row in self._rows.windows(ids)] for ids in part]
+            reduce = np.max if pooling.strategy == 'max' else np.sum
+            found = self.run(computation.sparse, pooling, rows=rows)
+            weights_NV = np.stack([reduce([w_V for _, w_V in own], axis=0) for own in found])
+            blocks.append(sparse.csr_array(_largest(weights_NV, pooling.max_active)))
+        return sparse.csr_array(sparse.vstack(blocks))
+
+    def embed_words(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        spans: Sequence[WordOffsets] | None = None,
+        *,
+        pooling: str = 'mean',
+        layer: Layers = -1,
+        split: str = 'whitespace',
+    ) -> list[np.ndarray]:
+        """A vector for each word or span of each text, float32 [W, D], pooled over its subwords.
+
+        In long texts, the vector of a word is from the window in which it has most context.
+
+        Args:
+            texts: strings, or lists of words, which are joined by spaces.
+            spans: for each text, the first character and end (exclusive) of its spans, which may
+                overlap; None: the words.
+            pooling: 'mean', 'sum' or 'first' of the subwords.
+            layer: as for `embed`.
+            split: how strings are split into words: at 'whitespace'; at 'punctuation' too; or, as
+                'characters', also within Hangul and text without spaces.
+
+        Raises:
+            UserError: a span is empty or outside its text, or an argument is not valid.
+        """
+        self._check_layer(layer)
+        if pooling not in word_states.POOLINGS:
+            raise unknown('pooling of words', pooling, word_states.POOLINGS)
+        located = word_states.locate(check_list(texts), spans, split)
+        aligned = [word_states.align(self.tokenizer, *words) for words in located]
+        self._rows.count([text.ids for text in aligned], 'windows')
+        size = self._rows.size
+        rows = [
+            list(self._rows.of_spans(text.ids, 'tokens', text.split_points(size)))
+            for text in aligned
+        ]
+        states, start = self._token_states(rows, layer), self.tokenizer.text_start
+        return [
+            word_states.pool(states_TX[start : start + len(text.ids)], text.ranges, pooling)
+            for text, states_TX in zip(aligned, states, strict=True)
+        ]
+
+    def _token_states(
+        self, rows: Sequence[Sequence[TokenizedText]], layer: Layers
+    ) -> list[np.ndarray]:
+        """The states of the tokens of each text, [CLS] and [SEP] included, from its rows."""
+        results = self.run(computation.states, layer, rows=rows)
+        return [
+            np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in windows])
+            for windows in results
+        ]
+
+    def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: Layers) -> list[np.ndarray]:
+        """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
+        rows = [list(self._rows.of_spans(ids, mode)) for ids in encoded]
+        results = self.run(computation.pooled, layer, mode, rows=rows)
+        if mode == 'max':
+            return [np.max([max_D for _, max_D in windows], axis=0) for windows in results]
+        power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
+        return [
+            sum(sum_D for _, sum_D in windows)
+            / np.float32(sum(np.ptp(row.extras['span']) for row, _ in windows) ** power)
+            for windows in results
+        ]
+
+    def attention(self, text: str) -> tuple[list[str], np.ndarray]:
+        """The tokens of a text and the attention between them, float32 [L, H, T, T].
+
+        Entry [l, h, t, u] is the weight of token u for token t in head h of layer l; each row sums
+        to 1. [CLS] and [SEP] are included.
+
+        Raises:
+            UserError: the text is longer than the model's input.
+        """
+        (ids,) = self._rows.encode([text])
+        (_, row), *others = self._rows.windows(ids)
+        if others:
+            raise UserError(
+                f'the text has {len(ids)} tokens; attention supports up to {self._rows.size}'
+            )
+        rows = [[TokenizedText(row, {})]]
+        (((_, weights_LHTT),),) = self.run(computation.attention, rows=rows)
+        return [self._rows.token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
+
+    def attention_of_words(
+        self, texts: Sequence[str], spans: Sequence[WordOffsets]
+    ) -> list[np.ndarray | None]:
+        """The attention between the words of each text, float32 [L, H, W, W].
+
+        Attention to a word is summed over its subwords, attention from it is averaged (Clark et
+        al. 2019, section 4.1). [CLS] and [SEP] are left out, so rows sum to less than 1. Texts
+        longer than the model's input have None.
+
+        Args:
+            texts: strings.
+            spans: for each text, the first character and end (exclusive) of its words.
+        """
+        located = word_states.locate(check_list(texts), spans, 'whitespace')
+        aligned = [word_states.align(self.tokenizer, *words) for words in located]
+        rows = [
+            [TokenizedText(add_special(self.tokenizer, text.ids), {})]
+            if len(text.ids) <= self._rows.size
+            else []
+            for text in aligned
+        ]
+        results = self.run(computation.attention, rows=rows)
+        return [
+            word_states.pool_attention(windows[0][1], text, self.tokenizer.text_start)
+            if windows
+            else None
+            for text, windows in zip(aligned, results, strict=True)
+        ]
+
+    def _check_layer(self, layer: Layers) -> None:
+        num_layers = self.architecture.num_layers
+        if isinstance(layer, tuple):
+            for single in layer:
+                if single in ('all', 'concat_last_4'):
+                    raise UserError(f'{single} cannot be one of several layers')
+                self._check_layer(single)
+        elif isinstance(layer, str):
+            if layer not in COMBINATIONS:
+                raise unknown('layer', layer, ('a number', *COMBINATIONS))
+            if num_layers < 4 and layer != 'all':
+                raise UserError(f'{layer} needs 4 layers, but {self.name} has {num_layers}')
+        elif not -num_layers - 1 <= layer <= num_layers:
+            raise UserError(f'layer is {layer}; it must be from 0 (embeddings) to {num_layers}')
+
+
+def _largest(weights_NV: np.ndarray, number: int | None) -> np.ndarray:
+    """Set all but the largest weights of each text to 0."""
+    if number is None or number >= weights_NV.shape[1]:
+        return weights_NV
+    smaller_NX = np.argsort(-weights_NV, axis=1, kind='stable')[:, number:]
+    kept_NV = weights_NV.copy()
+    np.put_along_axis(kept_NV, smaller_NX, 0, axis=1)
+    return kept_NV
