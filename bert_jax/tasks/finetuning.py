@@ -2,17 +2,15 @@
 
 import dataclasses
 import functools
-import pathlib
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Iterator, Mapping
+from typing import cast
 
 import flax.linen as nn
 import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import averages, problems, progress
+from bert_jax import averages, problems
 from bert_jax.errors import UserError, warn
 from bert_jax.examples.finetune_batches import (
     BatchShape,
@@ -21,10 +19,9 @@ from bert_jax.examples.finetune_batches import (
     evaluation_slots,
 )
 from bert_jax.inference import target_writing
-from bert_jax.labels import loader, seen_examples
+from bert_jax.labels import loader
 from bert_jax.labels.examples import (
     DistilledExample,
-    Example,
     LabelSetExample,
     NumbersExample,
     ParsedExample,
@@ -36,40 +33,19 @@ from bert_jax.labels.examples import (
     texts_of,
 )
 from bert_jax.labels.loader import Splits
-from bert_jax.metrics import intervals
-from bert_jax.metrics.scores import Scores
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.head_states import describe_states
 from bert_jax.models.visibility import Pattern
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import AnyProblem, Calibration
-from bert_jax.reports import finetuning_card, glue, tables
 from bert_jax.tasks import finetuning_data, initialization, next_commands, show_batch
+from bert_jax.tasks.finetuning_report import Evaluated, Report
 from bert_jax.training import sharding
-from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.training.step import all_rows, map_micro_batches
 from bert_jax.training.task import Stage
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, JsonObject, Key, Params, Tree
-
-
-class Evaluated(NamedTuple):
-    """The evaluation of a split.
-
-    Attributes:
-        params: the parameters.
-        predictions: one for each example.
-        scores: None if the split has examples without a label.
-        metrics: the metrics of `scores`, and losses.
-        thresholds: the thresholds of the predictions.
-    """
-
-    params: Params
-    predictions: Sequence[object]
-    scores: Scores | None
-    metrics: dict[str, float]
-    thresholds: Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -128,6 +104,17 @@ class FineTuning:
     def mesh(self) -> jax.sharding.Mesh:
         """The devices."""
         return sharding.make_mesh(self.config.mesh)
+
+    @functools.cached_property
+    def _report(self) -> Report:
+        return Report(
+            self.config,
+            self.splits.train,
+            self.held_out,
+            self.problem,
+            self.learning_rate,
+            self.evaluated,
+        )
 
     @functools.cached_property
     def _step(self) -> jax.stages.Wrapped:
@@ -192,25 +179,11 @@ class FineTuning:
                 f'(the recipe has {asked})'
             )
         if jax.process_index() == 0:
-            for text in self._copies.values():
+            for text in self._report.copies.values():
                 warn(text)
         lines += self.splits.report.lines()
         counts = self.problem.setup.counts.items()
         return lines + [f'{number:,} {name}' for name, number in counts if number]
-
-    @functools.cached_property
-    def _copies(self) -> dict[str, str]:
-        """Splits with texts that are also trained on → a sentence that says how many."""
-        trained_N = seen_examples.hashes(self.splits.train)
-        sentences = {}
-        for name, split in self.held_out.items():
-            copies = np.isin(seen_examples.hashes(split.examples), trained_N).sum()
-            if copies:
-                sentences[name] = (
-                    f'{name}: the texts of {copies:,} of {len(split.examples):,} examples are also '
-                    'in the train split, so scores on them are too high'
-                )
-        return sentences
 
     def check(self, metadata: JsonObject) -> None:
         """Raise UserError if a checkpoint has another task, train split, tokenizer or labels."""
@@ -329,85 +302,7 @@ class FineTuning:
                 if split not in self.evaluated or self.evaluated[split].params is not params:
                     self.evaluate_split(params, split)
         if jax.process_index() == 0:
-            self._write(workdir, results)
-
-    def _write(self, workdir: Workdir, results: JsonObject) -> None:
-        """Write what `report` says; add warnings to the results."""
-        scored: dict[str, finetuning_card.SplitScores] = {}
-        for split, (_, predictions, _, metrics, _) in self.evaluated.items():
-            examples = self.held_out[split].examples
-            records = list(map(self.problem.decoder.to_record, examples, predictions))
-            if metrics:
-                scored[split] = self._split_scores(split)
-            with workdir.writing():
-                self._save(workdir.local / split, split, records, scored.get(split))
-            shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
-            progress.say(f'{split}: {shown or why_no_metrics(examples)}')
-        results['warnings'] = self._warnings(scored)
-        pictures = [
-            path.relative_to(workdir.local).as_posix()
-            for pattern in ('loss.png', *(f'{split}/*.png' for split in self.held_out))
-            for path in sorted(workdir.local.glob(pattern))
-        ]
-        card = finetuning_card.finetuned(
-            self.config,
-            results,
-            len(self.splits.train),
-            scored,
-            sys.argv,
-            initialization.license_of(self.config.init_from),
-            pictures,
-        )
-        with workdir.writing():
-            seen_examples.save(self.splits.train, workdir.local)
-            (workdir.local / 'README.md').write_text(card, encoding='utf-8')
-
-    def _split_scores(self, split: str) -> finetuning_card.SplitScores:
-        """Return the scores of a split with intervals, and those of a blind guess."""
-        examples, decoder = self.held_out[split].examples, self.problem.decoder
-        guesses = decoder.blind_guesses(self.splits.train, examples)
-        score_rows = decoder.score_rows(examples, self.evaluated[split].predictions)
-        scores = self.evaluated[split].scores
-        assert scores is not None
-        return finetuning_card.SplitScores(
-            len(examples),
-            scores.metrics,
-            intervals.of_rows(score_rows, len(examples)),
-            decoder.score(examples, guesses).metrics if guesses else {},
-        )
-
-    def _warnings(self, scored: Mapping[str, finetuning_card.SplitScores]) -> list[str]:
-        """Return warnings about splits: no better than a blind guess, or trained on."""
-        found = {split: scores.weakness(lower_is_better) for split, scores in scored.items()}
-        advice = (
-            f'train longer or with another schedule.learning_rate (this run: '
-            f'{self.learning_rate:.3g}), or compare rates with sweep.learning_rates'
-        )
-        warnings = [
-            f'{split}: {weakness}; {advice}' for split, weakness in found.items() if weakness
-        ]
-        warnings += self._copies.values()
-        for warning in warnings:
-            warn(warning)
-        return warnings
-
-    def _save(
-        self,
-        folder: pathlib.Path,
-        split: str,
-        records: list[JsonObject],
-        scored: finetuning_card.SplitScores | None,
-    ) -> None:
-        """Write predictions, scores, and the file for the scorer of GLUE or GAP, if it applies."""
-        tables.save_predictions(records, folder)
-        if self.config.data.columns.candidate_labels:
-            tables.save_candidates(records, self.config.data.columns.candidate_labels, folder)
-        if scored and (scores := self.evaluated[split].scores):
-            title = f'{self.config.task}, {split}'
-            tables.save_scores(scores, folder, title, scored.intervals, baseline=scored.baseline)
-        if test_set := glue.test_set(self.config.data.dataset, split):
-            predicted = {record['id']: record['predicted'] for record in records}
-            glue.write_submission(test_set, predicted, folder)
+            self._report.write(workdir, results)
 
     def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
         batch = stage.source.batch(number)
@@ -434,13 +329,3 @@ class FineTuning:
 
     def references(self) -> dict[str, float]:
         return {}
-
-
-def why_no_metrics(examples: Sequence[Example]) -> str:
-    """Return the words that replace the metrics of a split that has none."""
-    unknown = sum(not is_labeled(example) for example in examples)
-    if unknown == len(examples):
-        return 'no labels, predictions only'
-    if unknown:
-        return f'predictions only, {unknown:,} of {len(examples):,} have no label'
-    return 'predictions only, no metric is defined for these examples'

@@ -12,7 +12,8 @@ from bert_jax.interop import loading
 from bert_jax.labels.examples import TextExample
 from bert_jax.problems import PROBLEMS
 from bert_jax.tasks import finetuning_data, initialization, make_task
-from bert_jax.tasks.finetuning import FineTuning, why_no_metrics
+from bert_jax.tasks.finetuning import FineTuning
+from bert_jax.tasks.finetuning_report import why_no_metrics
 from bert_jax.training.workdir import Workdir
 from configs import base, finetune
 from tests.interop import published
