@@ -324,8 +324,11 @@ class FineTuning:
         if isinstance(examples[0], takes_text):  # a short text, because the command is printed
             texts = min(map(texts_of, examples), key=lambda texts: sum(map(len, texts)))
         task = problems.find(self.config.task).predict_task
-        settings = (self.config.workdir, task, texts, self.architecture.tuning)
-        return next_commands.after_fine_tuning(*settings)
+        workdir = self.config.workdir
+        return [
+            *next_commands.after_fine_tuning(workdir, task, texts),
+            *next_commands.export(workdir, self.architecture.tuning),
+        ]
 
     def references(self) -> dict[str, float]:
         return {}

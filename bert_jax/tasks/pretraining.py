@@ -303,13 +303,15 @@ class Pretraining:
         progress.say(f'held-out: {shown}')
 
     def next_commands(self) -> list[str]:
-        *commands, export = next_commands.after_pretraining(
+        commands = next_commands.after_pretraining(
             self.config.workdir,
             self.corpus.tokenizer,
             'mlm' in self.model.heads,
             self.corpus.split('train').languages,
         )
-        return commands if self.start.family is None else [*commands, export]
+        if self.start.family is not None:
+            commands += next_commands.export(self.config.workdir, self.start.architecture.tuning)
+        return commands
 
     def references(self) -> dict[str, float]:
         """Return a horizontal line for the loss plot: the loss of guessing by token frequency."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Calibration(NamedTuple):
+class AnswerCalibration(NamedTuple):
     """How class probabilities are computed from the scores of answers.
 
     Attributes:
@@ -47,9 +47,9 @@ def _pmi(log_p_A: np.ndarray, log_p_AE: np.ndarray | None, share_CA: np.ndarray)
 
 
 CALIBRATIONS = {
-    'none': Calibration((), _none),
+    'none': AnswerCalibration((), _none),
     # Zhao et al. 2021, "Calibrate Before Use", section 5.
-    'contextual': Calibration(('N/A', '[MASK]', ''), _contextual),
+    'contextual': AnswerCalibration(('N/A', '[MASK]', ''), _contextual),
     # Holtzman et al. 2021, "Surface Form Competition", section 3, with the template as the domain.
-    'pmi': Calibration(('',), _pmi),
+    'pmi': AnswerCalibration(('',), _pmi),
 }
