@@ -318,7 +318,8 @@ def _check_unchanged(config: Config, own: Params, fitted: Params) -> None:
     if changed:
         raise UserError(
             f'transfer.method={config.transfer.method} does not change the model at init_from, but '
-            f'the config changes {enumerate_names(changed)}; keep its tokenizer and its positions'
+            f'the config changes {enumerate_names(changed)}; keep its positions and its tokenizer '
+            f'(in pretraining --config.data.tokenizer={config.init_from})'
         )
 
 

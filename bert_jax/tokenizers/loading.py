@@ -5,6 +5,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from bert_jax import errors
+from bert_jax.files import read_json
 from bert_jax.storage import hub, paths, wrong_paths
 from bert_jax.tokenizers import backend, folders, special_tokens
 from bert_jax.tokenizers.folders import Configuration
@@ -33,7 +34,7 @@ def load(path: str, lowercase: bool = True, strip_accents: bool | None = None) -
 
     Args:
         path: A tokenizer.json, vocab.txt, SentencePiece .model or vocab.json (x-vocab.json belongs
-            to x-merges.txt), or a folder with one of these files.
+            to x-merges.txt), or a folder with one of these files; or a run or a checkpoint.
         lowercase: Whether text is lowercased, for WordPiece, unless the folder sets do_lower_case.
         strip_accents: Whether accents are stripped, for WordPiece, unless the folder says so; None:
             if text is lowercased, as in BERT.
@@ -50,11 +51,12 @@ def load(path: str, lowercase: bool = True, strip_accents: bool | None = None) -
     try:
         configuration = folders.read(folder) if folder.is_dir() else Configuration()
         configuration = configuration.with_accents(strip_accents)
-        file = _find_file(folder, configuration.tokenizer_class)
-        with backend.library_errors():
-            settings = _read(file, configuration, lowercase, option)
-            tokenizer = Tokenizer(json.dumps(folders.add_tokens(settings, configuration)))
-        _check_names(tokenizer, configuration)
+        if not (tokenizer := _of_run(folder)):
+            file = _find_file(folder, configuration.tokenizer_class)
+            with backend.library_errors():
+                settings = _read(file, configuration, lowercase, option)
+                tokenizer = Tokenizer(json.dumps(folders.add_tokens(settings, configuration)))
+            _check_names(tokenizer, configuration)
         if strip_accents not in (None, tokenizer.strip_accents):
             does = 'strips' if tokenizer.strip_accents else 'keeps'
             raise errors.UserError(
@@ -78,6 +80,17 @@ def _fetch(path: str) -> pathlib.Path:
     if source.is_file():
         paths.fetch(source.parent, [source.name, '*merges.txt'], without=['*'])
     return paths.fetch(path, _FILES, without=['checkpoints'])
+
+
+def _of_run(folder: pathlib.Path) -> Tokenizer | None:
+    """The tokenizer of a checkpoint or of the newest checkpoint of a run; None elsewhere."""
+    found = [path.parent for path in folder.glob('checkpoints/*/metadata.json')]
+    checkpoints = [path for path in found if path.name.isdigit()]
+    newest = max(checkpoints, key=lambda path: int(path.name), default=folder)
+    if not (newest / 'metadata.json').is_file():
+        return None
+    metadata = read_json(newest / 'metadata.json')
+    return Tokenizer(metadata['tokenizer']) if 'tokenizer' in metadata else None
 
 
 def has_tokenizer(folder: pathlib.Path) -> bool:

@@ -318,7 +318,7 @@ REFUSED = {
     'no model': ({'init_from': '', **BASE}, 'lora tunes a trained model; set init_from'),
     'heads only': ({'transfer.trainable': 'heads'}, "set transfer.trainable to 'all'"),
     'unknown': ({'transfer.method': 'lara'}, "'lara'.*lora"),
-    'more positions': ({'model.max_position_embeddings': 80}, 'keep its tokenizer and its pos'),
+    'more positions': ({'model.max_position_embeddings': 80}, 'keep its positions and its tok'),
 }
 
 
