@@ -315,7 +315,9 @@ def get_config() -> ConfigDict:
             "predict tokens in random order; needs model.architecture='xlnet' (configs/xlnet.py)",
         ),
         diffusion=key(
-            0.0, 'masked diffusion; training.max_predictions must be the sequence length'
+            0.0,
+            'Masked diffusion. If more than training.max_predictions tokens of a row are hidden, '
+            'that many of them are predicted, drawn at random.',
         ),
         denoising=key(
             0.0,

@@ -4,16 +4,16 @@
     python -m bert_jax.main --config=configs/diffusion.py:bert
     python -m bert_jax.main --config=configs/diffusion.py:modernbert --config.init_from=FOLDER
 
-What you get: `tiny` continues the run of configs/tiny.py, which has to be there, for 4,000 steps.
+What you get: `tiny` continues the run of configs/tiny.py, which has to be there, for 8,000 steps.
 `bert` is BERT-base with the hyperparameters of MDLM on LM1B (Sahoo et al. 2024, arXiv 2406.07524;
 kuleshov-group/mdlm, configs/config.yaml). `modernbert` continues published weights of
 ModernBERT with the hyperparameters of the chat models of ZHZisZZ/dllm, on your text; FOLDER is a
 Hugging Face folder.
 
-How long it takes: `tiny` about eight minutes on two EPYC cores, by the operations of a step, which
-has logits of all tokens. The others have not been trained here; tests/test_configs.py checks
-hyperparameters and shapes, and trains a shrunk version of `bert` for a few steps. docs/fidelity.md
-lists the differences.
+How long it takes: `tiny` about eight minutes on two EPYC cores, by the operations of a step, in
+which 20 tokens of a row are predicted. The others have not been trained here;
+tests/test_configs.py checks hyperparameters and shapes, and trains a shrunk version of `bert` for a
+few steps. docs/fidelity.md lists the differences.
 """
 
 from ml_collections import ConfigDict
@@ -32,7 +32,6 @@ def get_config(recipe: str = 'bert') -> ConfigDict:
     config.data.segments = 'full_sentences'
     config.objectives.mlm = config.objectives.nsp = 0.0
     config.objectives.diffusion = 1.0
-    config.training.max_predictions = config.training.sequence_length
     return config
 
 
@@ -42,6 +41,7 @@ def _bert() -> ConfigDict:
     config.training.steps = (1_000_000,)
     config.training.sequence_length = (128,)
     config.training.batch_size = (512,)
+    config.training.max_predictions = config.training.sequence_length
     config.optimizer.name = 'adamw'
     config.optimizer.eps = 1e-8
     config.optimizer.weight_decay = 0.0
@@ -59,6 +59,7 @@ def _modernbert() -> ConfigDict:
     config.training.steps = (50_000,)
     config.training.sequence_length = (1024,)
     config.training.batch_size = (384,)
+    config.training.max_predictions = config.training.sequence_length
     config.optimizer.name = 'adamw'
     config.optimizer.eps = 1e-8
     config.optimizer.beta2 = 0.999
@@ -75,9 +76,10 @@ def _tiny() -> ConfigDict:
     config.init_from = config.workdir
     config.model = base.get_config().model
     config.model.architecture = None  # the architecture of init_from
-    config.training.steps = (4000,)
+    config.training.steps = (8000,)
     config.training.sequence_length = (64,)
     config.training.batch_size = (32,)
+    config.training.max_predictions = (20,)
     config.optimizer.ema = 0.999
-    config.schedule.warmup_fraction = 100 / 4000
+    config.schedule.warmup_fraction = 100 / 8000
     return config

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.averages import Term, Terms, weighted_sum
-from bert_jax.errors import UserError
 from bert_jax.models.model import HeadOptions, ModelOutput
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives import Objective
@@ -29,12 +28,18 @@ class DiffusedText(Corruption):
     """The text with exactly k of its n tokens replaced by [MASK].
 
     k is one of 1, …, n, spread evenly over consecutive examples: the fractional parts of
-    example_index / φ are, which lowers the variance of the loss of a batch. The targets are all
-    tokens; the hidden ones have the weight n / k and the others 0.
+    example_index / φ are, which lowers the variance of the loss of a batch. The targets are the
+    hidden tokens, or P random ones of them if there are more; m targets have the weight n / m,
+    which keeps the expectation of the loss.
 
     With k instead of a rate the expectation is the same, because
     ∫₀¹ C(n, k) tᵏ⁻¹ (1 − t)ⁿ⁻ᵏ dt = 1 / k.
+
+    Attributes:
+        num_predictions: sequence length → P, the number of targets.
     """
+
+    num_predictions: Mapping[int, int]
 
     allows_packing = False
 
@@ -42,31 +47,26 @@ class DiffusedText(Corruption):
     def build(
         cls, config: Config, vocabulary: Vocabulary, num_predictions: Mapping[int, int]
     ) -> 'DiffusedText':
-        """Return the corruption; raises UserError if not all tokens of a row can be hidden."""
-        for length, number in num_predictions.items():
-            if number < length:
-                raise UserError(
-                    f'objective diffusion hides up to all tokens, but training.max_predictions is '
-                    f'{number} for sequences of {length}; set it to {length}'
-                )
-        return cls(vocabulary)
+        """Return the corruption; it has no settings."""
+        return cls(vocabulary, num_predictions)
 
     def __call__(self, keys_B: Key, rows: Rows) -> Rows:
         """Hide tokens of each row."""
         can_choose_BT = rows.is_token_BT & ~self.vocabulary.is_special(rows.input_ids_BT)
+        num_rows, length = can_choose_BT.shape
         number_B = jnp.sum(can_choose_BT, axis=1)
         hidden_B = num_hidden(rows.labels['example_index'], number_B)
-        draws_BT = jax.vmap(lambda key: jax.random.uniform(key, can_choose_BT.shape[1:]))(keys_B)
+        draws_BT = jax.vmap(lambda key: jax.random.uniform(key, (length,)))(keys_B)
         order_BT = jnp.argsort(jnp.where(can_choose_BT, draws_BT, 2.0), axis=1)
-        rank_T = jnp.arange(order_BT.shape[1])
-        weights_BT = jnp.where(
-            rank_T < hidden_B[:, None], (number_B / jnp.maximum(hidden_B, 1))[:, None], 0.0
-        )
         ids_BT = jnp.take_along_axis(jnp.asarray(rows.input_ids_BT), order_BT, axis=1)
-        targets = Targets(order_BT.astype(jnp.int32), ids_BT, weights_BT)
-        new_BT = jnp.where(weights_BT > 0, self.vocabulary.mask_id, ids_BT)
-        row_B1 = jnp.arange(len(order_BT))[:, None]
+        is_hidden_BT = jnp.arange(length) < hidden_B[:, None]
+        new_BT = jnp.where(is_hidden_BT, self.vocabulary.mask_id, ids_BT)
+        row_B1 = jnp.arange(num_rows)[:, None]
         corrupted_BT = jnp.asarray(rows.input_ids_BT).at[row_B1, order_BT].set(new_BT)
+        most = self.num_predictions[length]
+        weight_B = number_B / jnp.clip(hidden_B, 1, most)
+        weights_BP = jnp.where(is_hidden_BT[:, :most], weight_B[:, None], 0.0)
+        targets = Targets(order_BT[:, :most].astype(jnp.int32), ids_BT[:, :most], weights_BP)
         return rows.replace(input_ids_BT=corrupted_BT, targets=targets)
 
 
@@ -103,14 +103,16 @@ class MaskedDiffusion(Objective):
         """Return the loss and metrics.
 
         Terms: `diffusion_loss` (nats per token of the text, or per hidden token with uniform
-        weights), `diffusion_accuracy`, `diffusion_bound` (Σ n/k · CE / Σ n, an upper bound on the
+        weights), `diffusion_accuracy`, `diffusion_bound` (Σ n/m · CE / Σ n, an upper bound on the
         negative log likelihood in nats per token) and `diffusion_rate`, the share of hidden tokens.
         """
-        _, ids_BT, weights_BT = output.rows.chosen
-        is_hidden_BT = (weights_BT > 0).astype(jnp.float32)
-        logits_BTV = output.heads['mlm']
-        bound = weighted_sum(cross_entropy(logits_BTV, ids_BT), weights_BT)
-        used_BT = weights_BT if self.weight == 'bound' else is_hidden_BT
-        terms = prediction_terms('diffusion', logits_BTV, ids_BT, used_BT)
-        rate = Term(jnp.sum(is_hidden_BT), jnp.sum(weights_BT))
+        _, ids_BP, weights_BP = output.rows.chosen
+        hidden_B = jnp.sum(output.rows.input_ids_BT != clean.input_ids_BT, axis=1)
+        number_B = jnp.sum(weights_BP, axis=1)  # n, or 0
+        logits_BPV = output.heads['mlm']
+        bound = weighted_sum(cross_entropy(logits_BPV, ids_BP), weights_BP)
+        rate_B = hidden_B / jnp.maximum(number_B, 1.0)
+        used_BP = weights_BP if self.weight == 'bound' else weights_BP * rate_B[:, None]
+        terms = prediction_terms('diffusion', logits_BPV, ids_BP, used_BP)
+        rate = Term(jnp.sum(hidden_B).astype(jnp.float32), jnp.sum(number_B))
         return terms | {'diffusion_bound': bound, 'diffusion_rate': rate}

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from bert_jax import averages
-from bert_jax.errors import UserError
 from bert_jax.models.model import ModelOutput
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.corruption import Vocabulary
@@ -102,9 +101,26 @@ def test_a_row_without_tokens_counts_for_nothing(corruption):
     np.testing.assert_array_equal(rows.input_ids_BT, empty.input_ids_BT)
 
 
-def test_all_tokens_must_fit_into_the_predictions():
-    vocabulary = Vocabulary(4, 0, (0, 1, 2, 3, 4), np.ones(VOCAB, int))
-    with pytest.raises(
-        UserError, match='max_predictions is 20 for sequences of 128; set it to 128'
-    ):
-        DiffusedText.build(base.get_config(), vocabulary, {64: 64, 128: 20})
+def test_fewer_targets_than_hidden_tokens_keep_the_bound(corruption):
+    most = 3
+    few = DiffusedText(corruption.vocabulary, {LENGTH: most})
+    clean = clean_rows()
+    rows, complete = corrupt(few, clean), corrupt(corruption, clean)
+    np.testing.assert_array_equal(rows.input_ids_BT, complete.input_ids_BT)
+    positions_BP, ids_BP, weights_BP = rows.targets
+    assert positions_BP.shape == (ROWS, most)
+    hidden_B, number_B = (rows.input_ids_BT == 4).sum(1), (clean.input_ids_BT > 4).sum(1)
+    np.testing.assert_array_equal((weights_BP > 0).sum(1), np.minimum(hidden_B, most))
+    np.testing.assert_allclose(weights_BP.sum(1), number_B, rtol=1e-6)
+    row_B1 = np.arange(ROWS)[:, None]
+    assert (rows.input_ids_BT[row_B1, positions_BP][weights_BP > 0] == 4).all()
+    np.testing.assert_array_equal(clean.input_ids_BT[row_B1, positions_BP], ids_BP)
+
+    logits_V = np.log(np.maximum(P_V, 1e-30)).astype(np.float32)
+    output = ModelOutput(rows, None, {'mlm': jnp.broadcast_to(logits_V, (ROWS, most, VOCAB))})
+    means = averages.means(jax.device_get(MaskedDiffusion('bound').terms(output, clean)))
+    assert means['diffusion_bound'] == pytest.approx(-(P_V[5:] * logits_V[5:]).sum(), rel=0.01)
+    assert means['diffusion_rate'] == pytest.approx(hidden_B.sum() / number_B.sum(), rel=1e-5)
+    uniform, count = MaskedDiffusion('uniform').terms(output, clean)['diffusion_loss']
+    assert float(count) == pytest.approx(hidden_B.sum(), rel=1e-5)
+    assert np.isfinite(uniform)
