@@ -50,9 +50,11 @@ def samples(model: Model, params: Params, clean: Rows, tokenizer: Tokenizer) -> 
     written = jax.device_get(unmask(reader, 'confidence', TEMPERATURE, banned_V, params, batch))
     lines = []
     for number, (row, positions) in enumerate(used):
-        prompt = markdown.escape(tokenizer.decode(ids_BT[row, 1 : positions[0]].tolist()))
-        new = tokenizer.decode(written['ids'][number, : len(positions)].tolist())
-        lines.append(f'> {prompt} **{markdown.escape(new)}**\n')
+        given = ids_BT[row, 1 : positions[0]].tolist()
+        new = written['ids'][number, : len(positions)].tolist()
+        # A space inside the asterisks, which byte-level tokens have, would end the bold text.
+        prompt, text = (markdown.escape(tokenizer.decode(ids).strip()) for ids in (given, new))
+        lines.append(f'> {prompt} **{text}**\n')
     title = f'Samples (held-out; in bold what the model wrote at temperature {TEMPERATURE:g})'
     return title, '\n'.join(lines)
 
