@@ -91,18 +91,23 @@ def task_of(folder: pathlib.Path) -> pretraining.Pretraining:
 
 
 class MaskedLoss:
-    """The held-out loss in nats of single tokens masked at 15 % (80/10/10) in single segments.
+    """The held-out loss in nats of single tokens masked at 15 % in single segments.
 
     All models of one corpus and shape get the same examples and masks. Models of GPT-BERT predict
     them one position earlier.
+
+    Args:
+        model: gives the corpus and the shape.
+        mask: share of the predicted tokens that [MASK] replaces.
+        random: share that random tokens replace.
     """
 
-    def __init__(self, model: Pretrained):
+    def __init__(self, model: Pretrained, mask: float = 0.8, random: float = 0.1):
         config = ConfigDict(model.metadata['config'])
         config.data.segments = 'single'
         config.masking.rate, config.masking.end_rate = 0.15, None
         config.masking.scheme = 'tokens'
-        config.masking.mask, config.masking.random = 0.8, 0.1
+        config.masking.mask, config.masking.random = mask, random
         lengths = config.training.sequence_length
         self._objective = 'mntp' if model.architecture.prediction.shift else 'mlm'
         if self._objective == 'mlm':

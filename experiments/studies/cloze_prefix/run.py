@@ -1,10 +1,10 @@
-"""Compares cloze prompts of a masked language model with prefix prompts of a causal model.
+"""Compares cloze prompts of models that fill masks with prefix prompts of a causal model.
 
 python -m experiments.studies.cloze_prefix.run --texts='novels/*.txt' --data=FOLDER
 
-Both models have the same encoder, text, tokens and number of steps. They answer the same texts with
-0, 4 or 16 answered examples before the text, drawn with several seeds. FOLDER has sentence_polarity
-and banking77.
+The models are those of ../diffusion, with the same encoder, text and training time. They answer the
+same texts with 0, 1 or 3 answered examples before the text, drawn with several seeds. FOLDER has
+sentence_polarity and banking77.
 """
 
 import argparse
@@ -12,36 +12,48 @@ import pathlib
 
 import numpy as np
 
+from bert_jax.errors import exit_cleanly
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading
 from experiments.studies import runner
 from experiments.studies.cloze_prefix import tasks
 from experiments.studies.cloze_prefix.tasks import Example, Task
+from experiments.studies.diffusion import run as diffusion
 
-_LONG = {
-    'training.sequence_length': (512,),
-    'training.batch_size': (4,),
-    'training.max_predictions': (77,),
-    'data.segments': 'full_sentences',
-    'model.max_position_embeddings': 512,
-    'evaluation.examples': 64,
+VARIANTS = {  # row → variant of ../diffusion
+    'cloze, MLM': 'MLM',
+    'cloze, MLM, then diffusion': diffusion.CONTINUED,
+    'prefix, left to right': 'left to right',
 }
-VARIANTS = {
-    'cloze (MLM)': _LONG,
-    'prefix (left to right)': _LONG | {'objectives.mlm': 0.0, 'objectives.clm': 1.0},
-}
-SHOTS = (0, 4, 16)
+SHOTS = (0, 1, 3)  # more do not fit into the 64 tokens of the models
 CALIBRATION = 'contextual'  # small models prefer one answer whatever the text
 _SHOT_SEEDS = 3
 
 
-def main():
-    parser = runner.argument_parser('cloze_prefix', __doc__, steps=2400, seeds=2)
+@exit_cleanly
+def main() -> None:
+    parser = runner.argument_parser('cloze_prefix', __doc__, seeds=3)
+    parser.set_defaults(runs='runs/diffusion')
+    parser.add_argument('--minutes', type=float, default=2.0, help='training time of a model')
     parser.add_argument('--data', required=True, help='folder of sentence_polarity and banking77')
     parser.add_argument('--tested', type=int, default=300, help='texts of a task to classify')
     options = parser.parse_args()
-    results = runner.run_all(options, VARIANTS, lambda folder: measure(folder, options))
-    runner.write(options, results, columns())
+    times = diffusion.find_step_seconds(options.texts)
+    results = runner.for_all_seeds(
+        options.seeds, VARIANTS, lambda name, seed: train_and_measure(options, name, times, seed)
+    )
+    settings = {'minutes': options.minutes, 'tested': options.tested, 'shots': SHOTS}
+    runner.write(options, results, columns(), settings=settings)
+
+
+def train_and_measure(
+    options: argparse.Namespace, name: str, times: diffusion.StepSeconds, seed: int
+) -> runner.Measures:
+    """Train the model of a row, unless its run is finished, and measure it once."""
+    folder = diffusion.train(options, VARIANTS[name], times, seed)
+    own = folder / 'prompts'
+    own.mkdir(exist_ok=True)
+    return runner.cached_measures(own, lambda _: measure(folder, options))
 
 
 def columns() -> dict[str, str]:

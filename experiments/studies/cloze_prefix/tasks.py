@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_WORDS = 18  # longer texts are left out, so that 16 shots fit into a sequence
+MOST_WORDS = 9  # longer texts are left out, so that three shots fit into 64 tokens
 
 
 class Task(NamedTuple):
