@@ -42,11 +42,12 @@ SQUARED_RELU: Keys = {
     'model.hidden_act': 'relu_squared',
     'model.intermediate_size': 512,
 }
+LAMB: Keys = START | {'optimizer.name': 'lamb', 'schedule.learning_rate': 1.4e-2}
 WARMUP: Keys = {'schedule.warmup_fraction': 0.1}
 HIGHER_RATE: Keys = {'schedule.learning_rate': 6e-3}
 
 
-def _size(layers: int, width: int) -> Keys:
+def size(layers: int, width: int) -> Keys:
     """Sizes of a gated encoder whose heads have 32 dimensions."""
     return {
         'model.num_layers': layers,
@@ -83,6 +84,8 @@ ENTRIES: dict[str, Keys] = {
     | SQUARED_RELU
     | WARMUP
     | HIGHER_RATE,
+    'fast, masking 0.2': FAST | _rate(0.2),
+    'fast, masking 0.3 to 0.15': FAST | {'masking.end_rate': 0.15},
     # changes of start:
     # block
     'norms after': START | {'model.norms.placement': 'post'},
@@ -162,15 +165,20 @@ ENTRIES: dict[str, Keys] = {
     'weight decay 0.1': START | {'optimizer.weight_decay': 0.1},
     'Muon': START | {'optimizer.name': 'muon'},
     'Muon, 4 × rate of kernels': START | {'optimizer.name': 'muon', 'optimizer.muon_rate': 4.0},
-    'LAMB': START | {'optimizer.name': 'lamb', 'schedule.learning_rate': 1.4e-2},
+    'LAMB': LAMB,
+    'LAMB, rate 1e-2': LAMB | {'schedule.learning_rate': 1e-2},
+    'LAMB, rate 2e-2': LAMB | {'schedule.learning_rate': 2e-2},
+    'LAMB, second moments over 0.999': LAMB | {'optimizer.beta2': 0.999},
+    'LAMB, squared ReLU without gate': LAMB | SQUARED_RELU,
+    'LAMB, head without dense layer': LAMB | {'model.prediction.transform': False},
     'EMA 0.99': START | {'optimizer.ema': 0.99},
     # size
-    '3 × 128': START | _size(3, 128),
-    '4 × 128': START | _size(4, 128),
-    '1 × 192': START | _size(1, 192),
-    '2 × 192': START | _size(2, 192),
-    '2 × 256': START | _size(2, 256),
-    '3 × 192': START | _size(3, 192),
+    '3 × 128': START | size(3, 128),
+    '4 × 128': START | size(4, 128),
+    '1 × 192': START | size(1, 192),
+    '2 × 192': START | size(2, 192),
+    '2 × 256': START | size(2, 256),
+    '3 × 192': START | size(3, 192),
     # vocabulary: compared per byte
     'vocabulary 4,000': START
     | {'data.tokenizer': 'train:wordpiece:4000', 'data.corpus': 'corpora/novels_4000'},
