@@ -22,6 +22,7 @@ from experiments.studies.comparison.variants import (
     PRETRAINING,
     SCORES_SENTENCES,
     VARIANTS,
+    WITHOUT_RATE,
     Keys,
 )
 from experiments.studies.novels import config as novels
@@ -34,10 +35,11 @@ def pretraining_keys(name: str, steps: int) -> dict[str, object]:
     keys = {
         **COMMON,
         'training.steps': (steps,),
-        'schedule.warmup_fraction': 0.1,
         'evaluation.every_steps': steps,
-        'checkpoint.every_steps': max(1, steps // 5),
+        'checkpoint.every_steps': steps,
     }
+    if name in WITHOUT_RATE:
+        del keys['masking.rate']
     return keys | PRETRAINING[name]
 
 
@@ -89,7 +91,7 @@ def measure(
     keys = pretraining_keys(pretraining, steps[pretraining])
     runner.train(folder, options.texts, keys | {'seed': seed})
     measures = {'tokens': float(runner.read_results(folder)['tokens'])}
-    for mode in downstream.MODES:
+    for mode in options.modes:
         for task_name in options.tasks:
             task = downstream.TASKS[task_name]
             task_keys = downstream.config_keys(
@@ -125,7 +127,7 @@ def write(options: argparse.Namespace, steps: dict[str, int], results: Results) 
     write_json(folder / f'results_{budget}.json', record, indent=1)
     text = tables.report(summary, differences)
     (folder / f'table_{budget}.md').write_text(text, encoding='utf-8')
-    for mode in downstream.MODES:
+    for mode in options.modes:
         titles = tables.titles(summary, mode)
         if titles:
             comparison.plot_runs(folder / f'{mode}_{budget}', summary, titles)
@@ -134,20 +136,24 @@ def write(options: argparse.Namespace, steps: dict[str, int], results: Results) 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line. Raises UserError for unknown names."""
-    parser = runner.argument_parser('comparison', __doc__, steps=6000, seeds=3)
+    parser = runner.argument_parser('comparison', __doc__, steps=1000, seeds=3)
     parser.add_argument('--minutes', type=float, help='equal time instead of equal --steps')
     parser.add_argument('--data', required=True, help='folder of the labeled data sets')
     parser.add_argument('--pairs', help='glob of the files of BLiMP; default: not measured')
     parser.add_argument('--per_paradigm', type=int, default=100, help='pairs of each paradigm')
-    parser.add_argument('--task_steps', type=int, default=600, help='steps of a fine-tuning run')
+    parser.add_argument('--task_steps', type=int, default=300, help='steps of a fine-tuning run')
     parser.add_argument('--variants', nargs='+', default=list(VARIANTS), help='rows of the table')
     parser.add_argument(
         '--tasks', nargs='*', default=list(downstream.TASKS), help='tasks to fine-tune on'
+    )
+    parser.add_argument(
+        '--modes', nargs='+', default=list(downstream.MODES), help='how to train on the tasks'
     )
     options = parser.parse_args(arguments)
     for kind, names, known in (
         ('variant', options.variants, VARIANTS),
         ('task', options.tasks, downstream.TASKS),
+        ('mode', options.modes, downstream.MODES),
     ):
         for name in names:
             look_up(kind, name, known)
