@@ -1,22 +1,18 @@
 """Held-out perplexity by layers, width and heads, like table 6 of BERT (Devlin et al. 2019).
 
 python -m experiments.studies.model_size.run --texts='novels/*.txt'
+python -m experiments.studies.model_size.run --texts='novels/*.txt' --block=rotary --steps=1000
 """
 
-from experiments.studies import runner
+import argparse
+import pathlib
+from collections.abc import Mapping
 
-SIZES = ((1, 64, 2), (2, 64, 2), (4, 64, 2), (2, 128, 1), (2, 128, 4), (4, 128, 4))
-VARIANTS = {
-    f'L {layers}, H {width}, A {heads}': {
-        'model.num_layers': layers,
-        'model.hidden_size': width,
-        'model.num_heads': heads,
-        'model.intermediate_size': 4 * width,
-        'model.initializer_range': round(width**-0.5, 3),
-        'schedule.learning_rate': 2.5e-3 * 128 / width,
-    }
-    for layers, width, heads in SIZES
-}
+from experiments.studies import runner
+from experiments.studies.race.entries import START
+
+Keys = Mapping[str, object]  # config key → value
+
 COLUMNS = {
     'parameters': 'parameters',
     'mlm_perplexity': 'held-out perplexity',
@@ -24,15 +20,69 @@ COLUMNS = {
 }
 
 
-def measure(folder):
+def bert_block() -> dict[str, Keys]:
+    """Return name → config keys of encoders with BERT's block: learned positions, norms after."""
+    sizes = ((1, 64, 2), (2, 64, 2), (4, 64, 2), (2, 128, 1), (2, 128, 4), (4, 128, 4))
+    return {
+        f'L {layers}, H {width}, A {heads}': {
+            'model.num_layers': layers,
+            'model.hidden_size': width,
+            'model.num_heads': heads,
+            'model.intermediate_size': 4 * width,
+            'model.initializer_range': round(width**-0.5, 3),
+            'schedule.learning_rate': 2.5e-3 * 128 / width,
+        }
+        for layers, width, heads in sizes
+    }
+
+
+def rotary_block() -> dict[str, Keys]:
+    """Return name → config keys of encoders with the layers of the race's entry `start`."""
+    return {
+        f'L {layers}, H {width}, A {width // 32}': {
+            **START,
+            'model.num_layers': layers,
+            'model.hidden_size': width,
+            'model.num_heads': width // 32,
+            'model.intermediate_size': round(8 / 3 * width),
+            'model.initializer_range': round(0.9 * width**-0.5, 3),
+            'training.batch_size': (16,),
+            'schedule.learning_rate': 4e-3 * 128 / width,
+            'compute.dtype': 'float32',
+            'evaluation.examples': 1024,
+        }
+        for width in (64, 128)
+        for layers in (1, 2, 4)
+    }
+
+
+BLOCKS = {'bert': bert_block, 'rotary': rotary_block}
+
+
+def variants(block: str, steps: int) -> dict[str, Keys]:
+    """Return name → config keys of the runs of a block in BLOCKS."""
+    fixed = {'training.steps': (steps,), 'evaluation.every_steps': min(steps, 400)}
+    return {name: {**keys, **fixed} for name, keys in BLOCKS[block]().items()}
+
+
+def measure(folder: pathlib.Path) -> runner.Measures:
     results = runner.read_results(folder)
     held_out = {name: results['held_out'][name] for name in ('mlm_perplexity', 'mlm_accuracy')}
     return {'parameters': results['parameters']} | held_out
 
 
-def main():
-    options = runner.argument_parser('model_size', __doc__, steps=2400, seeds=1).parse_args()
-    runner.write(options, runner.run_all(options, VARIANTS, measure), COLUMNS)
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = runner.argument_parser('model_size', __doc__, steps=2400, seeds=1)
+    parser.add_argument('--block', choices=list(BLOCKS), default='bert', help='kind of layers')
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
+    runs = variants(options.block, options.steps)
+    suffix = '' if options.block == 'bert' else f'_{options.block}'
+    results = runner.run_all(options, runs, measure)
+    runner.write(options, results, COLUMNS, settings=runs, suffix=suffix)
 
 
 if __name__ == '__main__':
