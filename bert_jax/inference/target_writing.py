@@ -34,7 +34,7 @@ def writes(problem: AnyProblem) -> bool:
 def options_of(encoding: TargetEncoding) -> CausalOptions:
     """Return the options of generation that the config's `problem` has."""
     settings = encoding.settings
-    names = ('beams', 'length_penalty', 'no_repeat_ngrams', 'min_new_tokens')
+    names = ('beams', 'length_penalty', 'no_repeat_ngrams', 'min_new_tokens', 'target_language')
     chosen = {name: settings[name] for name in names}
     if settings.beams == 1:
         del chosen['length_penalty']

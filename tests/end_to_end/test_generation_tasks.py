@@ -113,9 +113,21 @@ def test_new_texts_are_written_as_in_the_evaluation(folder):
     assert all(len(one['written'].split()) <= 2 for one in shorter)
 
 
-def test_a_model_with_a_decoder_learns_and_writes(tmp_path, monkeypatch):
+LANGUAGES = {
+    'data__tokenizer': 'train:unigram:40:languages=cy,en:cls=no',
+    'problem__source_language': 'cy',
+    'problem__target_language': 'en',
+}
+
+
+@pytest.mark.parametrize(
+    ('start', 'more'),
+    [('sep', {}), pytest.param('language', LANGUAGES, marks=pytest.mark.slow)],
+    ids=['bart', 'mbart'],
+)
+def test_a_model_with_a_decoder_learns_and_writes(tmp_path, monkeypatch, start, more):
     """An architecture in the style of BART; the texts of predict are those of the evaluation."""
-    small = Builder(BART.sizes | {'decoder': DecoderStack(1)}, BART.fixed)
+    small = Builder(BART.sizes | {'decoder': DecoderStack(1, start)}, BART.fixed)
     monkeypatch.setitem(architectures.BUILDERS, 'small_bart', small)
     results = train(
         tmp_path,
@@ -124,6 +136,7 @@ def test_a_model_with_a_decoder_learns_and_writes(tmp_path, monkeypatch):
         evaluation__every_steps=40,
         model__architecture='small_bart',
         model__max_position_embeddings=40,
+        **more,
     )
     assert results['held_out']['generation_loss'] < 1.9
     records = lines_of(tmp_path / 'run/dev/predictions.jsonl')

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import problems
+from bert_jax import problems, tokenizers
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.inference import target_writing
@@ -31,7 +31,9 @@ EXAMPLES = [
 
 
 def build(train=EXAMPLES, max_length=48, start=None, **settings):
-    layout = SpecialTokenLayout(small_problems.tokenizer(), max_length, 0)
+    kind = 'unigram:60:languages=cy,en:cls=no' if start == 'language' else 'wordpiece:90'
+    tokenizer = tokenizers.train(kind, iter([small_problems.TEXT] * 3), True)
+    layout = SpecialTokenLayout(tokenizer, max_length, 0)
     defaults = problems.find('generation').settings | {'target_tokens': 16, 'metrics': ('rouge1',)}
     setup = Setup(
         ConfigDict(defaults | settings),
@@ -90,17 +92,22 @@ def test_only_the_target_and_its_end_are_learned():
     assert terms['generation'].count == len(losses)
 
 
-@pytest.mark.parametrize(('name', 'start'), [('bart', 'sep'), ('t5', 'pad')])
+@pytest.mark.parametrize(('name', 'start'), [('bart', 'sep'), ('t5', 'pad'), ('mbart', 'language')])
 def test_a_decoder_learns_targets_and_writes_the_most_probable_tokens(name, start):
     """Packed sources and targets equal single ones; written tokens equal a loop without a cache."""
-    problem = build(start=start, target_tokens=14, label_smoothing=0.1)
+    languages = {} if name != 'mbart' else {'source_language': 'cy', 'target_language': 'en'}
+    problem = build(start=start, target_tokens=14, label_smoothing=0.1, **languages)
     tokenizer = problem.encoding.tokenizer
     decoder = DecoderStack(1, start)
     architecture = small_problems.architecture(name, decoder=decoder, max_position_embeddings=60)
     model, params, wrapped = make(problem, architecture)
     _, terms = small_problems.answers(wrapped, params, EXAMPLES)
     first = [tokenizer.cls_id] if name == 'bart' else []
-    before = tokenizer.sep_id if name == 'bart' else tokenizer.pad_id
+    before = tokenizer.language_ids['en'] if languages else tokenizer.role_ids[start]
+    ends = [tokenizer.language_ids['cy']] if languages else []
+    for example in EXAMPLES:
+        source = problem.encoding.source_ids(example).tolist()
+        assert source[-1 - len(ends) :] == [tokenizer.sep_id, *ends]
 
     @jax.jit
     def apply(source_BT, target_BU):
@@ -110,7 +117,7 @@ def test_a_decoder_learns_targets_and_writes_the_most_probable_tokens(name, star
 
     def log_p(example, read):
         source = problem.encoding.source_ids(example)
-        padded = (np.pad(ids, (0, 24 - len(ids)), constant_values=-1) for ids in (source, read))
+        padded = (np.pad(ids, (0, 48 - len(ids)), constant_values=-1) for ids in (source, read))
         logits_UV = apply(*(ids[None].astype(np.int32) for ids in padded))[0, : len(read)]
         logits_UV = np.asarray(logits_UV, np.float64)[:, : tokenizer.vocab_size]
         return logits_UV - np.log(np.exp(logits_UV).sum(-1, keepdims=True))
@@ -118,7 +125,7 @@ def test_a_decoder_learns_targets_and_writes_the_most_probable_tokens(name, star
     nll = []
     for example in EXAMPLES:
         (words,) = tokenizer.encode_batch([example.targets[0]]).ids
-        learned = [*first, *words, tokenizer.sep_id]
+        learned = [*first, *words[: 13 - len(first)], tokenizer.sep_id]
         nll += (-log_p(example, [before, *learned[:-1]])[np.arange(len(learned)), learned]).tolist()
     assert terms['nll'].count == len(nll)
     assert mean(terms['nll']) == pytest.approx(np.mean(nll), rel=1e-5)
@@ -131,7 +138,7 @@ def test_a_decoder_learns_targets_and_writes_the_most_probable_tokens(name, star
         while len(ids) < 14 and ids[-1:] != [tokenizer.sep_id]:
             next_V = log_p(example, [before, *ids])[-1]
             next_V[never] = -np.inf
-            is_last = name == 'bart' and len(ids) == 13  # BART is made to end
+            is_last = name != 't5' and len(ids) == 13  # BART and mBART are made to end
             ids.append(tokenizer.sep_id if is_last else int(next_V.argmax()))
         assert part[0]['ids'].tolist() == ids
 
@@ -185,8 +192,12 @@ def test_templates_make_texts_of_tasks():
 
 
 def test_what_cannot_be_learned_is_refused():
-    with pytest.raises(UserError, match='starts with the token of a language'):
-        build(start='language')
+    with pytest.raises(UserError, match="unknown problem.target_language ''; known: cy, en"):
+        build(start='language', source_language='cy')
+    with pytest.raises(UserError, match="unknown problem.source_language 'cz'; known: cy, en"):
+        build(start='language', source_language='cz', target_language='en')
+    with pytest.raises(UserError, match="target_language is 'en', but the texts of the model have"):
+        build(start='sep', target_language='en')
     with pytest.raises(UserError, match='leaves no room for a source in the 16 tokens'):
         build(max_length=16)
     with pytest.raises(UserError, match='min_new_tokens is 17'):

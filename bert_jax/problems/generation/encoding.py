@@ -3,7 +3,8 @@
 A causal model reads [CLS] source [SEP] target [SEP] in one sequence and learns the tokens after the
 first [SEP]; [CLS] is there if texts of its tokenizer start with one. A model with a decoder reads
 [CLS] source [SEP] in its encoder and learns target [SEP] in its decoder, or [CLS] target [SEP] if
-the decoder starts with [SEP], as in BART.
+the decoder starts with [SEP], as in BART. With mBART, the encoder reads source </s> [en], and the
+decoder starts with the language of the target and learns target </s>.
 """
 
 import functools
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, unknown
 from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.labels.examples import TargetExample
 from bert_jax.metrics import written_texts
@@ -33,11 +34,7 @@ class TargetEncoding(base.Encoding[TargetExample]):
                 f'problem.min_new_tokens is {self.settings.min_new_tokens}; it must be at most '
                 f'problem.target_tokens, {self.settings.target_tokens}'
             )
-        if not self.is_causal and self.setup.kept.get('decoder_start') == 'language':
-            raise UserError(
-                'the decoder starts with the token of a language, as in mBART, which the problem '
-                'generation does not support yet; use a model such as BART or T5'
-            )
+        self._check_languages()
         if self.is_causal and self.max_source_tokens < 1:
             raise UserError(
                 f'problem.target_tokens is {self.settings.target_tokens}, which leaves no room for '
@@ -46,21 +43,59 @@ class TargetEncoding(base.Encoding[TargetExample]):
             )
         _ = self.pattern
 
+    def _check_languages(self) -> None:
+        """Raise UserError if a language is missing, unknown, or has no effect."""
+        known = self.tokenizer.language_ids
+        for name in ('source_language', 'target_language'):
+            language = self.settings[name]
+            if self._start != 'language':
+                if language:
+                    raise UserError(
+                        f'problem.{name} is {language!r}, but the texts of the model have no token '
+                        'of a language, as those of mBART have; leave it out'
+                    )
+            elif not language and name == 'source_language' and self.tokenizer.suffix_ids:
+                continue
+            elif language not in known:
+                raise unknown(f'problem.{name}', language, known)
+
     @property
     def is_causal(self) -> bool:
         """Whether source and target are one sequence, read from left to right."""
         return self.setup.is_causal
 
     @property
+    def _start(self) -> str | None:
+        """The role of the token that a decoder starts with; None: there is no decoder."""
+        return None if self.is_causal else self.setup.kept.get('decoder_start')
+
+    @property
     def start_id(self) -> int:
         """The token that a decoder reads before the first token of a target."""
-        return self.tokenizer.role_ids[self.setup.kept['decoder_start']]
+        assert self._start is not None
+        if self._start == 'language':
+            return self.tokenizer.language_ids[self.settings.target_language]
+        return self.tokenizer.role_ids[self._start]
 
     @property
     def first_ids(self) -> list[int]:
         """The tokens that every target of a decoder begins with: [CLS] in BART, else none."""
-        is_bart = self.setup.kept.get('decoder_start') == 'sep' and self.tokenizer.starts_texts
-        return [self.tokenizer.cls_id] if is_bart and not self.is_causal else []
+        is_bart = self._start == 'sep' and self.tokenizer.starts_texts
+        return [self.tokenizer.cls_id] if is_bart else []
+
+    @property
+    def source_end(self) -> list[int]:
+        """The tokens that end a source: [SEP], and in mBART a language."""
+        if self._start != 'language':
+            return [self.tokenizer.sep_id]
+        language = self.settings.source_language
+        after = [self.tokenizer.language_ids[language]] if language else self.tokenizer.suffix_ids
+        return [self.tokenizer.sep_id, *after]
+
+    @property
+    def forces_end(self) -> bool:
+        """Whether the last token of the longest text is always [SEP] (BART, mBART)."""
+        return self._start in ('sep', 'language')
 
     @functools.cached_property
     def pattern(self) -> str:
@@ -76,7 +111,8 @@ class TargetEncoding(base.Encoding[TargetExample]):
     def max_source_tokens(self) -> int:
         """Number of tokens of a source text that fit, without special tokens."""
         target = self.settings.target_tokens if self.is_causal else 0
-        return int(self.layout.max_length - target - 1 - self.tokenizer.starts_texts)
+        around = len(self.source_end) + self.tokenizer.starts_texts
+        return int(self.layout.max_length - target - around)
 
     def keep(self, train: Sequence[TargetExample]) -> JsonView:
         """Keep the first token of a decoder, and the number of tokens of the longest target."""
@@ -98,7 +134,7 @@ class TargetEncoding(base.Encoding[TargetExample]):
             self.setup.counts['truncated sources'] += 1
         ids = ids[: self.max_source_tokens]
         start = [self.tokenizer.cls_id] if self.tokenizer.starts_texts else []
-        return np.array([*start, *ids, self.tokenizer.sep_id], np.int32)
+        return np.array([*start, *ids, *self.source_end], np.int32)
 
     def target_text(self, text: str, example: object) -> str:
         """Return a target or reference as it is learned and scored."""

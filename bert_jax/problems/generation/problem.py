@@ -117,7 +117,7 @@ class TargetDecoder(base.Decoder[TargetExample, Written]):
         (part,) = parts[0]
         tokenizer, ids = self.encoding.tokenizer, part['ids'].tolist()
         text = tokenizer.decode([index for index in ids if index not in tokenizer.special_ids])
-        is_forced = len(ids) == self.settings.target_tokens and bool(self.encoding.first_ids)
+        is_forced = len(ids) == self.settings.target_tokens and self.encoding.forces_end
         has_ended = ids[-1:] == [tokenizer.sep_id] and not is_forced
         return Written(text.strip(), float(part['log_p'].sum()), has_ended)
 

@@ -45,6 +45,14 @@ GENERATION = ProblemKind(
             'spearman. Several metrics are averaged.',
         ),
         target_tokens=key(64, 'longest target in tokens, its end token included', '[2, inf)'),
+        source_language=key(
+            '',
+            'mBART: language whose token ends each source, such as en_XX; empty: that of the '
+            'tokenizer',
+        ),
+        target_language=key(
+            '', 'mBART: language with whose token each target starts, such as ro_RO'
+        ),
         label_smoothing=key(0.0, 'ε: share of the target that all tokens have together', '[0, 1)'),
         smoothing_form=key(
             'uniform',
