@@ -60,7 +60,7 @@ def pretrained(
     shown = {name: f'{value:.4g}' for name, value in held_out.items()}
     more = '\n'.join(sections)
     return f"""{_title(config.model.architecture or 'Model', architecture)}
-{_kind(config.objectives.get('clm', 0) > 0)} pretrained with bert_jax.
+{_kind(config.objectives)} pretrained with bert_jax.
 
 {table(facts)}
 ## Held-out metrics
@@ -83,8 +83,10 @@ token frequencies; `…_majority` is the accuracy of always giving the most freq
 {json_block(config.to_dict())}"""
 
 
-def _kind(is_causal: bool) -> str:
-    return 'A causal language model' if is_causal else 'A bidirectional encoder'
+def _kind(objectives: Config) -> str:
+    if objectives.get('denoising', 0) > 0:
+        return 'An encoder–decoder'
+    return 'A causal language model' if objectives.get('clm', 0) > 0 else 'A bidirectional encoder'
 
 
 def exported(

@@ -48,6 +48,7 @@ def test_a_run_learns_and_resumes_bit_for_bit(tmp_path):
     assert held_out['denoising_cut'] == 0
     assert held_out['denoising_perplexity'] == pytest.approx(np.exp(held_out['denoising_loss']))
     assert {'unigram_entropy', 'denoising_majority'} <= held_out.keys()
+    assert 'An encoder–decoder pretrained' in (tmp_path / 'run/README.md').read_text()
     straight = final_arrays(tmp_path)
     (tmp_path / 'run/results.json').unlink()
     shutil.rmtree(tmp_path / 'run/checkpoints/4')
