@@ -78,7 +78,10 @@ def run_folder(options: argparse.Namespace, name: str, steps: int, seed: int) ->
 def run_all(options: argparse.Namespace, steps: dict[str, int]) -> Results:
     """Train and measure every variant with every seed; finished parts are kept."""
     return runner.for_all_seeds(
-        options.seeds, options.variants, lambda name, seed: measure(options, name, steps, seed)
+        options.seeds,
+        options.variants,
+        lambda name, seed: measure(options, name, steps, seed),
+        options.first_seed,
     )
 
 
@@ -138,6 +141,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line. Raises UserError for unknown names."""
     parser = runner.argument_parser('comparison', __doc__, steps=1000, seeds=3)
     parser.add_argument('--minutes', type=float, help='equal time instead of equal --steps')
+    parser.add_argument('--first_seed', type=int, default=0, help='1 with --seeds=2: seeds 1 and 2')
     parser.add_argument('--data', required=True, help='folder of the labeled data sets')
     parser.add_argument('--pairs', help='glob of the files of BLiMP; default: not measured')
     parser.add_argument('--per_paradigm', type=int, default=100, help='pairs of each paradigm')
