@@ -3,22 +3,20 @@
     python -m experiments.studies.embeddings.run --data=FOLDER --weights=FOLDER
 
 Both use the same weights (all-MiniLM-L6-v2), examples, losses, batch size, learning rate, steps and
-seeds, in turn. Finished runs are kept, so the command can be repeated. Needs sentence-transformers.
+seeds, in turn. Finished runs are kept, so the command can be repeated. The module `step_times`
+measures the times. Needs sentence-transformers.
 """
 
 import argparse
-import json
 import pathlib
 
 from bert_jax.errors import exit_cleanly
-from experiments.finetuning.run import seconds_per_step
 from experiments.studies import runner
 from experiments.studies.embeddings import tasks
 
 COLUMNS = {
     'before': 'before training',
     'score': 'after training',
-    'seconds': 'seconds per step',
 }
 
 
@@ -28,14 +26,7 @@ def run_ours(name: str, seed: int, table: pathlib.Path, options: argparse.Namesp
     folder = pathlib.Path(options.runs) / f'{name}_bert_jax_{options.steps}_{seed}'
     command = runner.main_command('configs/finetune.py:embedding', keys)
     runner.run_once(folder, command, '--config.workdir')
-    result = runner.read_results(folder)
-    records = map(json.loads, (folder / 'metrics.jsonl').read_text().splitlines())
-    training = [record for record in records if record['kind'] == 'train']
-    tokens_per_step = result['tokens'] / result['steps']
-    return {
-        'score': result['held_out'][tasks.TASKS[name].metric],
-        'seconds': seconds_per_step(training, tokens_per_step),
-    }
+    return {'score': runner.read_results(folder)['held_out'][tasks.TASKS[name].metric]}
 
 
 def run_theirs(name: str, seed: int, table: pathlib.Path, options: argparse.Namespace) -> dict:
@@ -45,11 +36,7 @@ def run_theirs(name: str, seed: int, table: pathlib.Path, options: argparse.Name
     folder = pathlib.Path(options.runs) / f'{name}_torch_{options.steps}_{seed}'
     runner.run_once(folder, ['-m', 'experiments.studies.embeddings.torch_side', *flags], '--folder')
     result, metric = runner.read_results(folder), tasks.TASKS[name].metric
-    return {
-        'before': result['before'][metric],
-        'score': result['held_out'][metric],
-        'seconds': result['seconds_per_step'],
-    }
+    return {'before': result['before'][metric], 'score': result['held_out'][metric]}
 
 
 @exit_cleanly
@@ -60,12 +47,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument('--examples', type=int, default=3000, help='at most, of each task')
     parser.add_argument('--steps', type=int, default=150, help='training steps of a run')
     parser.add_argument('--seeds', type=int, default=3, help='number of seeds')
+    parser.add_argument('--tasks', default=','.join(tasks.TASKS), help='names, with commas')
     parser.add_argument('--runs', default='runs/embeddings', help='folder of the runs')
     parser.add_argument('--output', default='experiments/studies/embeddings')
     options = parser.parse_args(argv)
     results: dict[str, list[dict]] = {}
     for seed in range(options.seeds):
-        for name in tasks.TASKS:
+        for name in options.tasks.split(','):
             table = (pathlib.Path(options.runs) / f'{name}_{options.examples}.csv').resolve()
             tasks.write_table(name, pathlib.Path(options.data), table, options.examples)
             for side, run in {'bert_jax': run_ours, 'sentence-transformers': run_theirs}.items():
