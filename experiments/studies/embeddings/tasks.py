@@ -88,23 +88,23 @@ def write_table(name: str, data: pathlib.Path, table: pathlib.Path, number: int)
         writer.writerows(list(rows)[:number])
 
 
-def _lines(path: pathlib.Path) -> Iterator[list[str]]:
+def lines(path: pathlib.Path) -> Iterator[list[str]]:
     return (line.split('\t') for line in path.read_text('utf-8').splitlines())
 
 
-def _sts(data: pathlib.Path) -> Iterator[tuple[str, ...]]:
+def sts(data: pathlib.Path) -> Iterator[tuple[str, ...]]:
     """Pairs with a score, of both files in turn."""
     files = sorted(data.glob('sts_stackexchange/*.tsv'))
-    for score, first, second, *_ in (line for path in files for line in _lines(path)):
+    for score, first, second, *_ in (line for path in files for line in lines(path)):
         if score:
             yield first, second, score
 
 
 def _qamr(data: pathlib.Path) -> Iterator[tuple[str, ...]]:
     """Questions with the sentences that answer them, one question for each sentence."""
-    sentences = dict(_lines(data / 'qamr/wiki-sentences.tsv'))
+    sentences = dict(lines(data / 'qamr/wiki-sentences.tsv'))
     seen = set()
-    for name, *fields in _lines(data / 'qamr/dev.tsv'):
+    for name, *fields in lines(data / 'qamr/dev.tsv'):
         if name in sentences and name not in seen:
             seen.add(name)
             yield fields[4], sentences[name]
@@ -117,4 +117,4 @@ def _banking(data: pathlib.Path) -> Iterator[tuple[str, ...]]:
     yield from (row for first in range(10) for row in rows[first::10])
 
 
-_ROWS = {'sts_stackexchange': _sts, 'qamr': _qamr, 'banking77': _banking}
+_ROWS = {'sts_stackexchange': sts, 'qamr': _qamr, 'banking77': _banking}
