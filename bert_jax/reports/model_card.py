@@ -60,7 +60,7 @@ def pretrained(
     shown = {name: f'{value:.4g}' for name, value in held_out.items()}
     more = '\n'.join(sections)
     return f"""{_title(config.model.architecture or 'Model', architecture)}
-{_kind(config.objectives)} pretrained with bert_jax.
+{_kind(architecture, config.objectives.get('clm', 0) > 0)} pretrained with bert_jax.
 
 {table(facts)}
 ## Held-out metrics
@@ -83,10 +83,10 @@ token frequencies; `…_majority` is the accuracy of always giving the most freq
 {json_block(config.to_dict())}"""
 
 
-def _kind(objectives: Config) -> str:
-    if objectives.get('denoising', 0) > 0:
+def _kind(architecture: Architecture, is_causal: bool) -> str:
+    if architecture.decoder is not None:
         return 'An encoder–decoder'
-    return 'A causal language model' if objectives.get('clm', 0) > 0 else 'A bidirectional encoder'
+    return 'A causal language model' if is_causal else 'A bidirectional encoder'
 
 
 def exported(
@@ -126,12 +126,13 @@ def exported(
     lines += [line for line in run_header.splitlines() if not line.startswith(_OF_EXPORT)]
     header = _without_folders('\n'.join(lines))
     training = _without_folders(training)
+    kind = _kind(architecture, 'clm' in heads)
     return f"""---
 {header}
 ---
 
 {_title(family, architecture)}
-{_kind('clm' in heads)} exported by bert_jax, with the weights and heads of `{published_class}`.
+{kind} exported by bert_jax, with the weights and heads of `{published_class}`.
 
 ```python
 import transformers
