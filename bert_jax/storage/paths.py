@@ -71,7 +71,7 @@ def local(name: str | os.PathLike[str]) -> pathlib.Path:
 
 def name_of(copy: Path) -> str:
     """Return the name of the file or folder that has this local copy."""
-    if temporary.scratch.cache_info().currsize and copy.is_relative_to(temporary.scratch()):
+    if temporary.is_scratch(copy):
         return copy.relative_to(temporary.scratch()).as_posix().replace('/', '://', 1)
     return str(copy)
 

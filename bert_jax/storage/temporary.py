@@ -15,10 +15,12 @@ import pathlib
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 
 _OWNER = '.bert_jax_owner'
 _TEXT = b'A temporary folder of bert_jax, removed after the process that has locked this file.\n'
+_LOCK = threading.Lock()
 
 
 class TemporaryFolder:
@@ -45,9 +47,19 @@ class TemporaryFolder:
         self._owner.close()
 
 
-@functools.cache
 def scratch() -> pathlib.Path:
-    """Return a folder on this machine that is removed when this process ends."""
+    """Return the folder on this machine that is removed when this process ends."""
+    with _LOCK:  # without it, threads that ask first at the same time would get different folders
+        return _make_scratch()
+
+
+def is_scratch(path: pathlib.Path) -> bool:
+    """Whether a path is in that folder; does not make it."""
+    return bool(_make_scratch.cache_info().currsize) and path.is_relative_to(_make_scratch())
+
+
+@functools.cache
+def _make_scratch() -> pathlib.Path:
     folder = TemporaryFolder(pathlib.Path(tempfile.gettempdir()), 'bert_jax-scratch-')
     atexit.register(folder.remove)
     return folder.path

@@ -79,7 +79,7 @@ def _fetch(path: str) -> pathlib.Path:
     source = paths.path(path)
     if source.is_file():
         paths.fetch(source.parent, [source.name, '*merges.txt'], without=['*'])
-    return paths.fetch(path, _FILES, without=['checkpoints'])
+    return paths.fetch(path, _FILES, without=['arrays', 'added'])  # of the checkpoints of a run
 
 
 def _of_run(folder: pathlib.Path) -> Tokenizer | None:

@@ -1,11 +1,13 @@
 """Temporary folders: those of killed processes are removed, those of a user never are."""
 
+import concurrent.futures
 import os
 import pathlib
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 from ml_collections import ConfigDict
@@ -24,9 +26,20 @@ ROOT = pathlib.Path(paths.__file__).parents[2]
 def scratch(tmp_path, monkeypatch):
     """A function that makes the scratch folder of a process whose TMPDIR is a test's folder."""
     monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
-    temporary.scratch.cache_clear()
+    temporary._make_scratch.cache_clear()
     yield temporary.scratch
-    temporary.scratch.cache_clear()
+    temporary._make_scratch.cache_clear()
+
+
+def test_threads_that_ask_first_get_the_same_folder(scratch, monkeypatch):
+    class Slow(temporary.TemporaryFolder):
+        def __init__(self, *arguments):
+            time.sleep(0.05)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(temporary, 'TemporaryFolder', Slow)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert len({*pool.map(lambda _: scratch(), range(8))}) == 1
 
 
 def test_folders_of_a_user_are_kept(scratch, tmp_path):

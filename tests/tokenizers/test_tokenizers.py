@@ -210,16 +210,17 @@ def test_saving_and_loading_changes_nothing(trained, tmp_path):
         assert again.vocab == trained.vocab
 
 
-def test_the_tokenizer_of_a_run_is_that_of_its_newest_checkpoint(trained, tmp_path):
+def test_the_tokenizer_of_a_run_is_that_of_its_newest_checkpoint(trained, buckets):
+    run = buckets / 'bucket/run'
     stored = {'9': {}, '10': {'tokenizer': trained.to_json()}, 'unfinished': {}}
     for name, metadata in stored.items():
-        checkpoint = tmp_path / 'checkpoints' / name
+        checkpoint = run / 'checkpoints' / name
         checkpoint.mkdir(parents=True)
         (checkpoint / 'metadata.json').write_text(json.dumps(metadata))
-    for path in (tmp_path, tmp_path / 'checkpoints' / '10'):
+    for path in (run, run / 'checkpoints/10', 'gs://bucket/run'):
         assert tokenizers.load(str(path)).fingerprint == trained.fingerprint
     with pytest.raises(errors.UserError, match='contains no tokenizer.json'):
-        tokenizers.load(str(tmp_path / 'checkpoints' / '9'))
+        tokenizers.load(str(run / 'checkpoints/9'))
 
 
 def test_truncation_and_padding_in_a_file_are_disabled(trained, tmp_path):
