@@ -11,7 +11,7 @@ from bert_jax.inference.generate_options import GenerateOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CausalOptions(GenerateOptions):
-    """Options of generation from left to right, beside those of all generation.
+    """Options of generation from left to right, in addition to those of all generation.
 
     Attributes:
         top_k, top_p, min_p: see `Sampling`.
@@ -58,7 +58,7 @@ class CausalOptions(GenerateOptions):
         self._check_effects()
 
     def _check_effects(self) -> None:
-        """Raise UserError for an option that has no effect beside the others."""
+        """Raise UserError for an option that has no effect with the others."""
         drawn, compared = ('top_k', 'top_p', 'min_p'), ('length_penalty', 'early_stopping')
         if self.beams > 1:
             if self.temperature not in (0, 1):

@@ -88,7 +88,7 @@ def run_all(
 
 
 def for_all_seeds(
-    seeds: int, names: Iterable[str], measure: Callable[[str, int], Measures], first: int = 0
+    seeds: int, names: Iterable[str], measure: Callable[[str, int], Measures]
 ) -> dict[str, list[Measures]]:
     """Measure every variant with every seed, and print the measures.
 
@@ -96,13 +96,12 @@ def for_all_seeds(
         seeds: number of seeds. All variants are measured with a seed before the next seed.
         names: the variants.
         measure: trains and measures a variant with a seed.
-        first: the first seed.
 
     Returns:
         name → the measures of each seed.
     """
     results: dict[str, list[Measures]] = {name: [] for name in names}
-    for seed in range(first, first + seeds):
+    for seed in range(seeds):
         for name, measured in results.items():
             measured.append(measure(name, seed))
             shown = ', '.join(f'{key} {value:.4g}' for key, value in measured[-1].items())

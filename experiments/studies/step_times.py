@@ -15,12 +15,12 @@ from ml_collections import ConfigDict
 
 from bert_jax import progress
 from bert_jax.files import read_json, write_json
-from bert_jax.tasks import pretraining, pretraining_builder
+from bert_jax.tasks import pretraining_builder
 from bert_jax.training import batches
 from bert_jax.training.run import Plan
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import compile_train_step, make_train_step
-from bert_jax.training.task import Stage
+from bert_jax.training.task import Stage, Task
 from experiments.benchmarks import report
 
 WARM_UP, TURNS = 2, 25
@@ -46,7 +46,7 @@ def measure(configs: Mapping[str, ConfigDict], path: pathlib.Path) -> dict[str, 
     # All tasks are built first, so that a bad config is refused before anything is compiled.
     tasks = {name: pretraining_builder.build(configs[name]) for name in names}
     for name in progress.bar(iterable=names, desc='compiling', unit=' configs'):
-        for number, step in enumerate(_steps(tasks[name])):
+        for number, step in enumerate(training_steps(tasks[name])):
             stages[name, number] = step
     times = report.take_turns(stages, WARM_UP + TURNS)
     base = times[first, 0][WARM_UP:]
@@ -63,7 +63,7 @@ def _median_ratio(times: Sequence[float], base: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(times, base, strict=True))
 
 
-def _steps(task: pretraining.Pretraining) -> list[Callable[[], None]]:
+def training_steps(task: Task) -> list[Callable[[], None]]:
     """Return for each stage a function that runs its next step, compiled as for training."""
     with Plan.of(task, task.config) as plan:
         states = [plan.initial_state()]

@@ -76,12 +76,6 @@ def test_equal_time_gives_a_faster_step_more_steps(monkeypatch):
     assert run.find_steps(options) == {'MLM': 9, 'LTR': 9}
 
 
-def test_seeds_start_at_the_first_seed(monkeypatch):
-    monkeypatch.setattr(run, 'measure', lambda options, name, steps, seed: {'seed': seed})
-    options = run.parse([*ARGUMENTS, '--variants', 'LTR', '--seeds=2', '--first_seed=3'])
-    assert run.run_all(options, {}) == {'LTR': [{'seed': 3}, {'seed': 4}]}
-
-
 def test_a_paired_interval_by_students_t():
     found = tables.paired_difference([3.0, 5.0, 4.0], [1.0, 1.0, 1.0])
     assert found['mean'] == pytest.approx(3)

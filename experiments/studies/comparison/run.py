@@ -22,7 +22,6 @@ from experiments.studies.comparison.variants import (
     PRETRAINING,
     SCORES_SENTENCES,
     VARIANTS,
-    WITHOUT_RATE,
     Keys,
 )
 from experiments.studies.novels import config as novels
@@ -32,15 +31,13 @@ Results = dict[str, list[runner.Measures]]  # variant → the measures of each s
 
 def pretraining_keys(name: str, steps: int) -> dict[str, object]:
     """Return the config keys of a pretraining run with this number of steps."""
-    keys = {
+    return {
         **COMMON,
         'training.steps': (steps,),
         'evaluation.every_steps': steps,
         'checkpoint.every_steps': steps,
+        **PRETRAINING[name],
     }
-    if name in WITHOUT_RATE:
-        del keys['masking.rate']
-    return keys | PRETRAINING[name]
 
 
 def config_of(keys: Keys, texts: str) -> ConfigDict:
@@ -81,7 +78,6 @@ def run_all(options: argparse.Namespace, steps: dict[str, int]) -> Results:
         options.seeds,
         options.variants,
         lambda name, seed: measure(options, name, steps, seed),
-        options.first_seed,
     )
 
 
@@ -141,7 +137,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line. Raises UserError for unknown names."""
     parser = runner.argument_parser('comparison', __doc__, steps=1000, seeds=3)
     parser.add_argument('--minutes', type=float, help='equal time instead of equal --steps')
-    parser.add_argument('--first_seed', type=int, default=0, help='1 with --seeds=2: seeds 1 and 2')
     parser.add_argument('--data', required=True, help='folder of the labeled data sets')
     parser.add_argument('--pairs', help='glob of the files of BLiMP; default: not measured')
     parser.add_argument('--per_paradigm', type=int, default=100, help='pairs of each paradigm')

@@ -5,18 +5,15 @@ follow the recipe `start` of experiments/studies/race, because BERT's learned po
 plateau of token frequencies for the few steps of this study.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from experiments.studies import runner
-from experiments.studies.race.entries import START
-
-Keys = Mapping[str, object]  # config key → value
+from experiments.studies.race.entries import START, Keys, without_rate
 
 LENGTH = 64  # tokens of a row, in pretraining and in fine-tuning
 COMMON: Keys = (
     runner.COMMON
-    | START
+    | without_rate(START)
     | {
         'objectives.mlm': 0.0,
         'training.sequence_length': (LENGTH,),
@@ -26,7 +23,7 @@ COMMON: Keys = (
         'checkpoint.keep': 1,
     }
 )
-MLM: Keys = {'objectives.mlm': 1.0}
+MLM: Keys = {'objectives.mlm': 1.0, 'masking.rate': START['masking.rate']}
 PRETRAINING: dict[str, Keys] = {
     'MLM': MLM,
     'LTR': {'objectives.clm': 1.0},
@@ -40,6 +37,7 @@ PRETRAINING: dict[str, Keys] = {
     'permutation': {
         'objectives.plm': 1.0,
         'model.architecture': 'xlnet',
+        'model.intermediate_size': 512,  # without gates
         'masking.scheme': 'spaced_ngrams',
         'masking.rate': 1 / 6,
         'masking.longest_ngram': 5,
@@ -51,8 +49,6 @@ PRETRAINING: dict[str, Keys] = {
     # One step with a learning rate near zero.
     'not trained': MLM | {'training.steps': (1,), 'schedule.learning_rate': 1e-12},
 }
-# Pretraining that uses no masking rate. A run refuses the key.
-WITHOUT_RATE = ('LTR', 'biLM', 'diffusion')
 
 
 class Variant(NamedTuple):

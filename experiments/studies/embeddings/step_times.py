@@ -8,13 +8,11 @@ Nothing is trained beforehand.
 """
 
 import argparse
-import itertools
 import os
 import pathlib
 import statistics
 from collections.abc import Callable
 
-import jax
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
@@ -22,30 +20,12 @@ from bert_jax import problems
 from bert_jax.errors import exit_cleanly
 from bert_jax.files import write_json
 from bert_jax.tasks import finetuning_builder
-from bert_jax.training import batches, runtime
-from bert_jax.training.run import Plan
-from bert_jax.training.step import compile_train_step, make_train_step
+from bert_jax.training import runtime
 from experiments.benchmarks.report import take_turns
 from experiments.studies.embeddings import tasks, torch_side
+from experiments.studies.step_times import training_steps
 
 WARM_UP = 2  # untimed steps
-
-
-def our_step(config) -> Callable[[], None]:
-    """Return a function that does the next training step of bert_jax."""
-    task = finetuning_builder.build(config)
-    with Plan.of(task, config) as plan:
-        state, source = [plan.initial_state()], task.stages[0].source
-        step = make_train_step(task, plan.optimizer, total_steps=plan.total_steps)
-        compiled = compile_train_step(step, plan.abstract, batches.abstract(source))
-    numbers, key = itertools.count(), jax.random.key(0)
-
-    def run() -> None:
-        batch = jax.device_put(source.batch(next(numbers)))
-        state[0], metrics = compiled(state[0], batch, key)
-        jax.block_until_ready((state[0].params, metrics))
-
-    return run
 
 
 def their_step(config) -> Callable[[], None]:
@@ -59,7 +39,8 @@ def their_step(config) -> Callable[[], None]:
 
 def measure(config, turns: int) -> dict[str, float]:
     """The medians of the seconds of a step, and of their ratio in the same turn."""
-    sides = {'bert_jax': our_step(config), 'sentence-transformers': their_step(config)}
+    (our_step,) = training_steps(finetuning_builder.build(config))
+    sides = {'bert_jax': our_step, 'sentence-transformers': their_step(config)}
     seconds = {side: times[WARM_UP:] for side, times in take_turns(sides, turns + WARM_UP).items()}
     ours_N, theirs_N = map(np.array, seconds.values())
     medians = {side: statistics.median(times) for side, times in seconds.items()}

@@ -6,12 +6,9 @@ python -m experiments.studies.model_size.run --texts='novels/*.txt' --block=rota
 
 import argparse
 import pathlib
-from collections.abc import Mapping
 
 from experiments.studies import runner
-from experiments.studies.race.entries import START
-
-Keys = Mapping[str, object]  # config key → value
+from experiments.studies.race.entries import START, Keys, size
 
 COLUMNS = {
     'parameters': 'parameters',
@@ -41,11 +38,7 @@ def rotary_block() -> dict[str, Keys]:
     return {
         f'L {layers}, H {width}, A {width // 32}': {
             **START,
-            'model.num_layers': layers,
-            'model.hidden_size': width,
-            'model.num_heads': width // 32,
-            'model.intermediate_size': round(8 / 3 * width),
-            'model.initializer_range': round(0.9 * width**-0.5, 3),
+            **size(layers, width),
             'training.batch_size': (16,),
             'schedule.learning_rate': 4e-3 * 128 / width,
             'compute.dtype': 'float32',

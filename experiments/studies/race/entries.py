@@ -58,6 +58,11 @@ def size(layers: int, width: int) -> Keys:
     }
 
 
+def without_rate(entry: Keys) -> Keys:
+    """The keys without a masking rate, which objectives that mask no share of the tokens refuse."""
+    return {name: value for name, value in entry.items() if name != 'masking.rate'}
+
+
 def _shape(length: int, batch: int) -> Keys:
     return {
         'training.sequence_length': (length,),
