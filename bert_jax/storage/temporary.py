@@ -18,6 +18,8 @@ import tempfile
 import threading
 from collections.abc import Iterator
 
+from bert_jax.storage.path import Path
+
 _OWNER = '.bert_jax_owner'
 _TEXT = b'A temporary folder of bert_jax, removed after the process that has locked this file.\n'
 _LOCK = threading.Lock()
@@ -53,7 +55,7 @@ def scratch() -> pathlib.Path:
         return _make_scratch()
 
 
-def is_scratch(path: pathlib.Path) -> bool:
+def is_scratch(path: Path) -> bool:
     """Whether a path is in that folder; does not make it."""
     return bool(_make_scratch.cache_info().currsize) and path.is_relative_to(_make_scratch())
 

@@ -7,6 +7,7 @@ import pytest
 from bert_jax.models.tuning.lora import Lora
 from bert_jax.models.tuning.mam import Mam
 from bert_jax.tasks import next_commands
+from bert_jax.tasks.pretraining import Pretraining
 
 TOKENIZER = types.SimpleNamespace(vocab=['[MASK]'], mask_id=0)
 
@@ -30,3 +31,18 @@ def test_only_models_that_can_be_exported_are_exported():
     assert commands['full'] == ['python -m bert_jax.export --model=r --output=r_exported']
     assert commands['lora'] == [f'{commands["full"][0]} --merge']
     assert commands['mam'] == []
+
+
+@pytest.mark.parametrize('family', ['bert', None])
+def test_pretraining_prints_an_export_if_transformers_has_the_family(family):
+    split = types.SimpleNamespace(languages={'de'})
+    corpus = types.SimpleNamespace(tokenizer=TOKENIZER, split=lambda name: split)
+    architecture = types.SimpleNamespace(tuning=None)
+    task = types.SimpleNamespace(
+        config=types.SimpleNamespace(workdir='r'),
+        corpus=corpus,
+        model=types.SimpleNamespace(heads={'mlm'}),
+        start=types.SimpleNamespace(family=family, architecture=architecture),
+    )
+    commands = Pretraining.next_commands(task)
+    assert any('bert_jax.export' in command for command in commands) == (family == 'bert')
