@@ -10,10 +10,10 @@ kuleshov-group/mdlm, configs/config.yaml). `modernbert` continues published weig
 ModernBERT with the hyperparameters of the chat models of ZHZisZZ/dllm, on your text; FOLDER is a
 Hugging Face folder.
 
-How long it takes: `tiny` about eight minutes on two EPYC cores, by the operations of a step, in
-which 20 tokens of a row are predicted. The others have not been trained here;
-tests/test_configs.py checks hyperparameters and shapes, and trains a shrunk version of `bert` for a
-few steps. docs/fidelity.md lists the differences.
+How long it takes: `tiny` took 10 min 50 s on two cores of an Intel Xeon, which ran tests for the
+first two minutes. The others have not been trained here; tests/test_configs.py checks
+hyperparameters and shapes, and trains a shrunk version of `bert` for a few steps. docs/fidelity.md
+lists the differences.
 """
 
 from ml_collections import ConfigDict
