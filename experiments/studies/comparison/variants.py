@@ -8,12 +8,12 @@ plateau of token frequencies for the few steps of this study.
 from typing import NamedTuple
 
 from experiments.studies import runner
-from experiments.studies.race.entries import START, Keys, without_rate
+from experiments.studies.race.entries import START, Keys, without
 
 LENGTH = 64  # tokens of a row, in pretraining and in fine-tuning
 COMMON: Keys = (
     runner.COMMON
-    | without_rate(START)
+    | without(START, 'masking.rate')
     | {
         'objectives.mlm': 0.0,
         'training.sequence_length': (LENGTH,),

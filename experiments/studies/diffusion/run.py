@@ -16,9 +16,9 @@ from bert_jax.interop import loading
 from experiments.studies import measures, runner, step_times
 from experiments.studies.comparison import downstream
 from experiments.studies.race import run as race
-from experiments.studies.race.entries import FAST, Keys, without_rate
+from experiments.studies.race.entries import FAST, Keys, without
 
-_WITHOUT_MLM: Keys = {**without_rate(FAST), 'objectives.mlm': 0.0}
+_WITHOUT_MLM: Keys = {**without(FAST, 'masking.rate'), 'objectives.mlm': 0.0}
 OBJECTIVES: dict[str, Keys] = {
     'MLM': FAST,
     'left to right': _WITHOUT_MLM | {'objectives.clm': 1.0},

@@ -8,7 +8,7 @@ import argparse
 import pathlib
 
 from experiments.studies import runner
-from experiments.studies.race.entries import START, Keys, size
+from experiments.studies.race.entries import START, Keys, size, without
 
 COLUMNS = {
     'parameters': 'parameters',
@@ -37,7 +37,7 @@ def rotary_block() -> dict[str, Keys]:
     """Return name → config keys of encoders with the layers of the race's entry `start`."""
     return {
         f'L {layers}, H {width}, A {width // 32}': {
-            **START,
+            **without(START, 'schedule.warmup_fraction'),  # runner sets warmup_steps
             **size(layers, width),
             'training.batch_size': (16,),
             'schedule.learning_rate': 4e-3 * 128 / width,

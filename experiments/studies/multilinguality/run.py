@@ -4,7 +4,7 @@ python -m experiments.studies.multilinguality.run --texts='novels/*.txt' --bible
 
 Each language gets the same number of tokens in every run: --steps is for one language, and a run of
 n languages takes n times as many. All runs have one vocabulary, so that their losses in the three
-languages of the smallest mixture can be compared.
+languages of the smallest mixture can be compared. The recipe is `start` of ../race.
 """
 
 import pathlib
@@ -15,6 +15,7 @@ import numpy as np
 from experiments.studies import runner
 from experiments.studies.languages.run import BIBLES
 from experiments.studies.novels import config as novels
+from experiments.studies.race.entries import START, without
 
 ENGLISH = 'en'
 MEASURED = (ENGLISH, 'swh', 'ukr')  # every mixture has these, and each is trained alone
@@ -58,6 +59,9 @@ def _keys(languages: Sequence[str], sources: Sequence[str], steps: int) -> dict[
     number = len(languages)
     name = _name(languages).replace(' ', '_')
     keys: dict[str, object] = {
+        **without(START, 'schedule.warmup_fraction'),  # warmup_steps below
+        'training.batch_size': (16,),
+        'compute.dtype': 'float32',
         'data.sources': tuple(sources),
         'data.corpus': f'{CORPUS}/{name}',
         'data.tokenizer': f'{CORPUS}/13_languages/tokenizer.json',
@@ -100,7 +104,7 @@ def by_number(results: Mapping[str, list[runner.Measures]]) -> dict[str, list[ru
 
 
 def main() -> None:
-    parser = runner.argument_parser('multilinguality', __doc__, steps=800, seeds=3)
+    parser = runner.argument_parser('multilinguality', __doc__, steps=600, seeds=1)
     parser.add_argument('--bibles', required=True, help='folder of the Bible translations')
     options = parser.parse_args()
     runs = variants(options.texts, options.bibles, options.steps)

@@ -58,9 +58,9 @@ def size(layers: int, width: int) -> Keys:
     }
 
 
-def without_rate(entry: Keys) -> Keys:
-    """The keys without a masking rate, which objectives that mask no share of the tokens refuse."""
-    return {name: value for name, value in entry.items() if name != 'masking.rate'}
+def without(entry: Keys, *names: str) -> Keys:
+    """The keys without some, such as a masking rate for an objective that refuses one."""
+    return {name: value for name, value in entry.items() if name not in names}
 
 
 def _shape(length: int, batch: int) -> Keys:

@@ -205,7 +205,8 @@ def write(
     measured = {name for runs in ranked.values() for name in runs[0]}
     columns = {name: title for name, title in COLUMNS.items() if name in measured}
     runner.write(options, ranked, columns, ('nats_per_byte', 'pos_accuracy'), settings, suffix)
-    plot_curves(curves, pathlib.Path(options.output) / f'curves{suffix}')
+    if curves:
+        plot_curves(curves, pathlib.Path(options.output) / f'curves{suffix}')
 
 
 def _mean_loss(runs: Sequence[runner.Measures]) -> float:
