@@ -57,8 +57,17 @@ class CrossAttention(Attention):
         return KeysValues(self.key_norm(key_BUHK) if self._has_qk_norm else key_BUHK, value_BUHK)
 
     def kernel(self, length: int, is_training: bool, visibility: Visibility) -> str:
-        """'xla': the kernels take queries and keys of the same positions."""
-        return 'xla'
+        """As for self-attention; 'xla' for much fewer queries than keys, as in decoding.
+
+        The kernels of TPUs pad the shorter of queries and keys to the length of the other.
+        """
+        mask_BU = visibility.attention_mask_BU
+        assert mask_BU is not None
+        shorter, longer = sorted((length, mask_BU.shape[1]))
+        kernel = super().kernel(longer, is_training, visibility)
+        if 2 * shorter < longer or super().kernel(shorter, is_training, visibility) != kernel:
+            return 'xla'
+        return kernel
 
     @property
     def score_scale(self) -> float:

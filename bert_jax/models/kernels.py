@@ -144,7 +144,7 @@ def attend(
     Args:
         kernel: 'cudnn' or 'flash'.
         query_BTHK: queries.
-        key_BUHK: keys, of the same positions.
+        key_BUHK: keys.
         value_BUHK: values.
         visibility: which keys a query attends to.
         dropout_rate: of attention weights; 'flash' drops the same weights as `weight_dropout`.

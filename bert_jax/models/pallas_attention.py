@@ -64,7 +64,7 @@ def attend(
 
     Args:
         query_BTHK: queries.
-        key_BUHK: keys, of the same positions.
+        key_BUHK: keys. The shorter of queries and keys is padded to the length of the other.
         value_BUHK: values.
         visibility: which keys a query attends to.
         distances: further terms of the scores, and their scale.
@@ -74,31 +74,27 @@ def attend(
     Returns:
         [B, T, H, K] in the dtype of the values.
     """
-    segment_ids_BT, slopes_H = visibility.segments(), visibility.slopes_H
-    _, length, num_heads, head_size = query_BTHK.shape
+    num_rows, num_queries, num_heads, head_size = query_BTHK.shape
+    num_keys, slopes_H = key_BUHK.shape[1], visibility.slopes_H
     rate = 0.0 if dropout_bits_BHT is None else dropout_rate
-    sizes = (length, num_heads, head_size)
+    sizes = (max(num_queries, num_keys), num_heads, head_size)
     plan = make_plan(*sizes, visibility.window, visibility.is_causal, rate)
-    pad_T, pad_H = plan.length - length, plan.num_blocks * plan.heads - num_heads
+    pad_T, pad_H = plan.length - num_queries, plan.num_blocks * plan.heads - num_heads
 
-    def to_features(x_BTHK: jax.Array, before: int = 0) -> jax.Array:
-        pad = ((0, 0), (before, pad_T), (0, pad_H), (0, plan.width - head_size))
-        return jnp.pad(x_BTHK, pad).reshape(len(x_BTHK), x_BTHK.shape[1] + before + pad_T, -1)
+    def to_features(x_BTHK: jax.Array, before: int, after: int) -> jax.Array:
+        pad = ((0, 0), (before, after), (0, pad_H), (0, plan.width - head_size))
+        return jnp.pad(x_BTHK, pad).reshape(num_rows, before + x_BTHK.shape[1] + after, -1)
 
     states = {'query': query_BTHK, 'key': key_BUHK, 'value': value_BUHK}
-    states = {name: to_features(x_BTHK) for name, x_BTHK in states.items()}
+    states = {name: to_features(x, 0, plan.length - x.shape[1]) for name, x in states.items()}
     if distances is not None:
         # One chunk per block: a product covers the distances to all queries anyway.
         plan = dataclasses.replace(plan, scale=distances.scale * LOG2_E, chunk=plan.block)
         tables = {'position_key': distances.key_BRHK, 'position_query': distances.query_BRHK}
-        states |= {name: to_features(x, pad_T) for name, x in tables.items() if x is not None}
-    extras = {}
-    if pad_T and segment_ids_BT is None:
-        segment_ids_BT = jnp.zeros(query_BTHK.shape[:2], jnp.int32)
-    if segment_ids_BT is not None:
-        padding = np.iinfo(np.int32).min
-        ids_BT = jnp.pad(segment_ids_BT, ((0, 0), (0, pad_T)), constant_values=padding)
-        extras['segments'] = ids_BT[:, None]
+        states |= {
+            name: to_features(x, pad_T, pad_T) for name, x in tables.items() if x is not None
+        }
+    extras = _ids(visibility, num_rows, (num_queries, num_keys), plan.length)
     if slopes_H is not None:
         extras['slopes'] = jnp.pad(jnp.asarray(slopes_H, jnp.float32), (0, pad_H))
     if plan.rate and dropout_bits_BHT is not None:
@@ -106,7 +102,35 @@ def attend(
         extras['bits'] = bits_BHT.reshape(-1, plan.num_blocks, plan.heads, plan.length)
     result_BTF = _attend(plan, states, extras)
     result_BTHK = result_BTF.reshape(*result_BTF.shape[:2], -1, plan.width)
-    return result_BTHK[:, :length, :num_heads, :head_size]
+    return result_BTHK[:, :num_queries, :num_heads, :head_size]
+
+
+def _ids(
+    visibility: Visibility, num_rows: int, lengths: tuple[int, int], padded_length: int
+) -> _Arrays:
+    """Return ids of queries and keys, int32 [B, 1, L]: equal ids see each other.
+
+    Added keys have an id that no other query has. No ids: all queries see all keys.
+
+    Args:
+        visibility: which keys a query attends to.
+        num_rows: B.
+        lengths: numbers of queries and keys.
+        padded_length: L.
+    """
+    num_queries, num_keys = lengths
+    ids = visibility.segments(num_queries)
+    if ids is None and num_keys < padded_length:
+        query_BT, key_BU = (jnp.zeros((num_rows, length), jnp.int32) for length in lengths)
+        ids = query_BT, key_BU
+    if ids is None:
+        return {}
+
+    def pad(ids_BX: jax.Array) -> jax.Array:
+        added = ((0, 0), (0, padded_length - ids_BX.shape[1]))
+        return jnp.pad(ids_BX, added, constant_values=np.iinfo(np.int32).min)[:, None]
+
+    return {'query_ids': pad(ids[0]), 'key_ids': pad(ids[1])}
 
 
 def make_plan(
@@ -236,9 +260,6 @@ def _call(
         'key_ids': ids(key),
         'slopes': pl.BlockSpec(memory_space=pltpu.SMEM),
     }
-    if 'segments' in inputs:
-        segments = inputs.pop('segments')
-        inputs |= {'query_ids': segments, 'key_ids': segments}
     out_shape = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in outputs.items()}
     arrays: _Arrays = pl.pallas_call(
         functools.partial(kernel, plan),

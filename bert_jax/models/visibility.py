@@ -106,18 +106,20 @@ class Visibility:
         penalty_XHTU = jnp.asarray(self.slopes_H)[:, None, None] * abs(distance_XTU)
         return jnp.where(is_visible, -penalty_XHTU, MASKED)
 
-    def segments(self) -> jax.Array | None:
-        """Return segment ids that give padding its own id, int32 [B, T].
+    def segments(self, num_queries: int) -> tuple[jax.Array, jax.Array] | None:
+        """Return ids of queries and keys, int32 [B, T] and [B, U]: equal ids see each other.
 
-        None: neither segments nor padding. Unlike with `bias`, padding attends to padding, which
-        does not affect tokens.
+        Padding has an id that no query has. None: neither segments nor padding.
         """
+        query_BT, key_BU = self.segment_ids_BT, self.key_segment_ids_BU
+        key_BU = query_BT if key_BU is None else key_BU
         if self.attention_mask_BU is None:
-            return self.segment_ids_BT
-        is_token_BT = self.attention_mask_BU > 0
-        if self.segment_ids_BT is None:
-            return is_token_BT.astype(jnp.int32)
-        return jnp.where(is_token_BT, self.segment_ids_BT, jnp.iinfo(jnp.int32).max)
+            return None if query_BT is None or key_BU is None else (query_BT, key_BU)
+        if query_BT is None or key_BU is None:
+            query_BT = jnp.zeros((len(self.attention_mask_BU), num_queries), jnp.int32)
+            key_BU = jnp.int32(0)
+        padding = jnp.iinfo(jnp.int32).max
+        return query_BT, jnp.where(self.attention_mask_BU > 0, key_BU, padding)
 
 
 def block_size(window: int) -> int:

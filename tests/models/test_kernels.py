@@ -10,7 +10,9 @@ import pytest
 from bert_jax.errors import UserError
 from bert_jax.models import architectures, kernels, pallas_attention
 from bert_jax.models.architecture import Compute
+from bert_jax.models.architecture_parts import DecoderStack
 from bert_jax.models.encoders import Encoder, build_encoder
+from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.models.visibility import Visibility, alibi_slopes
 from tests import jaxprs
@@ -104,6 +106,61 @@ def test_encoders_give_flash_their_distance_vectors(on_this_cpu, monkeypatch, na
     seen = {key: mask_BT[:, 20:44] for key, mask_BT in MASKS['packed'].items()}
     seeds = np.arange(ROWS, dtype=np.uint32)
     compare(name, 'flash', seen, tolerance=3e-5, seeds=seeds, scan_layers=True)
+
+
+@pytest.mark.parametrize(
+    ('kernel', 'dtype', 'tolerance'), [('flash', 'float32', 1e-5), ('cudnn', 'bfloat16', 0.1)]
+)
+@pytest.mark.parametrize('lengths', [(40, 24), (24, 40)])
+def test_decoders_give_kernels_sources_of_another_length(
+    on_this_cpu, monkeypatch, kernel, dtype, tolerance, lengths
+):
+    """Padded sources, packed with their targets; all attention is computed by the kernel."""
+    monkeypatch.setattr(pallas_attention, 'LANES', 16)
+    monkeypatch.setattr(pallas_attention, 'MAX_BLOCK', 32)
+    monkeypatch.setattr(pallas_attention, 'CHUNK', 16)
+    rng, (source, target) = np.random.default_rng(0), lengths
+    ids = rng.integers(5, 50, (ROWS, source)), rng.integers(5, 50, (ROWS, target))
+    masks = [(np.arange(length) < [[length], [length - 6]]).astype(np.int32) for length in lengths]
+    segments = [
+        np.tile(np.arange(length) > length // 2, (2, 1)).astype(np.int32) for length in lengths
+    ]
+    rows = Rows(ids[0], masks[0], segment_ids_BT=segments[0])
+    rows = rows.replace(target=Rows(ids[1], masks[1], segment_ids_BT=segments[1]))
+    is_token_BT = masks[1][:, :, None] > 0
+    sizes = SIZES | {'max_position_embeddings': 42, 'decoder': DecoderStack(2)}
+    architecture = architectures.build('bart', **sizes)
+    models = {
+        name: Model(architecture, Compute(dtype, attention_kernel=name), {'seq2seq': {}})
+        for name in ('xla', kernel)
+    }
+    params = random_parameters(models['xla'], rows, deviation=0.3)
+
+    def loss(params, model):
+        logits_BTV = model.apply({'params': params}, rows).heads['seq2seq'].astype(jnp.float32)
+        logits_BTV = jnp.where(is_token_BT, logits_BTV[..., :50], 0)
+        return jnp.mean(logits_BTV**2), logits_BTV
+
+    def run(model):
+        gradients, logits_BTV = jax.jit(jax.grad(loss, has_aux=True), static_argnums=1)(
+            params, model
+        )
+        return jax.tree.leaves((logits_BTV, gradients))
+
+    expected, found = run(models['xla']), run(models[kernel])
+    for mine, theirs in zip(found, expected, strict=True):
+        scale = max(np.abs(np.asarray(theirs, np.float32)).max(), 0.01)
+        difference = np.asarray(mine, np.float32) - np.asarray(theirs, np.float32)
+        assert np.abs(difference).max() <= tolerance * scale
+    assert np.abs(expected[0]).max() > 1
+    scores = {(ROWS, 2, target, target), (ROWS, 2, target, source), (ROWS, 2, source, source)}
+    shapes = {
+        name: set(jaxprs.shapes(jax.make_jaxpr(lambda p, m=model: loss(p, m)[0])(params).jaxpr))
+        for name, model in models.items()
+    }
+    assert scores <= shapes['xla']
+    if kernel == 'flash':
+        assert not scores & shapes['flash']
 
 
 PADDED = (np.arange(LENGTH) < [[LENGTH], [50]]).astype(np.int32)

@@ -48,10 +48,16 @@ def test_slopes_are_those_published():
 @pytest.mark.parametrize('case', ['padding', 'segments'])
 def test_segments_allow_what_the_bias_allows(case):
     visibility = Visibility(MASK, **CASES[case][0])
-    segments = np.asarray(visibility.segments())
-    same = segments[:, :, None] == segments[:, None, :]
-    bias = np.broadcast_to(np.asarray(visibility.bias(LENGTH, LENGTH)), (2, 1, LENGTH, LENGTH))[
-        :, 0
-    ]
-    tokens = MASK > 0
-    np.testing.assert_array_equal(same[tokens], bias[tokens] == 0)
+    query_BT, key_BU = visibility.segments(LENGTH)
+    same_BTU = np.asarray(query_BT)[:, :, None] == np.asarray(key_BU)[:, None, :]
+    np.testing.assert_array_equal(same_BTU, np.broadcast_to(CASES[case][1], same_BTU.shape))
+
+
+def test_queries_of_another_length_see_the_keys_of_their_segment():
+    query_BT, key_BU = Visibility(MASK).segments(4)
+    np.testing.assert_array_equal(query_BT, np.zeros((2, 4)))
+    np.testing.assert_array_equal(np.asarray(key_BU) == 0, MASK > 0)
+    queries = np.array([[1, 2], [2, 0]], np.int32)
+    query_BT, key_BU = Visibility(MASK, queries, SEGMENTS).segments(2)
+    np.testing.assert_array_equal(query_BT, queries)
+    np.testing.assert_array_equal(key_BU, np.where(MASK > 0, SEGMENTS, np.iinfo(np.int32).max))
