@@ -7,8 +7,8 @@ What you get: ModernBERT's block (rotary positions, norms before the sublayers, 
 no biases), which transformers opens; 30 % of the tokens are masked, without next sentence
 prediction. The parts were chosen in experiments/studies/race at the size `tiny`, where the loss of
 BERT's recipe is 0.35 nats higher after ten minutes. All sizes have the same ratios; the learning
-rate is inversely proportional to the width, which suits 2 × 64 and 2 × 128 (same folder). Only
-`tiny` has been trained.
+rate is inversely proportional to the width, which suits two layers of 64, 128 and 256 (same
+folder). Only `tiny` has been trained.
 
 `tiny` and `mini` read the 18 English books that ship with the package, `small` and `base` English
 Wikipedia; docs/data.md shows how to train on your own text. `training.minutes` ends any of them
