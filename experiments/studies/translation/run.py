@@ -2,7 +2,7 @@
 
     python -m experiments.studies.translation.run --bibles=bible_small_langs
 
-A T5 with 2 + 2 layers of width 128 learns to translate Latvian into Ukrainian: newly initialized,
+A BART with 2 + 2 layers of width 128 learns to translate Latvian into Ukrainian: newly initialized,
 and after pretraining with mBART's noise on both translations. Every tenth chapter is held out from
 all training. `--pretraining` are the steps of pretraining, `--steps` those of translation. With
 `--long_seeds`, 'not pretrained, as long' learns to translate for the steps of both.
@@ -22,12 +22,15 @@ CORPUS = 'corpora/translation'
 PRETRAINED, SCRATCH, LONG = 'pretrained', 'not pretrained', 'not pretrained, as long'
 COLUMNS = {'loss': 'loss, nats per token', 'bleu': 'BLEU', 'chrf': 'chrF'}
 COMMON = {
-    'model.architecture': 't5',
+    'model.architecture': 'bart_base',
     'model.hidden_size': 128,
     'model.num_layers': 2,
-    'model.num_heads': 2,
-    'model.intermediate_size': 341,
-    'model.max_position_embeddings': 64,
+    'model.num_heads': 4,
+    'model.intermediate_size': 512,
+    'model.max_position_embeddings': 66,
+    'model.initializer_range': 0.08,
+    'model.hidden_dropout': 0.0,
+    'model.attention_dropout': 0.0,
     'model.decoder.num_layers': 2,
     'schedule.learning_rate': 2e-3,
     'optimizer.clip_norm': 1.0,
@@ -81,7 +84,7 @@ def pretrain(options: argparse.Namespace) -> pathlib.Path:
     keys = COMMON | {
         'data.sources': sources,
         'data.corpus': CORPUS,
-        'data.tokenizer': 'train:unigram:2000:sentinels=1:cls=no',
+        'data.tokenizer': 'train:unigram:2000',
         'data.lowercase': False,
         'noise.mask': 0.35,
         'noise.poisson_lambda': 3.5,
@@ -126,9 +129,9 @@ def translate(options: argparse.Namespace, name: str, seed: int) -> runner.Measu
 
 
 def main() -> None:
-    parser = runner.argument_parser('translation', __doc__, steps=250, seeds=3, reads_novels=False)
+    parser = runner.argument_parser('translation', __doc__, steps=1000, seeds=3, reads_novels=False)
     parser.add_argument('--bibles', required=True, help='folder of the Bible translations')
-    parser.add_argument('--pretraining', type=int, default=400, help='steps of pretraining')
+    parser.add_argument('--pretraining', type=int, default=1500, help='steps of pretraining')
     parser.add_argument('--long_seeds', type=int, default=0, help=f'seeds of {LONG!r}')
     options = parser.parse_args()
     numbers = write_data(pathlib.Path(options.bibles), pathlib.Path(options.runs) / 'data')
