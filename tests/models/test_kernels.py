@@ -124,6 +124,13 @@ def packed_rows(source: int, target: int) -> Rows:
 )
 def test_decoders_give_kernels_sources_of_another_length(on_this_cpu, monkeypatch, kernel, lengths):
     """Flash drops the same weights of attention as XLA, and writes no scores to memory."""
+    cudnn, by_cudnn = kernels._cudnn, set()
+
+    def recorded(query_BTHK, key_BUHK, *arguments):
+        by_cudnn.add((query_BTHK.shape[1], key_BUHK.shape[1]))
+        return cudnn(query_BTHK, key_BUHK, *arguments)
+
+    monkeypatch.setattr(kernels, '_cudnn', recorded)
     for size in ('LANES', 'CHUNK', 'MAX_BLOCK'):
         monkeypatch.setattr(pallas_attention, size, 16)
     is_flash, rows = kernel == 'flash', packed_rows(*lengths)
@@ -152,9 +159,11 @@ def test_decoders_give_kernels_sources_of_another_length(on_this_cpu, monkeypatc
         difference = np.asarray(mine, np.float32) - np.asarray(theirs, np.float32)
         assert np.abs(difference).max() <= (1e-5 if is_flash else 0.1) * scale
     assert np.abs(expected[-1]).max() > 1
-    scores = {(ROWS, 2, queries, keys) for queries in lengths for keys in lengths}
-    scores.remove((ROWS, 2, *lengths))  # the encoder does not see the target
+    source, target = lengths
+    pairs = {(source, source), (target, target), (target, source)}
+    scores = {(ROWS, 2, *pair) for pair in pairs}
     assert scores <= xla_shapes
+    assert by_cudnn == (set() if is_flash else pairs)
     assert not (is_flash and scores & shapes)
 
 

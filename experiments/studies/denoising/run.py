@@ -1,4 +1,4 @@
-"""Which noise of an encoder–decoder helps which task, beside MLM and left to right in equal time.
+"""Which noise of an encoder–decoder helps which task, compared with encoders in equal time.
 
 python -m experiments.studies.denoising.run --texts='novels/*.txt' --data=FOLDER
 
