@@ -1,6 +1,7 @@
 """Multi-head self-attention (Vaswani et al. 2017, section 3.2) and its position encodings."""
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import flax.struct
@@ -11,6 +12,7 @@ from jax.export import is_symbolic_dim
 
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture
+from bert_jax.models.architecture_parts import Rotary
 from bert_jax.models.dropout import weight_dropout
 from bert_jax.models.linear import Dense, output_init_range, product
 from bert_jax.models.module import Module
@@ -69,23 +71,14 @@ class LayerConstants:
 
     Attributes:
         window: the largest attended distance; None: unlimited. Static: kernels depend on it.
-        frequencies_J: fp32 rotation frequencies; None without rotary attention.
     """
 
     window: int | None = flax.struct.field(pytree_node=False, default=None)
-    frequencies_J: jax.Array | np.ndarray | None = None
 
 
 def layer_constants(architecture: Architecture) -> list[LayerConstants]:
     """The constants of each layer."""
-    windows, attention = architecture.layer_windows, architecture.attention
-    if attention.kind != 'rotary':
-        return [LayerConstants(window) for window in windows]
-    exponents_J = np.arange(0, architecture.head_size, 2) / architecture.head_size
-    local_theta = attention.local_theta or attention.theta
-    thetas_L = np.array([attention.theta if window is None else local_theta for window in windows])
-    frequencies_LJ = 1 / thetas_L[:, None] ** exponents_J
-    return list(map(LayerConstants, windows, frequencies_LJ.astype(np.float32)))
+    return list(map(LayerConstants, architecture.layer_windows))
 
 
 class Attention(Module):
@@ -284,6 +277,24 @@ class Attention(Module):
         return None
 
 
+@functools.lru_cache(maxsize=16)  # the same arrays for all layers: a program has them once
+def known_rotations(length: int, theta: float, num_features: int) -> kernels.Rotations:
+    """The rotations of positions 0, 1, 2, …, as constants.
+
+    Of positions that are not constants, XLA's CPU compiler computes the sine for every head and
+    row, which takes as long as the projection.
+    """
+    positions_T = np.arange(length, dtype=np.float32)
+    angles_TJ = positions_T[:, None] * rotation_frequencies(theta, num_features)
+    return kernels.Rotations(np.cos(angles_TJ), np.sin(angles_TJ))
+
+
+def rotation_frequencies(theta: float, num_features: int) -> np.ndarray:
+    """fp32 [J]: θ^(-2j/K), the angle per position of each pair of a head's K features."""
+    exponents_J = np.arange(0, num_features, 2) / num_features
+    return np.asarray(1 / theta**exponents_J, np.float32)
+
+
 class RotaryAttention(Attention):
     """Rotates queries and keys by angles proportional to their positions.
 
@@ -297,13 +308,19 @@ class RotaryAttention(Attention):
         constants: LayerConstants,
         positions_BT: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array]:
-        frequencies_J = constants.frequencies_J
-        assert frequencies_J is not None
-        positions_XT = jnp.arange(query_BTHK.shape[1]) if positions_BT is None else positions_BT
-        angles_XTJ = positions_XT[..., None] * jnp.asarray(frequencies_J)
-        states = (query_BTHK, key_BUHK)
-        query_BTHK, key_BUHK = (kernels.rotate(x_BTHK, angles_XTJ) for x_BTHK in states)
-        return query_BTHK, key_BUHK
+        attention, num_features = self.architecture.attention, self.architecture.head_size
+        assert isinstance(attention, Rotary)
+        theta = attention.theta
+        if constants.window is not None and attention.local_theta is not None:
+            theta = attention.local_theta
+        length = query_BTHK.shape[1]
+        if positions_BT is None and not is_symbolic_dim(length):
+            rotations = known_rotations(length, theta, num_features)
+        else:
+            positions_XT = jnp.arange(length) if positions_BT is None else positions_BT
+            angles_XTJ = positions_XT[..., None] * rotation_frequencies(theta, num_features)
+            rotations = kernels.Rotations(jnp.cos(angles_XTJ), jnp.sin(angles_XTJ))
+        return kernels.rotate(query_BTHK, rotations), kernels.rotate(key_BUHK, rotations)
 
 
 class AlibiAttention(Attention):

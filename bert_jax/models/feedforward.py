@@ -118,6 +118,21 @@ class FeedForward(Module):
         return ACTIVATIONS[architecture.hidden_act](dense(x_BTD))
 
 
+@jax.custom_vjp
+def split_gate(x_BTGF: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the gate and the value, [B, T, F] each; their gradients are stacked in one step.
+
+    XLA would pad each of the two gradients with zeros and add them.
+    """
+    return x_BTGF[:, :, 0], x_BTGF[:, :, 1]
+
+
+split_gate.defvjp(
+    lambda x_BTGF: (split_gate(x_BTGF), None),
+    lambda _, gradients: (jnp.stack(gradients, axis=2),),
+)
+
+
 class GatedFeedForward(FeedForward):
     """(activation(x W₁) · x V) W₂ + b₂ (Shazeer 2020, arXiv 2002.05202).
 
@@ -129,7 +144,8 @@ class GatedFeedForward(FeedForward):
         shape = (architecture.hidden_size, 2, architecture.intermediate_size)
         options = dict(use_bias=architecture.biases.feed_forward == 'all', name='input')
         x_BTGF = self.make_dense('BTD,DGF->BTGF', shape, ('embed', None, 'mlp'), **options)(x_BTD)
-        return ACTIVATIONS[architecture.hidden_act](x_BTGF[:, :, 0]) * x_BTGF[:, :, 1]
+        gate_BTF, value_BTF = split_gate(x_BTGF)
+        return ACTIVATIONS[architecture.hidden_act](gate_BTF) * value_BTF
 
 
 FEEDFORWARDS: dict[str, type[FeedForward]] = {'dense': FeedForward, 'gated': GatedFeedForward}

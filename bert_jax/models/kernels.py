@@ -10,11 +10,12 @@ import functools
 import math
 import re
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import AxisType, PartitionSpec
 
 from bert_jax.errors import UserError
@@ -215,20 +216,27 @@ def _cudnn_of_rows(
     return jnp.where(is_padding_last_B[:, None, None, None], result_BTHK, jnp.nan)
 
 
-def rotate(x_BTHK: jax.Array, angles_XTJ: jax.Array) -> jax.Array:
-    """Rotate features k and k + K/2 of each head by an angle, in fp32.
+class Rotations(NamedTuple):
+    """Cosine and sine of the angle of each position and pair of features.
 
-    Args:
-        x_BTHK: queries or keys.
-        angles_XTJ: [T, J], or [B, T, J] for rows with different positions.
+    Attributes:
+        cos_XTJ: fp32 [T, J], or [B, T, J] for rows with different positions.
+        sin_XTJ: likewise.
     """
-    if platform() == PLATFORMS['flash'] and angles_XTJ.ndim == 2:
+
+    cos_XTJ: jax.Array | np.ndarray
+    sin_XTJ: jax.Array | np.ndarray
+
+
+def rotate(x_BTHK: jax.Array, rotations: Rotations) -> jax.Array:
+    """Rotate features k and k + K/2 of the heads of queries or keys, in fp32."""
+    if platform() == PLATFORMS['flash'] and rotations.cos_XTJ.ndim == 2:
         from bert_jax.models import pallas_rotation
 
         if pallas_rotation.fits(*x_BTHK.shape[2:]):
-            axes = (('batch', None, 'heads', None), (None, None))
-            return _over_mesh(pallas_rotation.rotate, axes)(x_BTHK, angles_XTJ)
-    cos_XT1J, sin_XT1J = (f(angles_XTJ)[..., None, :] for f in (jnp.cos, jnp.sin))
+            axes = (('batch', None, 'heads', None), (None, None), (None, None))
+            return _over_mesh(pallas_rotation.rotate, axes)(x_BTHK, *rotations)
+    cos_XT1J, sin_XT1J = (table_XTJ[..., None, :] for table_XTJ in rotations)
     first_BTHJ, second_BTHJ = jnp.split(x_BTHK.astype(jnp.float32), 2, axis=-1)
     rotated = (
         first_BTHJ * cos_XT1J - second_BTHJ * sin_XT1J,

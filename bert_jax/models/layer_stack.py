@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.attention import Context, layer_constants
+from bert_jax.models.attention import Context, LayerConstants, layer_constants
 from bert_jax.models.block import Block
 from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.module import Module
@@ -132,27 +132,20 @@ class LayerStack(Module):
         """`_run_layers` of stacked layers."""
         from bert_jax.models.encoders.layer_scan import scan_layers  # an option that few runs set
 
-        constants_L = layer_constants(self.architecture)
         if self.is_initializing():
-            self.layers(x_BTD, constants_L[0], context, None)  # creates the parameters
+            self.layers(x_BTD, LayerConstants(), context, None)  # creates the parameters
         mutable = [name for name in ('intermediates',) if self.is_mutable_collection(name)]
         layer = self._unbound_layer(self.architecture)
 
         def apply_layer(x_BTD: jax.Array, inputs: Any, window: int | None) -> tuple[jax.Array, Any]:
-            variables, constants, seeds_B = inputs
-            constants = dataclasses.replace(constants, window=window)
-            arguments = (x_BTD, constants, context, seeds_B)
+            variables, seeds_B = inputs
+            arguments = (x_BTD, LayerConstants(window), context, seeds_B)
             (x_BTD, _), collected = layer.apply(variables, *arguments, mutable=mutable)
             return x_BTD, (x_BTD, collected)
 
-        windows = [constants.window for constants in constants_L]
-        equal_L = [dataclasses.replace(constants, window=None) for constants in constants_L]
+        windows = self.architecture.layer_windows
         numbers_L1 = np.arange(1, 1 + len(windows))[:, None]
-        inputs_L = (
-            nn.unbox(self.layers.variables),
-            jax.tree.map(lambda *leaves: np.stack(leaves), *equal_L),
-            fold_in(seeds_B, numbers_L1),
-        )
+        inputs_L = (nn.unbox(self.layers.variables), fold_in(seeds_B, numbers_L1))
         x_BTD, (hidden_LBTD, collected_L) = scan_layers(apply_layer, x_BTD, inputs_L, windows)
         for name, value_L in collected_L.items():
             self.put_variable(name, 'layers', value_L)

@@ -24,13 +24,13 @@ def fits(num_heads: int, head_size: int) -> bool:
     return is_aligned and num_heads * head_size % LANES == 0
 
 
-def rotate(x_BTHK: jax.Array, angles_TJ: jax.Array) -> jax.Array:
+def rotate(x_BTHK: jax.Array, cos_TJ: jax.Array, sin_TJ: jax.Array) -> jax.Array:
     """Rotate features k and k + K/2 of each head by an angle, in fp32. Heads must fit (`fits`)."""
     *_, num_heads, head_size = x_BTHK.shape
     half = head_size // 2
     repeats = max(LANES, head_size) // half
     sign_W = jnp.where(jnp.arange(repeats * half) % head_size < half, -1.0, 1.0)
-    cos_TW, sin_TW = (jnp.tile(f(angles_TJ), repeats) for f in (jnp.cos, jnp.sin))
+    cos_TW, sin_TW = jnp.tile(cos_TJ, repeats), jnp.tile(sin_TJ, repeats)
     x_BTF = x_BTHK.reshape(*x_BTHK.shape[:2], num_heads * head_size)
     return _rotate(head_size, x_BTF, cos_TW, sin_TW * sign_W).reshape(x_BTHK.shape)
 
