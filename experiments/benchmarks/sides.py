@@ -29,7 +29,8 @@ from bert_jax.training import runtime
 class Shape:
     """A model with `layers` layers of width `size`, and `batch` sequences of `length` tokens.
 
-    `architecture` is 'bert' or 'modernbert'.
+    `architecture` is 'bert' or 'modernbert'; an `intermediate` of 0 leaves the architecture's
+    width of the feed-forward layers.
     """
 
     layers: int
@@ -39,11 +40,13 @@ class Shape:
     predictions: int
     vocabulary: int = 30522
     architecture: str = 'bert'
+    intermediate: int = 0
 
 
 SHAPES = {
     'tiny': Shape(2, 128, 32, 64, 10, 8000),
     'mini': Shape(4, 256, 32, 128, 20),
+    'books': Shape(4, 256, 32, 128, 39, 16_000, 'modernbert', 684),  # configs/books.py
     'mini_512': Shape(4, 256, 8, 512, 76),
     'base': Shape(12, 768, 8, 128, 20),
     'base_512': Shape(12, 768, 2, 512, 76),
@@ -88,6 +91,8 @@ def architecture_of(shape: Shape):
     from bert_jax.models import architectures
 
     sizes = dict(num_layers=shape.layers, hidden_size=shape.size, vocab_size=shape.vocabulary)
+    if shape.intermediate:
+        sizes['intermediate_size'] = shape.intermediate
     return architectures.build(shape.architecture, **sizes)
 
 
@@ -191,9 +196,11 @@ def make_torch_step(shape: Shape, dtype: str, gathered: bool, compiled: bool):
         num_hidden_layers=shape.layers,
         num_attention_heads=max(1, shape.size // 64),
     )
+    if shape.intermediate:
+        sizes['intermediate_size'] = shape.intermediate
     is_bert = shape.architecture == 'bert'
     if is_bert:
-        config = transformers.BertConfig(**sizes, intermediate_size=4 * shape.size)
+        config = transformers.BertConfig(**{'intermediate_size': 4 * shape.size} | sizes)
         model = transformers.BertForPreTraining(config)
     else:
         special = dict.fromkeys(['pad_token_id', 'eos_token_id', 'bos_token_id'], 0)

@@ -129,7 +129,7 @@ def prepare(output: pathlib.Path, tokenizer: str) -> dict[str, Any]:
             sys.executable,
             '-m',
             'bert_jax.prepare',
-            f'--source=text:{output}/text/*.txt;held_out_by=file;language=en;license=public domain',
+            f'--input=text:{output}/text/*.txt;held_out_by=file;language=en;license=public domain',
             f'--tokenizer={tokenizer}',
             '--held_out_fraction=0.005',
             f'--output={output}/corpus',
