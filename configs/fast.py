@@ -53,6 +53,7 @@ def get_config(size: str = 'tiny') -> ConfigDict:
         config.data.sources = ('sample',)
         config.data.held_out_fraction = 0.05
         config.data.corpus = f'corpora/fast_{size}'
+        config.compute.dtype = 'float32'  # 'bfloat16' is faster on some CPUs and slower on others
     else:
         config.data.corpus = f'corpora/wiki40b_en_wordpiece{chosen.vocabulary}'
     config.model.architecture = 'modernbert'

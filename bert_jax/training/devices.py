@@ -19,6 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bert_jax.errors import warn
 from bert_jax.training import sharding
 from bert_jax.training.batches import AbstractBatch
 from bert_jax.training.state import TrainState
@@ -59,6 +60,7 @@ PUBLISHED_TFLOPS = {
 # Edge of the square matrices that are measured: large enough to saturate a device.
 MATRIX_SIZE = {'cpu': 1024, 'gpu': 8192, 'tpu': 8192}
 _REPEATS = 8
+_SLOWER = 1.2  # ratio of times that is not noise
 MIB = 2**20
 CGROUP = pathlib.Path('/sys/fs/cgroup/memory.max')
 
@@ -66,6 +68,18 @@ CGROUP = pathlib.Path('/sys/fs/cgroup/memory.max')
 def describe() -> str:
     """Return the number and kind of the devices, such as '8 × TPU v4'."""
     return f'{jax.device_count()} × {jax.devices()[0].device_kind}'
+
+
+def warn_of_slow_dtype(dtype: str) -> None:
+    """Warn of bf16 on CPUs whose float32 products are faster, such as some Xeons without AMX."""
+    if dtype != 'bfloat16' or jax.default_backend() != 'cpu':
+        return
+    ratio = measured_flops('float32') / measured_flops('bfloat16')
+    if ratio > _SLOWER:
+        warn(
+            f'on this CPU, matrix products take {ratio:.1f} times as long in bfloat16 as in '
+            'float32; set compute.dtype=float32'
+        )
 
 
 def reference(dtype: str) -> float | None:

@@ -263,6 +263,7 @@ def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS)
     """Claim the working directory and restore the last checkpoint, or initialize."""
     early_stopping = EarlyStopping(config.evaluation)
     profile = Profile(config.logging.profile_steps, workdir)
+    devices.warn_of_slow_dtype(config.compute.dtype)
     flops = devices.reference(config.compute.dtype)  # before set_mesh: it uses one device
     multihost.check_same('config', lambda: json.dumps(config.to_dict()))
     multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(dict(task.metadata)))

@@ -83,7 +83,7 @@ def main() -> None:
     tokenizer = make_tokenizer(corpus)
     optimizer, schedule, training = config.optimizer, config.schedule, config.training
     arguments = transformers.TrainingArguments(
-        output_dir=str(flags.output / 'checkpoints'),
+        output_dir=f'{flags.output}_checkpoints',  # a folder of checkpoints would look like a run
         max_steps=flags.steps,
         seed=flags.seed,
         per_device_train_batch_size=training.batch_size[0],

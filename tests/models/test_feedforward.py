@@ -1,4 +1,4 @@
-"""GELU agrees with jax.nn and keeps one array for the backward pass."""
+"""GELU agrees with jax.nn and keeps one array for the backward pass; gates are split."""
 
 import math
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models import feedforward
+from tests import jaxprs
 
 GELUS = (feedforward.gelu_keeping_input, feedforward.gelu_keeping_derivative)
 
@@ -46,3 +47,13 @@ def test_the_gelu_without_erf_is_exact_to_rounding():
     exact = [0.5 * value * (1 + math.erf(value * 0.5**0.5)) for value in x.astype(float)]
     np.testing.assert_allclose(feedforward.gelu_rational(x), exact, atol=1e-6, rtol=4e-7)
     assert 'erf' not in str(jax.make_jaxpr(feedforward.gelu_rational)(x))
+
+
+def test_the_gradients_of_gate_and_value_are_stacked():
+    x_BTGF, gradient = jax.random.normal(jax.random.key(0), (2, 3, 4, 2, 5))
+
+    def run(x_BTGF):
+        return jax.vjp(feedforward.split_gate, x_BTGF)[1]((gradient[:, :, 0], gradient[:, :, 1]))[0]
+
+    assert np.array_equal(run(x_BTGF), gradient)
+    assert 'pad' not in jaxprs.primitives(jax.make_jaxpr(run)(x_BTGF).jaxpr)

@@ -1,5 +1,7 @@
 """Mixed-precision products and biases: values, gradients, and bf16 in every shape."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,12 +17,13 @@ SPECS = {
     'BHTU,BUHK->BTHK': 'mix',
     'BPD,VD->BPV': 'vocabulary',
     'BD,DE->BE': 'pooler',
+    'BTD,DGE->BTGE': 'gate',
 }
 SIZES = [
-    dict(B=4, T=16, U=16, D=64, E=64, H=4, K=16, P=3, V=128),
-    dict(B=2, T=7, U=7, D=15, E=15, H=3, K=5, P=1, V=130),
-    dict(B=1, T=1, U=1, D=8, E=8, H=1, K=8, P=1, V=128),
-    dict(B=3, T=32, U=32, D=24, E=24, H=1, K=24, P=5, V=256),
+    dict(B=4, T=16, U=16, D=64, E=64, G=2, H=4, K=16, P=3, V=128),
+    dict(B=2, T=7, U=7, D=15, E=15, G=2, H=3, K=5, P=1, V=130),
+    dict(B=1, T=1, U=1, D=8, E=8, G=2, H=1, K=8, P=1, V=128),
+    dict(B=3, T=32, U=32, D=24, E=24, G=3, H=1, K=24, P=5, V=256),
 ]
 
 
@@ -51,6 +54,20 @@ def test_products_and_their_gradients_agree_with_einsum(spec, sizes):
         for mine, theirs in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
             scale = max(1, np.abs(theirs).max())
             np.testing.assert_allclose(np.float32(mine), theirs, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize('spec', ['BTD,DE->BTE', 'BTD,DGE->BTGE', 'BPD,VD->BPV'])
+def test_on_cpu_products_of_float32_and_their_gradients_copy_nothing(spec):
+    sizes = dict(B=4, T=16, P=16, D=64, E=48, G=2, V=128)
+    inputs, out = spec.split('->')
+    shapes = [[sizes[letter] for letter in letters] for letters in (*inputs.split(','), out)]
+    a, b, gradient = map(jnp.ones, shapes)
+
+    def run(a, b, gradient):
+        return jax.vjp(lambda a, b: product(spec, a, b, jnp.float32), a, b)[1](gradient)
+
+    program = jax.jit(run).lower(a, b, gradient).compile().as_text()
+    assert not re.search(r' (copy|transpose)\(', program)
 
 
 def test_bfloat16_products_sum_in_float32():

@@ -12,6 +12,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
+from tests import jaxprs
 
 SIZES = dict(
     vocab_size=30,
@@ -117,6 +118,15 @@ def test_rotary_attention_has_norms_of_queries_and_keys_too():
     params = nn.unbox(jax.eval_shape(model.init, jax.random.key(0), Rows(IDS, MASK))['params'])
     names = [name for name in tree_paths.flatten(params) if '/query_norm/' in name]
     assert names == [f'encoder/layers_{n}/attention/query_norm/scale' for n in range(2)]
+
+
+@pytest.mark.parametrize('remat', [False, True])
+def test_rotations_of_known_positions_are_constants(remat):
+    sizes = {name: SIZES[name] for name in ('vocab_size', 'hidden_size', 'num_layers', 'num_heads')}
+    model = Model(architectures.build('modernbert', **sizes), Compute(remat=remat), {'mlm': {}})
+    params = jax.eval_shape(model.init, jax.random.key(0), Rows(IDS, MASK))
+    traced = jax.make_jaxpr(lambda params: model.apply(params, Rows(IDS, MASK)).heads)(params)
+    assert not {'cos', 'sin'} & jaxprs.primitives(traced.jaxpr)
 
 
 def test_layers_change_nothing_at_the_start_with_zero_output():

@@ -45,3 +45,17 @@ def test_simulated_devices_count_once(monkeypatch):
     devices.measured_flops.cache_clear()
     assert devices.peak_flops('float32') == 2 * 64**3
     devices.measured_flops.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ('dtype', 'bfloat16_flops', 'is_warned'),
+    [('bfloat16', 1.0, True), ('bfloat16', 2.0, False), ('float32', 1.0, False)],
+)
+def test_bfloat16_is_warned_of_where_float32_is_faster(
+    monkeypatch, capsys, dtype, bfloat16_flops, is_warned
+):
+    flops = {'float32': 1.5, 'bfloat16': bfloat16_flops}
+    monkeypatch.setattr(devices, 'measured_flops', flops.__getitem__)
+    devices.warn_of_slow_dtype(dtype)
+    expected = '1.5 times as long in bfloat16 as in float32; set compute.dtype=float32'
+    assert (expected in capsys.readouterr().err) == is_warned
