@@ -46,6 +46,14 @@ def resident_bytes(pid: int) -> int:
     return total
 
 
+def prepare_command(folder: pathlib.Path, tokenizer: str, workers: int) -> list[str]:
+    """Return the arguments of Python that prepare the texts in a folder."""
+    return [
+        *('-m', 'bert_jax.prepare', f'--input=text:{folder}/texts/*.txt'),
+        *(f'--tokenizer={tokenizer}', f'--output={folder}/corpus', f'--workers={workers}'),
+    ]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--texts', required=True, help='glob of text files')
@@ -57,13 +65,9 @@ def main():
         folder = pathlib.Path(name)
         (folder / 'texts').mkdir()
         size = repeat(sorted(glob.glob(flags.texts)), folder / 'texts', flags.megabytes * 10**6)
-        command = [
-            *(sys.executable, '-m', 'bert_jax.prepare', f'--input=text:{folder}/texts/*.txt'),
-            *(f'--tokenizer={flags.tokenizer}', f'--output={folder}/corpus'),
-            f'--workers={flags.workers}',
-        ]
+        command = prepare_command(folder, flags.tokenizer, flags.workers)
         start, peak = time.monotonic(), 0
-        process = subprocess.Popen(command, cwd=ROOT)
+        process = subprocess.Popen([sys.executable, *command], cwd=ROOT)
         while process.poll() is None:
             peak = max(peak, resident_bytes(process.pid))
             time.sleep(0.1)

@@ -121,21 +121,22 @@ def link(books: list[Book], folder: pathlib.Path) -> None:
         (folder / book.path.name).symlink_to(book.path.resolve())
 
 
+def prepare_command(output: pathlib.Path, tokenizer: str) -> list[str]:
+    """Return the arguments of Python that prepare the linked books."""
+    return [
+        '-m',
+        'bert_jax.prepare',
+        f'--input=text:{output}/text/*.txt;held_out_by=file;language=en;license=public domain',
+        f'--tokenizer={tokenizer}',
+        '--held_out_fraction=0.005',
+        f'--output={output}/corpus',
+    ]
+
+
 def prepare(output: pathlib.Path, tokenizer: str) -> dict[str, Any]:
     """Run `bert_jax.prepare` and return what it took and what it made."""
     start = time.perf_counter()
-    subprocess.run(
-        [
-            sys.executable,
-            '-m',
-            'bert_jax.prepare',
-            f'--input=text:{output}/text/*.txt;held_out_by=file;language=en;license=public domain',
-            f'--tokenizer={tokenizer}',
-            '--held_out_fraction=0.005',
-            f'--output={output}/corpus',
-        ],
-        check=True,
-    )
+    subprocess.run([sys.executable, *prepare_command(output, tokenizer)], check=True)
     seconds = time.perf_counter() - start
     manifest = json.loads((output / 'corpus' / 'manifest.json').read_text())
     splits = {

@@ -14,7 +14,6 @@ import statistics
 from collections.abc import Callable
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
 from bert_jax import problems
 from bert_jax.errors import exit_cleanly
@@ -22,7 +21,7 @@ from bert_jax.files import write_json
 from bert_jax.tasks import finetuning_builder
 from bert_jax.training import runtime
 from experiments.benchmarks.report import take_turns
-from experiments.studies.embeddings import tasks, torch_side
+from experiments.studies.embeddings import tasks
 from experiments.studies.step_times import training_steps
 
 WARM_UP = 2  # untimed steps
@@ -30,6 +29,10 @@ WARM_UP = 2  # untimed steps
 
 def their_step(config) -> Callable[[], None]:
     """Return a function that does the next training step of sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+
+    from experiments.studies.embeddings import torch_side
+
     model = SentenceTransformer(config.init_from, device='cpu')
     model.max_seq_length = config.training.sequence_length
     examples = problems.read(config.data, 'embedding').train

@@ -59,6 +59,23 @@ def spearman(weights: str, pairs: list[dict]) -> float:
     return float(stats.spearmanr(cosine_N, [pair['score'] for pair in pairs]).statistic)
 
 
+def config_keys(weights: str, data: pathlib.Path, steps: int) -> dict[str, object]:
+    """Return the keys of configs/finetune.py:embedding; `data` has the written files."""
+    return {
+        'init_from': weights,
+        'data.train': str(data / 'train.jsonl'),
+        'data.dev': str(data / 'dev.jsonl'),
+        'data.columns.scores': ('score',),
+        'problem.batches': 'without_copies',  # several questions have the same sentence
+        'training.epochs': 0.0,
+        'training.steps': steps,
+        'training.batch_size': 64,
+        'training.sequence_length': 64,
+        'schedule.learning_rate': 5e-4,
+        'evaluation.every_steps': 0,
+    }
+
+
 @exit_cleanly
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -73,19 +90,7 @@ def main(argv: list[str] | None = None) -> None:
     pairs = scored_pairs(data)
     write_lines(runs / 'train.jsonl', questions(data))
     write_lines(runs / 'dev.jsonl', pairs)
-    keys = {
-        'init_from': options.init_from,
-        'data.train': str(runs / 'train.jsonl'),
-        'data.dev': str(runs / 'dev.jsonl'),
-        'data.columns.scores': ('score',),
-        'problem.batches': 'without_copies',  # several questions have the same sentence
-        'training.epochs': 0.0,
-        'training.steps': options.steps,
-        'training.batch_size': 64,
-        'training.sequence_length': 64,
-        'schedule.learning_rate': 5e-4,
-        'evaluation.every_steps': 0,
-    }
+    keys = config_keys(options.init_from, runs, options.steps)
     before = spearman(options.init_from, pairs)
 
     def measure(name: str, seed: int) -> runner.Measures:

@@ -21,23 +21,34 @@ SHARES = (0, 1 / 24, 1 / 12, 1 / 6, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
 PAIRS = 30  # minimal pairs of each paradigm
 
 
+def variants(steps: int, treebank: str, pairs: str) -> dict[str, dict]:
+    """Return name → config keys of the runs.
+
+    Args:
+        steps: training steps.
+        treebank: folder of UD English EWT.
+        pairs: glob of the files of BLiMP.
+    """
+    keys = {
+        'evaluation.every_steps': 0,
+        'evaluation.steps': tuple(round(share * steps) for share in SHARES),
+        'evaluation.linguistic.pairs': (pairs,),
+        'evaluation.linguistic.pairs_per_paradigm': PAIRS,
+        'evaluation.linguistic.treebank': (f'{treebank}/*-ud-dev.conllu*',),
+        'evaluation.linguistic.isotropy': True,
+        'evaluation.linguistic.max_share': 1.0,
+    }
+    return {name: keys | changes for name, changes in VARIANTS.items()}
+
+
 def main():
     parser = runner.argument_parser('linguistic_curves', __doc__, steps=2400, seeds=1)
     parser.add_argument('--treebank', required=True, help='folder of UD English EWT')
     parser.add_argument('--pairs', required=True, help='glob of the files of BLiMP')
     options = parser.parse_args()
-    keys = {
-        'evaluation.every_steps': 0,
-        'evaluation.steps': tuple(round(share * options.steps) for share in SHARES),
-        'evaluation.linguistic.pairs': (options.pairs,),
-        'evaluation.linguistic.pairs_per_paradigm': PAIRS,
-        'evaluation.linguistic.treebank': (f'{options.treebank}/*-ud-dev.conllu*',),
-        'evaluation.linguistic.isotropy': True,
-        'evaluation.linguistic.max_share': 1.0,
-    }
-    variants = {name: keys | changes for name, changes in VARIANTS.items()}
-    results = runner.run_all(options, variants, final_metrics)
-    runs = {name: read_runs(options, name) for name in variants}
+    runs_keys = variants(options.steps, options.treebank, options.pairs)
+    results = runner.run_all(options, runs_keys, final_metrics)
+    runs = {name: read_runs(options, name) for name in VARIANTS}
     unigram = runs['MLM'][0]['unigram']
     curves = {name: mean_curve(seeds) for name, seeds in runs.items()}
     folder = pathlib.Path(options.output)
