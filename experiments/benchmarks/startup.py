@@ -31,7 +31,7 @@ ARGUMENTS = [
     '--config.training.accumulation=(1,)',
     '--config.training.max_predictions=(20,)',
 ]
-LOG_LINES = {'state': ' peak ', 'step_ready': 'memory of each device'}  # parts of lines
+LOG_LINES = {'state': ' parameters on ', 'step_ready': 'memory of each device'}  # parts of lines
 
 
 def time_run(arguments: list[str], folder: pathlib.Path) -> dict[str, float]:
