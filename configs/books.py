@@ -4,8 +4,8 @@
     python -m bert_jax.main --config=configs/books.py
 
 The first command selects and tokenizes the books (experiments/books). What you get: an encoder of
-4 × 256 with a WordPiece vocabulary of 16,000, which transformers opens as ModernBERT. It has seen
-6,200 rows of 32 × 128 tokens. experiments/books shows what it has learned.
+4 × 256 with a WordPiece vocabulary of 16,000, which transformers opens as ModernBERT, after 6,200
+steps of 32 × 128 tokens. The recipe has not been trained in full yet.
 """
 
 from ml_collections import ConfigDict
@@ -16,7 +16,7 @@ from configs import fast
 def get_config(folder: str = 'books') -> ConfigDict:
     """Return the config of a corpus in `folder`, the --output of experiments.books.run."""
     config = fast.get_config('mini')
-    config.workdir = f'runs/{folder}'
+    config.workdir = 'runs/books'
     config.data.sources = (
         f'text:{folder}/text/*.txt;held_out_by=file;language=en;license=public domain',
     )

@@ -281,8 +281,8 @@ class Attention(Module):
 def known_rotations(length: int, theta: float, num_features: int) -> kernels.Rotations:
     """The rotations of positions 0, 1, 2, …, as constants.
 
-    Of positions that are not constants, XLA's CPU compiler computes the sine for every head and
-    row, which takes as long as the projection.
+    If they were computed in the program, XLA would repeat their sines for every head and row on
+    CPU.
     """
     positions_T = np.arange(length, dtype=np.float32)
     angles_TJ = positions_T[:, None] * rotation_frequencies(theta, num_features)
