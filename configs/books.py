@@ -5,7 +5,7 @@
 
 The first command selects and tokenizes the books (experiments/books). What you get: an encoder of
 4 × 256 with a WordPiece vocabulary of 16,000, which transformers opens as ModernBERT, after 6,200
-steps of 32 × 128 tokens. The recipe has not been trained in full yet.
+steps of 32 × 128 tokens. Its scores: experiments/books/README.md.
 """
 
 from ml_collections import ConfigDict

@@ -79,9 +79,11 @@ def run_all(
         name → the measures of each seed.
     """
 
+    keys = all_keys(options, variants)
+
     def train_and_measure(name: str, seed: int) -> Measures:
         folder = run_folder(options, name, seed)
-        train(folder, options.texts, _settings(options) | {'seed': seed} | variants[name])
+        train(folder, options.texts, keys[name] | {'seed': seed})
         return cached_measures(folder, measure)
 
     return for_all_seeds(options.seeds, variants, train_and_measure)
@@ -119,12 +121,13 @@ def slug(name: str) -> str:
     return re.sub(r'[^\w.]+', '_', name.lower())
 
 
-def _settings(options: argparse.Namespace) -> dict:
+def all_keys(options: argparse.Namespace, variants: dict[str, dict]) -> dict[str, dict]:
+    """Return name → all config keys of its runs except the seed."""
     steps = {
         'training.steps': (options.steps,),
         'schedule.warmup_steps': max(1, options.steps // 10),
     }
-    return COMMON | steps
+    return {name: COMMON | steps | keys for name, keys in variants.items()}
 
 
 def train(folder: pathlib.Path, texts: str, keys: dict):
@@ -182,8 +185,8 @@ def write(
     options: argparse.Namespace,
     results: dict[str, list[Measures]],
     columns: dict[str, str],
+    settings: dict,
     plotted: Iterable[str] = (),
-    settings: dict | None = None,
     suffix: str = '',
 ):
     """Write results.json, table.md and plot.png.
@@ -192,13 +195,12 @@ def write(
         options: the parsed command line.
         results: variant → the measures of each seed.
         columns: measure → title of its column.
+        settings: the settings in results.json, such as `all_keys`.
         plotted: the measures in the plot; all by default.
-        settings: the settings in results.json; by default the config keys of `run_all`.
         suffix: added to the names of the files.
     """
     folder, summary = pathlib.Path(options.output), summaries(results)
     folder.mkdir(parents=True, exist_ok=True)
-    settings = _settings(options) if settings is None else settings
     record = {'settings': settings, 'variants': summary}
     write_json(folder / f'results{suffix}.json', record, indent=1)
     (folder / f'table{suffix}.md').write_text(table(summary, columns), encoding='utf-8')

@@ -1,5 +1,7 @@
 """The study of multilinguality: the runs, their tokens per language, and its table."""
 
+import json
+
 from experiments.studies import runner
 from experiments.studies.multilinguality import run
 from experiments.studies.novels import config as novels
@@ -29,3 +31,26 @@ def test_the_table_has_the_loss_of_languages_alone_and_in_mixtures():
     assert list(rows) == ['1 language', '3 languages', '6 languages', '13 languages']
     assert rows['1 language'] == [{'mean': 2.0, 'en': 1.0, 'swh': 2.0, 'ukr': 3.0}]
     assert rows['13 languages'][0]['mean'] == 5.0
+
+
+def test_the_results_have_the_settings_of_each_run(tmp_path, monkeypatch):
+    commands = {}
+
+    def train(folder, command, folder_flag):
+        commands[folder.name] = command
+        languages = {f'mlm_loss/{name}': 1.0 for name in run.MEASURED}
+        folder.mkdir(parents=True)
+        results = {'held_out': {'mlm_loss': 1.0} | languages}
+        (folder / 'results.json').write_text(json.dumps(results), encoding='utf-8')
+
+    monkeypatch.setattr(runner, 'run_once', train)
+    flags = ['--texts=t', '--bibles=b', '--steps=10', f'--runs={tmp_path}/runs']
+    monkeypatch.setattr('sys.argv', ['run', *flags, f'--output={tmp_path}/output'])
+    run.main()
+    settings = json.loads((tmp_path / 'output/results.json').read_text())['settings']
+    assert settings['13 languages']['training.steps'] == [130]
+    for name, keys in settings.items():
+        command = commands[f'{runner.slug(name)}_0']
+        for key in ('data.corpus', 'training.batch_size', 'schedule.learning_rate'):
+            value = tuple(keys[key]) if isinstance(keys[key], list) else keys[key]
+            assert f'--config.{key}={value}' in command

@@ -59,7 +59,8 @@ def study(tmp_path_factory):
     assert runner.run_all(options, variants, measure) == first
     assert (folder / 'runs/masked_0/results.json').stat().st_mtime_ns == before
     baselines = compare.baselines(runner.run_folder(options, 'masked', 0))
-    runner.write(options, first | baselines, {'pos_accuracy': 'POS', 'mlm_loss': 'MLM'})
+    columns = {'pos_accuracy': 'POS', 'mlm_loss': 'MLM'}
+    runner.write(options, first | baselines, columns, runner.all_keys(options, variants))
     return options, first, measured
 
 

@@ -181,7 +181,7 @@ def test_runs_of_fine_tuning_are_accepted(options, monkeypatch):
     command = runner.main_command('configs/finetune.py:embedding', keys)
     runner.run_once(pathlib.Path('run'), command, '--config.workdir')
     for name in books_evaluation.TASKS.values():
-        books_evaluation.fine_tune(pathlib.Path('run'), pathlib.Path('RUN'), name, options)
+        books_evaluation.fine_tune(pathlib.Path('run'), pathlib.Path('RUN'), name, 1e-3, options)
 
 
 def test_runs_of_glue_are_accepted(options, tmp_path):

@@ -127,7 +127,7 @@ def main():
     results = runner.for_all_seeds(options.seeds, KINDS, measure)
     weights = pathlib.Path(options.weights).name
     settings = {'steps': options.steps, 'rate': options.rate, 'weights': weights}
-    runner.write(options, results, COLUMNS, PLOTTED, settings)
+    runner.write(options, results, COLUMNS, settings, PLOTTED)
 
 
 def train(options: argparse.Namespace, name: str, seed: int) -> pathlib.Path:

@@ -164,7 +164,7 @@ def main() -> None:
     run = functools.partial(measure, options, steps)
     results = runner.for_all_seeds(options.seeds, VARIANTS, run)
     settings = {'task_steps': options.task_steps, 'common': COMMON, 'variants': VARIANTS}
-    runner.write(options, results, COLUMNS, tuple(COLUMNS)[:3], settings)
+    runner.write(options, results, COLUMNS, settings, tuple(COLUMNS)[:3])
 
 
 if __name__ == '__main__':

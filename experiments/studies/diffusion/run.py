@@ -138,8 +138,8 @@ def main() -> None:
         options,
         results | {'token frequencies': [frequencies]},
         COLUMNS,
-        ('nats', 'only_mask', TASK),
         settings,
+        ('nats', 'only_mask', TASK),
     )
 
 

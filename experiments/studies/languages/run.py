@@ -97,7 +97,8 @@ def main():
     runs = variants(options.texts, options.bibles)
     results = runner.run_all(options, runs, measure)
     plotted = (f'loss, {PROPORTIONAL}', f'loss, {SMOOTHED}', 'gain')
-    runner.write(options, by_language(results), COLUMNS, plotted)
+    settings = runner.all_keys(options, runs)
+    runner.write(options, by_language(results), COLUMNS, settings, plotted)
 
 
 if __name__ == '__main__':

@@ -31,7 +31,8 @@ def main():
 
     results = runner.run_all(options, VARIANTS, measure)
     baselines = compare.baselines(runner.run_folder(options, '0.15', 0))
-    runner.write(options, results | baselines, COLUMNS)
+    settings = runner.all_keys(options, VARIANTS)
+    runner.write(options, results | baselines, COLUMNS, settings)
 
 
 if __name__ == '__main__':

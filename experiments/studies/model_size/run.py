@@ -75,7 +75,7 @@ def main() -> None:
     runs = variants(options.block, options.steps)
     suffix = '' if options.block == 'bert' else f'_{options.block}'
     results = runner.run_all(options, runs, measure)
-    runner.write(options, results, COLUMNS, settings=runs, suffix=suffix)
+    runner.write(options, results, COLUMNS, runner.all_keys(options, runs), suffix=suffix)
 
 
 if __name__ == '__main__':

@@ -108,7 +108,8 @@ def main() -> None:
     parser.add_argument('--bibles', required=True, help='folder of the Bible translations')
     options = parser.parse_args()
     runs = variants(options.texts, options.bibles, options.steps)
-    runner.write(options, by_number(runner.run_all(options, runs, measure)), COLUMNS)
+    results = by_number(runner.run_all(options, runs, measure))
+    runner.write(options, results, COLUMNS, runner.all_keys(options, runs))
 
 
 if __name__ == '__main__':

@@ -37,7 +37,8 @@ def main():
 
     results = runner.run_all(options, VARIANTS, measure)
     baselines = compare.baselines(runner.run_folder(options, 'MLM', 0))
-    runner.write(options, results | baselines, COLUMNS)
+    settings = runner.all_keys(options, VARIANTS)
+    runner.write(options, results | baselines, COLUMNS, settings)
 
 
 if __name__ == '__main__':

@@ -204,7 +204,7 @@ def write(
     settings, suffix = {'minutes': options.minutes, 'entries': entries}, f'_{options.minutes:g}min'
     measured = {name for runs in ranked.values() for name in runs[0]}
     columns = {name: title for name, title in COLUMNS.items() if name in measured}
-    runner.write(options, ranked, columns, ('nats_per_byte', 'pos_accuracy'), settings, suffix)
+    runner.write(options, ranked, columns, settings, ('nats_per_byte', 'pos_accuracy'), suffix)
     if curves:
         plot_curves(curves, pathlib.Path(options.output) / f'curves{suffix}')
 
