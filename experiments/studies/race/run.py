@@ -204,7 +204,8 @@ def write(
     settings, suffix = {'minutes': options.minutes, 'entries': entries}, f'_{options.minutes:g}min'
     measured = {name for runs in ranked.values() for name in runs[0]}
     columns = {name: title for name, title in COLUMNS.items() if name in measured}
-    runner.write(options, ranked, columns, settings, ('nats_per_byte', 'pos_accuracy'), suffix)
+    plotted = [name for name in ('nats_per_byte', 'pos_accuracy') if name in columns]
+    runner.write(options, ranked, columns, settings, plotted, suffix)
     if curves:
         plot_curves(curves, pathlib.Path(options.output) / f'curves{suffix}')
 
