@@ -32,7 +32,7 @@ TASKS = {  # title of the column → name in experiments/finetuning/tasks.py
     'reviews': 'sentence_polarity',
     'intents': 'banking77',
 }
-RATES = (5e-4, 1e-3, 2e-3)  # of fine-tuning; MiniLM, which is larger, needs lower rates
+RATES = (5e-4, 1e-3, 2e-3)  # of fine-tuning
 LOSS, BYTES, ZORRO, BLIMP, MEAN = 'loss', 'nats per byte', 'Zorro', 'BLiMP', 'mean of tasks'
 COLUMNS = (LOSS, BYTES, ZORRO, BLIMP, *TASKS, MEAN)
 Values = dict[str, list[float]]  # measure → a value, or one for each seed

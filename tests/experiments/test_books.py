@@ -1,13 +1,15 @@
-"""Books are selected without held-out texts, copies and parts of longer books."""
+"""Books are selected without held-out texts and copies; encoders count with their best rate."""
 
+import argparse
 import json
+import pathlib
 import random
 import subprocess
 import sys
 
 import pytest
 
-from experiments.books import passages, run
+from experiments.books import evaluate, passages, run
 
 
 def words(seed: int, count: int = 3000) -> str:
@@ -85,3 +87,19 @@ def test_the_command_prepares_what_is_left(library):
     assert {path.name for path in (library / 'out/text').iterdir()} == set(
         json.loads((library / 'out/selection.json').read_text())['kept']
     )
+
+
+def test_each_task_counts_with_the_rate_of_the_best_mean(tmp_path, monkeypatch):
+    best = dict(zip(evaluate.TASKS.values(), [5e-4, 1e-3, 2e-3, 1e-3, 5e-4, 2e-3], strict=True))
+
+    def fine_tune(output, model, name, rate, options):
+        return [60.0, 62.0] if rate == best[name] else [50.0, 70.0]
+
+    monkeypatch.setattr(evaluate, 'fine_tune', fine_tune)
+    monkeypatch.setattr(evaluate, 'score_pairs', lambda *_, **__: [75.0])
+    monkeypatch.setattr(evaluate, 'write_zorro', lambda *_: None)
+    options = argparse.Namespace(runs=tmp_path, zorro='zorro', blimp='blimp', per_paradigm=1)
+    found = evaluate.measure('name', pathlib.Path('run'), lambda model: {'loss': [3.0]}, options)
+    for title, task in evaluate.TASKS.items():
+        assert found[title] == found[f'{title}, rate {best[task]:g}'] == [60.0, 62.0]
+    assert found[evaluate.MEAN] == [60.0, 62.0]

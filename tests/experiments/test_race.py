@@ -89,6 +89,13 @@ def test_models_of_gptbert_predict_the_tokens_that_other_models_predict(tmp_path
     assert all(chosen[True])
 
 
+def test_a_race_without_a_treebank_is_written(tmp_path):
+    options = argparse.Namespace(minutes=1, output=tmp_path)
+    run.write(options, {'BERT': [{'nats_per_byte': 1.5}], 'start': [{'nats_per_byte': 1.2}]}, {})
+    written = json.loads((tmp_path / 'results_1min.json').read_text())
+    assert list(written['variants']) == ['start', 'BERT']
+
+
 @pytest.mark.slow
 def test_a_race_trains_measures_ranks_and_resumes(tmp_path, monkeypatch):
     changes = small.changes(tmp_path)
