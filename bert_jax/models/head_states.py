@@ -38,7 +38,8 @@ def mix(states_LX: jax.Array, weights_L: jax.Array, scale: jax.Array) -> jax.Arr
         scale: γ, fp32.
     """
     shares_L = jax.nn.softmax(weights_L)
-    return scale * jnp.tensordot(shares_L, states_LX.astype(jnp.float32), axes=1)
+    states_LX = states_LX.astype(jnp.float32)
+    return scale * jnp.tensordot(shares_L, states_LX, axes=1, precision='highest')
 
 
 def describe_states(architecture: Architecture) -> str:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models.linear import product
+from bert_jax.models.linear import precision_of, product
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 from bert_jax.models.rows import Rows
@@ -245,7 +245,8 @@ _run.defvjp(_run_forward, _run_backward)
 
 
 def _matmul(x_BE: jax.Array, weight: jax.Array) -> jax.Array:
-    return jnp.matmul(x_BE.astype(weight.dtype), weight, preferred_element_type=jnp.float32)
+    options = {'precision': precision_of(weight.dtype), 'preferred_element_type': jnp.float32}
+    return jnp.matmul(x_BE.astype(weight.dtype), weight, **options)
 
 
 def _activate(z_BF: jax.Array) -> jax.Array:

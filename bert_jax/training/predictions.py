@@ -12,7 +12,7 @@ from bert_jax.types import Batch, Key, Params
 
 _ROWS = 1024  # evenly spaced rows of a stage that are tried
 # The program runs once or a few times: machine code that is made quickly is enough.
-_OPTIONS = {'cpu': {'xla_backend_optimization_level': 0, 'xla_cpu_use_fusion_emitters': False}}
+_OPTIONS = {'cpu': {'xla_backend_optimization_level': 0}}
 
 
 def check(

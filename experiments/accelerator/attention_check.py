@@ -1,11 +1,12 @@
-"""The attention kernel of this device, compared with materialized scores.
+"""The attention kernel of this device, compared with materialized scores, and its float32.
 
     python -m experiments.accelerator.attention_check [--length=512] [--layers=2]
 
 Each case is an encoder with random weights and rows that end in padding. Its states and the
 gradients of its parameters are computed by the kernel of the device and by XLA with materialized
 scores, in the dtype that the kernel takes; both are compared with XLA in float32. The kernel passes
-if its error is at most twice that of XLA in the same dtype, plus 0.001. Prints JSON.
+if its error is at most twice that of XLA in the same dtype, plus 0.001. One more case compares
+float32 with the CPU. Prints JSON.
 """
 
 import argparse
@@ -40,7 +41,8 @@ def main() -> None:
     parser.add_argument('--length', type=int, default=512)
     parser.add_argument('--layers', type=int, default=2)
     options = parser.parse_args()
-    print(json.dumps([check(name, options.length, options.layers) for name in CASES]))
+    records = [check(name, options.length, options.layers) for name in CASES]
+    print(json.dumps([*records, check_float32(options.length, options.layers)]))
 
 
 def check(name: str, length: int, num_layers: int) -> dict[str, Any]:
@@ -52,14 +54,7 @@ def check(name: str, length: int, num_layers: int) -> dict[str, Any]:
         states and gradients. 'passes': whether the kernel is as exact as XLA.
     """
     family, changes, is_causal, is_packed = CASES[name]
-    architecture = architectures.build(
-        family,
-        vocab_size=VOCABULARY,
-        hidden_size=WIDTH,
-        num_layers=num_layers,
-        hidden_dropout=0.0,
-        **({'attention_dropout': 0.0} | changes),
-    )
+    architecture = build(family, num_layers, changes)
     compute = Compute('bfloat16')
     kernel = kernels.choose(architecture, compute, length, is_training=True)
     record = {'case': name, 'kernel': kernel}
@@ -76,6 +71,28 @@ def check(name: str, length: int, num_layers: int) -> dict[str, Any]:
         )
     }
     return record | errors | {'passes': errors['error'] <= 2 * errors['error_of_xla'] + 1e-3}
+
+
+def check_float32(length: int, num_layers: int) -> dict[str, Any]:
+    """Compare float32 on this device with the CPU; an error above 1e-4 means rounded operands."""
+    arguments = build('bert', num_layers, {}), Compute('float32', attention_kernel='xla')
+    arguments += make_rows(length, is_packed=False), None, False
+    with jax.default_device(jax.devices('cpu')[0]):
+        exact = run(*arguments)
+    error = largest_error(run(*arguments), exact)
+    return {'case': 'float32', 'kernel': 'xla', 'error': error, 'passes': error <= 1e-4}
+
+
+def build(family: str, num_layers: int, changes: dict[str, Any]) -> Architecture:
+    """Return a small encoder without dropout, except for `changes`."""
+    return architectures.build(
+        family,
+        vocab_size=VOCABULARY,
+        hidden_size=WIDTH,
+        num_layers=num_layers,
+        hidden_dropout=0.0,
+        **({'attention_dropout': 0.0} | changes),
+    )
 
 
 def make_rows(length: int, is_packed: bool) -> Rows:
@@ -112,8 +129,7 @@ def run(
         states_BTD = states_BTD.astype(jnp.float32) * rows.is_token_BT[..., None]
         return jnp.sum(states_BTD * weights_BTD), states_BTD
 
-    with jax.default_matmul_precision('highest' if compute.dtype == 'float32' else 'default'):
-        gradients, states = jax.jit(jax.grad(loss, has_aux=True))(params)
+    gradients, states = jax.jit(jax.grad(loss, has_aux=True))(params)
     return [np.asarray(x, np.float32) for x in (states, *jax.tree.leaves(gradients))]
 
 

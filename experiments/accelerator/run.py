@@ -5,10 +5,11 @@
 Needs jax, flax and optax, and for the comparison torch and transformers; neither TensorFlow nor
 ml_collections.
 
-1. Compares the attention kernel of the device with materialized scores (attention_check.py).
-2. Measures a training step of base and large in bfloat16 at 128 and 512 tokens
+1. Compares the attention kernel of the device with materialized scores, and float32 with the CPU
+   (attention_check.py).
+2. Measures a training step of base and large in bfloat16 at 128 and 512 tokens, and of ModernBERT
    (experiments/benchmarks): tokens/s, MFU and memory, beside transformers with torch, as it is and
-   with torch.compile. Each side runs alone on the device.
+   with torch.compile. The sides take turns on the device.
 3. Says by how much the memory differs from the compiler's figure for that kind of device
    (experiments/compiled/golden.json).
 
@@ -35,8 +36,17 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import report  # noqa: E402  (a script of BENCHMARKS)
 
-# Shape in sides.py → sequences of a step on a device, as in the compiled steps.
-SHAPES = {'base': 32, 'base_512': 32, 'large': 32, 'large_512': 32}
+# Shape in sides.py:sequences of a step on a device, 32 as in the compiled steps. At 512 tokens, the
+# processes of all sides of large fit into 80 GB with 16.
+SHAPES = (
+    'base:32',
+    'base:256',
+    'base_512:32',
+    'base_512_no_attention_dropout:32',
+    'modernbert_2048:8',
+    'large:32',
+    'large_512:16',
+)
 COMPILED = {'base': 'base --stage=1', 'base_512': 'base --stage=2', 'large_512': 'large --stage=2'}
 SIDES = ('bert_jax', 'torch_gathered', 'torch_compiled')
 
@@ -78,10 +88,11 @@ class Budget:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--minutes', type=float, default=10)
-    parser.add_argument('--shapes', default=','.join(SHAPES), help='names in sides.py')
-    parser.add_argument('--batch', type=int, default=0, help='sequences; 0: 32')
+    parser.add_argument(
+        '--shapes', default=','.join(SHAPES), help='NAME:SEQUENCES, names in sides.py'
+    )
     parser.add_argument('--length', type=int, default=512, help='tokens of the kernels check')
-    parser.add_argument('--steps', type=int, default=10, help='timed steps of each side')
+    parser.add_argument('--steps', type=int, default=10, help='timed turns of each side')
     parser.add_argument('--sides', default=','.join(SIDES), help='of sides.py')
     parser.add_argument('--output', type=pathlib.Path, default='accelerator')
     options = parser.parse_args()
@@ -96,9 +107,7 @@ def main() -> None:
         print('torch and transformers are not installed: bert_jax is measured alone', flush=True)
     result['steps'] = []
     for shape in options.shapes.split(','):
-        batch = options.batch or SHAPES.get(shape, 32)
-        for side in sides:
-            record = measure(budget, shape, batch, side, options.steps)
+        for record in measure(budget, *shape.split(':'), sides, options.steps):
             result['steps'].append(record | compare_memory(record, result['device']))
             print(record, flush=True)
     write(options.output, result)
@@ -123,27 +132,33 @@ def check_kernels(budget: Budget, length: int) -> list[dict[str, Any]]:
     return records
 
 
-def measure(budget: Budget, shape: str, batch: int, side: str, steps: int) -> dict[str, Any]:
-    """Measure the steps of one side, alone on the device; a reason instead if that fails."""
-    record = {'shape': shape, 'batch': batch, 'side': side}
-    output = pathlib.Path(f'/tmp/accelerator_{os.getpid()}')
+def measure(
+    budget: Budget, shape: str, batch: str, sides: list[str], steps: int
+) -> list[dict[str, Any]]:
+    """Measure the steps of all sides; a reason instead for a side that fails."""
+    output = pathlib.Path(f'/tmp/accelerator_{os.getpid()}_{shape}_{batch}')
     command = [
         str(BENCHMARKS / 'training_step.py'),
         f'--shape={shape}',
         f'--batch={batch}',
-        f'--sides={side}',
+        f'--sides={",".join(sides)}',
         f'--steps={steps}',
+        '--per_turn=5',
         f'--output={output}',
         '--dtypes=bfloat16',
     ]
+    reason = 'its process ended early; see the message above'
     try:
         budget.run(*command)
     except subprocess.TimeoutExpired:
-        return record | {'not_measured': 'no time left'}
+        reason = 'no time left'
     except subprocess.CalledProcessError as error:
-        return record | {'not_measured': f'exit status {error.returncode}; see the message above'}
-    [measured] = json.loads(output.with_suffix('.json').read_text())
-    return record | measured
+        print(f'{shape}: exit status {error.returncode}', flush=True)
+    found = output.with_suffix('.json')
+    records = json.loads(found.read_text()) if found.exists() else []
+    missing = set(sides) - {record['side'] for record in records}
+    unknown = {'shape': shape, 'batch': int(batch), 'not_measured': reason}
+    return records + [unknown | {'side': side} for side in sides if side in missing]
 
 
 def compare_memory(record: dict[str, Any], device: str) -> dict[str, Any]:

@@ -34,7 +34,8 @@ def measure(shape: str, side: str, dtype: str, peak: float, options) -> list[dic
     records = []
     for batch in doubled(options.smallest, options.largest):
         worker = training_step.Worker(side, shape, batch, dtype, options.compute)
-        answers = [worker.step() for _ in range(options.warmup + options.steps)]
+        turns = options.warmup + options.steps
+        answers = [worker.step(options.per_turn) for _ in range(turns)]
         worker.close()
         if None in answers:
             print(f'{shape} {side} {dtype}: batch size {batch} failed', file=sys.stderr)

@@ -30,7 +30,8 @@ class Shape:
     """A model with `layers` layers of width `size`, and `batch` sequences of `length` tokens.
 
     `architecture` is 'bert' or 'modernbert'; an `intermediate` of 0 leaves the architecture's
-    width of the feed-forward layers.
+    width of the feed-forward layers; without `attention_dropout`, attention weights have no dropout
+    and BERT can use cuDNN's kernel.
     """
 
     layers: int
@@ -41,6 +42,7 @@ class Shape:
     vocabulary: int = 30522
     architecture: str = 'bert'
     intermediate: int = 0
+    attention_dropout: bool = True
 
 
 SHAPES = {
@@ -50,6 +52,7 @@ SHAPES = {
     'mini_512': Shape(4, 256, 8, 512, 76),
     'base': Shape(12, 768, 8, 128, 20),
     'base_512': Shape(12, 768, 2, 512, 76),
+    'base_512_no_attention_dropout': Shape(12, 768, 2, 512, 76, attention_dropout=False),
     'base_32': Shape(12, 768, 32, 128, 20),
     'large': Shape(24, 1024, 8, 128, 20),
     'large_512': Shape(24, 1024, 2, 512, 76),
@@ -74,7 +77,7 @@ ADAMW = types.SimpleNamespace(
 
 
 def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
-    """Return a function that runs one step and waits for it, and one for the peak bytes so far."""
+    """Return a function that starts a step and returns its loss, and one for the peak bytes."""
     runtime.keep_freed_memory()
     if side not in TORCH_SIDES:
         if side == 'bert_jax_dense':
@@ -93,6 +96,8 @@ def architecture_of(shape: Shape):
     sizes = dict(num_layers=shape.layers, hidden_size=shape.size, vocab_size=shape.vocabulary)
     if shape.intermediate:
         sizes['intermediate_size'] = shape.intermediate
+    if not shape.attention_dropout:
+        sizes['attention_dropout'] = 0.0
     return architectures.build(shape.architecture, **sizes)
 
 
@@ -125,13 +130,13 @@ def make_batch(shape: Shape) -> dict[str, np.ndarray]:
 
 
 def make_bert_jax_step(shape: Shape, dtype: str, compute_options: dict):
-    """Return a function that runs one training step and waits for it."""
+    """Return a function that starts a training step and returns its loss."""
     compiled, state, arguments = make_bert_jax_training(shape, dtype, compute_options)
 
     def step():
         nonlocal state
         state, metrics = compiled(state, *arguments)
-        return float(metrics['loss'])
+        return metrics['loss']
 
     return step
 
@@ -200,7 +205,9 @@ def make_torch_step(shape: Shape, dtype: str, gathered: bool, compiled: bool):
         sizes['intermediate_size'] = shape.intermediate
     is_bert = shape.architecture == 'bert'
     if is_bert:
-        config = transformers.BertConfig(**{'intermediate_size': 4 * shape.size} | sizes)
+        sizes = {'intermediate_size': 4 * shape.size} | sizes
+        dropout = 0.1 if shape.attention_dropout else 0.0
+        config = transformers.BertConfig(**sizes, attention_probs_dropout_prob=dropout)
         model = transformers.BertForPreTraining(config)
     else:
         special = dict.fromkeys(['pad_token_id', 'eos_token_id', 'bos_token_id'], 0)
@@ -242,7 +249,7 @@ def make_torch_step(shape: Shape, dtype: str, gathered: bool, compiled: bool):
             loss = compute_loss()
         loss.backward()
         optimizer.step()
-        return loss.item()
+        return loss.detach()
 
     def peak_bytes():
         if device == 'cuda':

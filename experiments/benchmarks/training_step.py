@@ -3,10 +3,11 @@
     python experiments/benchmarks/training_step.py --shape=mini --dtypes=float32,bfloat16
 
 sides.py describes the sides and a step. Every side has its own process, with the same allocator
-settings; the processes take turns, one step each, so that changes in the load of the machine affect
-all of them alike. Reports the median and range of the steps after warm-up, tokens per second, model
-FLOP/s and their share of the peak (MFU, training/devices.py), and the peak memory of each
-process.
+settings. The first steps, which compile, run at the same time; then the processes take turns, so
+that changes in the load of the machine affect all of them alike. A turn is one step, or several
+(--per_turn) that do not wait for each other, as in training on a GPU. Reports the median and range
+of the turns after warm-up, tokens per second, model FLOP/s and their share of the peak (MFU,
+training/devices.py), and the peak memory of each process.
 """
 
 import argparse
@@ -24,7 +25,10 @@ import sides
 
 
 def work(side: str, shape: sides.Shape, dtype: str, compute_options: dict):
-    """In a child process: run a step for every line on stdin; print seconds, loss, peak MiB."""
+    """In a child process: run the number of steps of every line on stdin.
+
+    Prints the seconds of a step, the last loss and the peak MiB.
+    """
     answers = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
     if side == 'peak':
@@ -33,10 +37,12 @@ def work(side: str, shape: sides.Shape, dtype: str, compute_options: dict):
         print(devices.peak_flops(dtype), file=answers, flush=True)
         return
     step, peak_bytes = sides.make_step(side, shape, dtype, compute_options)
-    for _ in sys.stdin:
+    for line in sys.stdin:
         start = time.perf_counter()
-        loss = step()
-        seconds = time.perf_counter() - start
+        for _ in range(int(line)):
+            loss = step()
+        loss = float(loss)  # waits
+        seconds = (time.perf_counter() - start) / int(line)
         print(json.dumps([seconds, loss, peak_bytes() / 2**20]), file=answers, flush=True)
 
 
@@ -55,14 +61,20 @@ class Worker:
             env=os.environ | {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'},
         )
 
-    def step(self):
+    def start(self, steps: int = 1):
+        """Start some steps."""
+        with contextlib.suppress(BrokenPipeError):
+            print(steps, file=self.process.stdin, flush=True)
+
+    def finish(self):
         """Return [seconds, loss, peak MiB], or None if the process has ended (out of memory)."""
-        try:
-            print(file=self.process.stdin, flush=True)
-        except BrokenPipeError:
-            return None
         line = self.process.stdout.readline()
         return json.loads(line) if line else None
+
+    def step(self, steps: int = 1):
+        """Run some steps; returns as `finish`."""
+        self.start(steps)
+        return self.finish()
 
     def close(self):
         """End the process."""
@@ -80,25 +92,28 @@ def device_peak(dtype: str) -> float:
 
 
 def measure(shape_name: str, options) -> list[dict]:
-    """Start a process for every side and dtype and let them take turns."""
+    """Start a process for every side and dtype and let them take turns.
+
+    A process that ends early is left out.
+    """
     peaks = {dtype: device_peak(dtype) for dtype in options.dtypes}
     workers = {
         (side, dtype): Worker(side, shape_name, options.batch, dtype, options.compute)
         for side in options.sides
         for dtype in options.dtypes
     }
-    answers = {key: [] for key in workers}
-    for _ in range(options.warmup + options.steps):
+    for worker in workers.values():
+        worker.start()
+    answers = {key: [worker.finish()] for key, worker in workers.items()}
+    for _ in range(options.warmup + options.steps - 1):
         for key, worker in workers.items():
-            answer = worker.step()
-            if answer is None:
-                sys.exit(f'error: the process of {key} ended early; see its message above')
-            answers[key].append(answer)
+            answers[key].append(worker.step(options.per_turn))
     for worker in workers.values():
         worker.close()
     return [
         summarize(shape_name, options.batch, key, answers[key], options.warmup, peaks[key[1]])
         for key in workers
+        if None not in answers[key]
     ]
 
 
@@ -136,7 +151,8 @@ def add_options(parser: argparse.ArgumentParser, dtypes: str, chosen: str):
     """Add the options that all measurements of steps share, with these defaults."""
     parser.add_argument('--dtypes', default=dtypes, type=lambda text: text.split(','))
     parser.add_argument('--sides', default=chosen, type=lambda text: text.split(','))
-    parser.add_argument('--steps', default=10, type=int, help='timed steps of each side')
+    parser.add_argument('--steps', default=10, type=int, help='timed turns of each side')
+    parser.add_argument('--per_turn', default=1, type=int, help='steps of a turn')
     parser.add_argument('--warmup', default=2, type=int)
     parser.add_argument('--compute', default={}, type=json.loads, help='JSON, options of Compute')
     parser.add_argument('--output', help='write NAME.json, NAME.md and NAME.png')
@@ -154,7 +170,10 @@ def main():
         work(options.work, shape, options.dtypes[0], options.compute)
         return
     records = measure(options.shape, options)
-    report.show(records, options.output, 'tokens_per_second')
+    if records:
+        report.show(records, options.output, 'tokens_per_second')
+    if len(records) < len(options.sides) * len(options.dtypes):
+        sys.exit('error: a process ended early; see its message above')
 
 
 if __name__ == '__main__':

@@ -44,7 +44,7 @@ def test_without_a_kernel_the_reason_is_given():
 
 @pytest.mark.slow
 def test_the_command_writes_a_table_and_lists_what_was_not_measured(tmp_path):
-    command = ['-m', 'experiments.accelerator.run', '--shapes=tiny,mini', '--batch=2']
+    command = ['-m', 'experiments.accelerator.run', '--shapes=tiny:2,mini:2']
     command += ['--length=64', '--steps=2', '--sides=bert_jax,bert_jax_dense', '--minutes=1.5']
     subprocess.run([sys.executable, *command, f'--output={tmp_path}/first'], check=True)
     result = json.loads((tmp_path / 'first.json').read_text())

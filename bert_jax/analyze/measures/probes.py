@@ -177,7 +177,8 @@ def _logits(params: Params, x: jax.Array) -> jax.Array:
         x = mix(jnp.moveaxis(x, 1, 0), params['mix'], params['scale'])
     for number in range(sum(name.startswith('kernel') for name in params)):
         x = jax.nn.relu(x) if number else x
-        x = x @ params[f'kernel_{number}'] + params[f'bias_{number}']
+        x = jnp.matmul(x, params[f'kernel_{number}'], precision='highest')
+        x = x + params[f'bias_{number}']
     return x
 
 

@@ -143,10 +143,10 @@ def _losses(params_KLDR: jax.Array, batch: _Batch) -> jax.Array:
     lengths_B = jnp.maximum(batch.lengths_B, 1)
     is_word_BT = jnp.arange(states_BTLD.shape[1]) < batch.lengths_B[:, None]
     is_pair_BTT = is_word_BT[:, :, None] & is_word_BT[:, None]
-    mapped_KLBTR = jnp.einsum('BTLD,KLDR->KLBTR', states_BTLD, params_KLDR)
+    mapped_KLBTR = jnp.einsum('BTLD,KLDR->KLBTR', states_BTLD, params_KLDR, precision='highest')
     squares_KLBT = jnp.square(mapped_KLBTR).sum(-1)
     mapped_LBTR, squares_LBT = mapped_KLBTR[0], squares_KLBT[0]
-    products_LBTT = jnp.einsum('LBTR,LBUR->LBTU', mapped_LBTR, mapped_LBTR)
+    products_LBTT = jnp.einsum('LBTR,LBUR->LBTU', mapped_LBTR, mapped_LBTR, precision='highest')
     distances_LBTT = squares_LBT[..., None] + squares_LBT[..., None, :] - 2 * products_LBTT
     errors_LBTT = jnp.abs(distances_LBTT - batch.distances_BTT) * is_pair_BTT
     distance_L = (errors_LBTT.sum((2, 3)) / lengths_B**2).sum(1)

@@ -41,7 +41,7 @@ class ArcScores(NamedTuple):
         head_BTE = gather_positions(self.heads_BTE, head_BT)
         float32 = jnp.dtype('float32')
         score_BTCE = product('BTE,CEF->BTCF', self.dependents_BTE, self.relations_CEE, float32)
-        return jnp.einsum('BTCF,BTF->BTC', score_BTCE, head_BTE.astype(jnp.float32))
+        return product('BTCF,BTF->BTC', score_BTCE, head_BTE, float32)
 
     def best_relations(
         self, is_root_BTU: jax.Array, at_root_C: np.ndarray, elsewhere_C: np.ndarray
