@@ -1,8 +1,8 @@
 """Attention kernels that never write scores to memory: cuDNN on NVIDIA GPUs, Pallas on TPUs.
 
 Up to rounding they agree with attention.py, which materializes scores, at every position that
-attends to another. Neither has run on its hardware: Pallas is tested in interpret mode, cuDNN by
-its arguments and by compiling for GPUs.
+attends to another. cuDNN was compared on an H100 (experiments/accelerator). Pallas has not run on
+a TPU: it is tested in interpret mode and by compiling for TPUs.
 """
 
 import dataclasses

@@ -42,6 +42,14 @@ def test_without_a_kernel_the_reason_is_given():
     assert 'reason' in record
 
 
+def test_memory_is_compared_with_the_compiled_step():
+    record = {'shape': 'base_512', 'batch': 32, 'side': 'bert_jax', 'peak_mib': 15_162}
+    compared = run.compare_memory(record, '1 × NVIDIA H100 80GB HBM3 with jax 0.11.2')
+    assert 0.9 < compared['memory_of_compiled'] < 1.1
+    for other in ({'batch': 16}, {'side': 'torch_gathered'}, {'shape': 'large'}):
+        assert not run.compare_memory(record | other, '1 × NVIDIA H100 80GB HBM3')
+
+
 @pytest.mark.slow
 def test_the_command_writes_a_table_and_lists_what_was_not_measured(tmp_path):
     command = ['-m', 'experiments.accelerator.run', '--shapes=tiny:2,mini:2']

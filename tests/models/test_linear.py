@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.models import rows
 from bert_jax.models.linear import add_bias, add_bias_of_heads, product
 from bert_jax.models.rows import gather_positions
 
@@ -100,7 +101,9 @@ def check_bias(add, x, bias):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_gathering_positions_and_its_gradient_agree_with_numpy():
+@pytest.mark.parametrize('platform', ['cpu', 'gpu'])
+def test_gathering_positions_and_its_gradient_agree_with_numpy(platform, monkeypatch):
+    monkeypatch.setattr(rows, 'platform', lambda: platform)
     hidden = jax.random.normal(jax.random.key(0), (2, 5, 3))
     positions = np.array([[4, 0, 4], [1, 2, 3]])  # one position twice
     expected = np.stack([np.asarray(h)[p] for h, p in zip(hidden, positions, strict=True)])
@@ -111,3 +114,6 @@ def test_gathering_positions_and_its_gradient_agree_with_numpy():
     for b, row in enumerate(positions):
         np.add.at(counted[b], row, np.asarray(weights)[b])
     np.testing.assert_allclose(grad, counted, atol=1e-6)
+    # A scatter makes XLA's GPU compiler transpose the states of all layers.
+    program = jax.make_jaxpr(jax.grad(lambda hidden: gather_positions(hidden, positions).sum()))
+    assert ('scatter' in str(program(hidden))) == (platform == 'cpu')
