@@ -8,27 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from jax.extend import core
 
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
+from tests import jaxprs
 
 SIZES = dict(vocab_size=50, hidden_size=16, num_layers=2)
-
-
-def products(jaxpr):
-    """All matrix products of a traced function."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == 'dot_general':
-            yield equation
-        for value in jax.tree.leaves(
-            [*equation.params.values()], is_leaf=lambda x: isinstance(x, core.ClosedJaxpr)
-        ):
-            inner = getattr(value, 'jaxpr', value)
-            if hasattr(inner, 'eqns'):
-                yield from products(inner)
 
 
 def is_rounded(equation):
@@ -49,6 +36,7 @@ def test_products_of_float32_operands_have_full_precision(family, platform, dtyp
     def loss(params):
         return sum(x.sum() for x in jax.tree.leaves(model.apply({'params': params}, rows).heads))
 
-    found = list(products(jax.make_jaxpr(jax.grad(loss))(params).jaxpr))
-    assert len(found) > 10
-    assert not [str(equation) for equation in found if is_rounded(equation)]
+    traced = jax.make_jaxpr(jax.grad(loss))(params)
+    products = [x for x in jaxprs.equations(traced.jaxpr) if x.primitive.name == 'dot_general']
+    assert len(products) > 10
+    assert not [str(equation) for equation in products if is_rounded(equation)]
