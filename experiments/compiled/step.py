@@ -61,9 +61,11 @@ def compile_step(
 
 def _with_length(task: FineTuning, length: int) -> FineTuning:
     """Return the task with rows as if every example filled one."""
-    shape = task.source.shape._replace(length=length)
+    batches = task.source
+    packed = batches.plan(batches.items, batches.order, length, steps=1).shape
+    shape = batches.shape._replace(length=length, slots=packed.slots)
     flops = shape.rows * length * training_flops_per_token(task.architecture, length, 0)
-    source = task.source.with_shape(shape)
+    source = batches.with_shape(shape)
     stage = dataclasses.replace(task.stage, source=source, flops_per_step=flops)
     return dataclasses.replace(task, stage=stage)
 

@@ -7,8 +7,10 @@ import shlex
 
 import pytest
 
+from bert_jax.cli import command_line
 from bert_jax.errors import UserError
-from experiments.compiled import hlo, report, run, topology
+from bert_jax.tasks import make_task
+from experiments.compiled import hlo, report, run, step, topology
 
 GOLDEN = json.loads(run.GOLDEN.read_text())
 RECORD = {
@@ -184,3 +186,11 @@ def test_steps_compile_as_recorded(platform):
 
     command = next(filter(is_of_platform, GOLDEN))
     assert report.differences(GOLDEN[command], run.compile_in_process(command)) == []
+
+
+def test_rows_of_fine_tuning_take_all_sequences_at_their_full_length(tmp_path):
+    flags = ['--config=configs/finetune.py:mnli', '--config.model.num_layers=1']
+    config = command_line.parse(['run', *flags], '').config
+    step._replace_data(config, tmp_path)
+    task = step._with_length(make_task(config), config.training.sequence_length)
+    assert task.source.batch(0)['input_ids'].shape == (task.source.batch_size, 128)
