@@ -191,7 +191,7 @@ def compare_memory(record: dict[str, Any], device: str) -> dict[str, Any]:
 
 def write(output: pathlib.Path, result: dict[str, Any]) -> None:
     """Write the result as JSON, as a table and as a picture."""
-    report.show(result['steps'], str(output), 'tokens_per_second', ('shape', 'side'))
+    report.show(result['steps'], str(output), 'tokens_per_second', ('shape', 'batch', 'side'))
     tables = [report.as_table(result['kernels']), report.as_table(result['steps'])]
     output.with_suffix('.json').write_text(json.dumps(result, indent=1) + '\n')
     text = '\n\n'.join([result['device'], *tables])
