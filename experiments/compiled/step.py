@@ -61,12 +61,11 @@ def compile_step(
 
 def _with_length(task: FineTuning, length: int) -> FineTuning:
     """Return the task with rows as if every example filled one."""
-    batches = task.source
-    packed = batches.plan(batches.items, batches.order, length, steps=1).shape
-    shape = batches.shape._replace(length=length, slots=packed.slots)
+    source = task.source
+    packed = source.plan(source.items, source.order, length, steps=1).shape
+    shape = source.shape._replace(length=length, slots=packed.slots)
     flops = shape.rows * length * training_flops_per_token(task.architecture, length, 0)
-    source = batches.with_shape(shape)
-    stage = dataclasses.replace(task.stage, source=source, flops_per_step=flops)
+    stage = dataclasses.replace(task.stage, source=source.with_shape(shape), flops_per_step=flops)
     return dataclasses.replace(task, stage=stage)
 
 
