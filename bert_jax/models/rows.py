@@ -175,14 +175,15 @@ class Rows(flax.struct.PyTreeNode):
 def gather_positions(hidden_BTD: Array, positions_BP: Array) -> jax.Array:
     """[B, P, D]: hidden_BTD[b, positions_BP[b, p]]; positions are in [0, T).
 
-    On GPUs and TPUs it is a product with one-hot vectors. The gradient of an indexed read is a
-    scatter, for which XLA's GPU compiler transposed the states of all layers.
+    On GPUs and TPUs it is a product with one-hot vectors, so a state that is not finite spreads to
+    its row. The gradient of an indexed read is a scatter, for which XLA's GPU compiler (jaxlib
+    0.11.2) transposes the states of all layers.
     """
     if platform() == 'cpu':
         return jnp.take_along_axis(hidden_BTD, positions_BP[:, :, None], axis=1)
     dtype = hidden_BTD.dtype
     is_there_BPT = jax.nn.one_hot(positions_BP, hidden_BTD.shape[1], dtype=dtype)
-    return product('BPT,BTD->BPD', is_there_BPT, jnp.asarray(hidden_BTD), dtype).astype(dtype)
+    return product('BPT,BTD->BPD', is_there_BPT, hidden_BTD, dtype).astype(dtype)
 
 
 def segment_starts(segment_ids_BT: Array) -> jax.Array:

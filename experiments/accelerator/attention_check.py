@@ -1,4 +1,4 @@
-"""The attention kernel of this device, compared with materialized scores, and its float32.
+"""Checks the attention kernel of this device, and that its float32 is not rounded.
 
     python -m experiments.accelerator.attention_check [--length=512] [--layers=2]
 

@@ -8,9 +8,9 @@ ml_collections.
 1. Compares the attention kernel of the device with materialized scores, and float32 with the CPU
    (attention_check.py).
 2. Measures a training step of base and large in bfloat16 at 128 and 512 tokens, and of ModernBERT
-   (experiments/benchmarks): tokens/s, MFU and memory, beside transformers with torch, as it is and
-   with torch.compile. bert_jax and torch take turns on the device; torch.compile, which takes
-   minutes to compile, comes last.
+   (experiments/benchmarks): tokens/s, MFU and memory, compared with transformers in torch, as it is
+   and with torch.compile. bert_jax and torch take turns on the device; torch.compile, which
+   compiles longest, comes last.
 3. Says by how much the memory differs from the compiler's figure for that kind of device
    (experiments/compiled/golden.json).
 
@@ -118,7 +118,8 @@ def main() -> None:
     result['steps'] = []
     compiled = [side for side in sides if side == 'torch_compiled']
     others = [side for side in sides if side not in compiled]
-    for chosen, shape in itertools.product((others, compiled), options.shapes.split(',')):
+    rounds = filter(None, (others, compiled))
+    for chosen, shape in itertools.product(rounds, options.shapes.split(',')):
         for record in measure(budget, *shape.split(':'), chosen, options.steps):
             result['steps'].append(record | compare_memory(record, result['device']))
             print(record, flush=True)
@@ -149,8 +150,6 @@ def measure(
     budget: Budget, shape: str, batch: str, sides: list[str], steps: int
 ) -> list[dict[str, Any]]:
     """Measure the steps of all sides; a reason instead for a side that fails."""
-    if not sides:
-        return []
     output = pathlib.Path(f'/tmp/accelerator_{os.getpid()}_{shape}_{batch}_{sides[0]}')
     command = [
         str(BENCHMARKS / 'training_step.py'),

@@ -77,7 +77,7 @@ ADAMW = types.SimpleNamespace(
 
 
 def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
-    """Return a function that starts a step and returns its loss, and one for the peak bytes."""
+    """Return two functions: one starts a step and returns its loss, one returns the peak bytes."""
     runtime.keep_freed_memory()
     if side not in TORCH_SIDES:
         if side == 'bert_jax_dense':

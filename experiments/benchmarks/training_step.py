@@ -72,7 +72,7 @@ class Worker:
         return json.loads(line) if line else None
 
     def step(self, steps: int = 1):
-        """Run some steps; returns as `finish`."""
+        """Run some steps and return what `finish` returns."""
         self.start(steps)
         return self.finish()
 
@@ -92,9 +92,10 @@ def device_peak(dtype: str) -> float:
 
 
 def measure(shape_name: str, options) -> list[dict]:
-    """Start a process for every side and dtype and let them take turns.
+    """Start a process for every side and dtype; they take turns.
 
-    A process that ends early is left out.
+    Returns:
+        A record of each process that did not end early.
     """
     peaks = {dtype: device_peak(dtype) for dtype in options.dtypes}
     workers = {

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from bert_jax.models import kernels, pallas_attention
@@ -40,6 +41,13 @@ def test_without_a_kernel_the_reason_is_given():
     record = attention_check.check('bert', length=128, num_layers=1)
     assert record['kernel'] == 'xla'
     assert 'reason' in record
+
+
+@pytest.mark.parametrize(('factor', 'passes'), [(1 + 1e-6, True), (1 + 1e-3, False)])
+def test_float32_with_rounded_operands_does_not_pass(factor, passes, monkeypatch):
+    found = iter([[np.ones(3)], [np.full(3, factor)]])  # on the CPU, on the device
+    monkeypatch.setattr(attention_check, 'run', lambda *arguments: next(found))
+    assert attention_check.check_float32(length=64, num_layers=1)['passes'] == passes
 
 
 def test_memory_is_compared_with_the_compiled_step():
