@@ -10,9 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
-from bert_jax import export_formats, files
+from bert_jax import export_formats, files, rounding
 from bert_jax.errors import UserError
 from bert_jax.export_formats import computation, samples
 from bert_jax.export_formats.base import Export
@@ -23,10 +24,9 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.sentence_modules import Normalize, SentenceModules
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, Params
 
 LOADERS = pathlib.Path(__file__).parent / 'loaders'
-_TOLERANCE = 1e-5  # for fp32, relative to the largest expected value, if above 1
 
 
 class WrittenFolder(NamedTuple):
@@ -173,13 +173,29 @@ def write_loader(
         'unicode_form': 'NFC' if tokenizer.has_rules else None,
         'prompt': export.prompt,
         'texts': export.texts,
-        'tolerance': _TOLERANCE,
+        'tolerance': _tolerances(export),
     }
     files.write_json(folder / 'signature.json', common | dict(signature))
     shutil.copy(LOADERS / 'load.py', folder / 'load.py')
     shutil.copy(LOADERS / f'{format_name}.py', folder / 'runtime.py')
     packages = ''.join(f'{name}\n' for name in ('numpy', 'tokenizers', *runtime))
     (folder / 'requirements.txt').write_text(packages, encoding='utf-8')
+
+
+def _tolerances(export: Export) -> dict[str, float]:
+    """Output → the largest difference from `expected` that rounding explains."""
+    computed, architecture = export.computation, export.model.architecture
+    function = jax.jit(computed.function)
+
+    def compute(params: Params) -> dict[str, np.ndarray]:
+        outputs = jax.device_get(function(params, export.inputs))
+        return {
+            name: samples.at_tokens(array, export.inputs) if name in computed.per_token else array
+            for name, array in outputs.items()
+        }
+
+    longest_sum = max(architecture.hidden_size, architecture.intermediate_size)
+    return rounding.tolerances(compute, computed.params, longest_sum)
 
 
 def _describe_outputs(export: Export) -> dict[str, str]:

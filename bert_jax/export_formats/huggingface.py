@@ -15,7 +15,6 @@ from bert_jax.storage.path import Path
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 
 _RUNTIME = ('torch', 'transformers>=5')
-_TOLERANCE = 1e-4  # relative to the largest output, if above 1; two implementations differ
 
 
 class WrittenHuggingFace(NamedTuple):
@@ -45,8 +44,7 @@ def write(model: Pretrained, path: Path, overwrite: bool = False) -> WrittenHugg
         published, lines = huggingface_export.write(model, new_folder)
         report = 'logits compared'
         if published.tokenizer is not None:
-            signature = {'tolerance': _TOLERANCE}
-            folder.write_loader(_export(published), 'huggingface', _RUNTIME, new_folder, signature)
+            folder.write_loader(_export(published), 'huggingface', _RUNTIME, new_folder, {})
             if can_run_loader():
                 report = folder.run_loader(new_folder)
     return WrittenHuggingFace(published, report, lines)

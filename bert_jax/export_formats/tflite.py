@@ -4,6 +4,8 @@ import pathlib
 import re
 import tempfile
 
+import numpy as np
+
 from bert_jax import tensorflow_import
 from bert_jax.errors import UserError
 from bert_jax.export_formats.base import Export, Format, Result
@@ -11,7 +13,8 @@ from bert_jax.export_formats.tensorflow_functions import TensorFlowFunctions
 
 _LENGTHS = (32, 128)  # and the longest
 _DTYPES = ('float32', 'int8')
-_INT8_TOLERANCE = 0.5  # on the samples; detects a broken file, not a loss of quality
+# Relative to the largest output, if above 1; detects a broken file, not a loss of quality.
+_INT8_TOLERANCE = 0.5
 
 
 class TensorFlowLite(Format):
@@ -51,8 +54,10 @@ class TensorFlowLite(Format):
         signature = {'lengths': lengths, 'dtype': dtype}
         if dtype == 'float32':
             return Result(signature)
+        largest = {name: float(np.nanmax(np.abs(x))) for name, x in export.expected.items()}
+        tolerance = {name: _INT8_TOLERANCE * max(1, size) for name, size in largest.items()}
         return Result(
-            signature | {'tolerance': _INT8_TOLERANCE},
+            signature | {'tolerance': tolerance},
             ('int8 changes the outputs: compare scores on your own data',),
         )
 

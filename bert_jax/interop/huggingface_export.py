@@ -6,7 +6,7 @@ import pathlib
 import jax
 import numpy as np
 
-from bert_jax import files, tree_paths
+from bert_jax import files, rounding, tree_paths
 from bert_jax.errors import UserError, warn
 from bert_jax.interop import (
     huggingface,
@@ -33,9 +33,7 @@ from bert_jax.models.rows import Rows
 from bert_jax.reports import model_card
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import JsonObject
-
-_LOGITS_TOLERANCE = 1e-6  # relative to the largest logit
+from bert_jax.types import JsonObject, Params
 
 
 def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[str]]:
@@ -257,18 +255,23 @@ def _compare(live: Pretrained, written: Pretrained) -> None:
     types = (np.arange(length) >= length // 2) * np.full((3, 1), last_type)
     mask = np.arange(length) < np.array([[length], [max(1, length - 3)], [1]])
     rows = Rows(ids, mask.astype(np.int32), types.astype(np.int32))
-    ours, theirs = (
-        jax.device_get(
-            pretrained.outputs(model.architecture, Compute(), model.params, rows, model.is_causal)
-        )
-        for model in (live, written)
-    )
+
+    def compute(params: Params, model: Pretrained = live) -> dict[str, np.ndarray]:
+        outputs = pretrained.outputs(model.architecture, Compute(), params, rows, model.is_causal)
+        return jax.device_get(outputs)
+
+    ours, theirs = compute(live.params), compute(written.params, written)
     for name, values in ours.items():
         if not np.isfinite(values).all():
             raise UserError(f'not saved: {name} of the model has NaN or infinite values')
-        difference = np.abs(values - theirs[name]).max()
-        if difference > _LOGITS_TOLERANCE * max(1, np.abs(values).max()):
+    differences = {name: np.abs(values - theirs[name]).max() for name, values in ours.items()}
+    if not any(differences.values()):
+        return
+    longest_sum = max(architecture.hidden_size, architecture.intermediate_size)
+    allowed = rounding.tolerances(compute, live.params, longest_sum)
+    for name, difference in differences.items():
+        if not difference <= allowed[name]:
             raise UserError(
                 f'not saved: {name} of the written model differ from the live model by '
-                f'{difference:g}'
+                f'{difference:g}; rounding explains {allowed[name]:.2g}'
             )

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 import unicodedata
@@ -69,7 +70,7 @@ def test_the_loader_finds_changed_weights_and_changed_tokens(folder, tmp_path):
     save_file(weights, broken / 'weights.safetensors')
     done = report(broken)
     assert done.returncode == 1
-    assert 'is more than 1e-05' in done.stderr
+    assert re.search(r'AssertionError: .* in (embedding|states); rounding explains', done.stderr)
     tokenizer = json.loads((folder / 'tokenizer.json').read_text())
     tokenizer['normalizer']['lowercase'] = False
     (broken / 'tokenizer.json').write_text(json.dumps(tokenizer))

@@ -33,7 +33,7 @@ def test_the_loader_finds_the_outputs_of_every_head(family, heads, tmp_path, no_
     written = huggingface.write(model, tmp_path / 'out')
     assert written.model.heads == heads
     load = exported.loader(tmp_path / 'out')
-    assert load.check() < 1e-5
+    assert all(difference <= tolerance for difference, tolerance, _ in load.check())
     found = load.run(exported.TEXTS[:2])
     assert all(len(array) == 2 and np.ptp(array) > 0 for array in found.values())
     assert set(found) == set(load.SIGNATURE['outputs'])
@@ -46,7 +46,8 @@ def test_an_export_runs_the_loader_which_finds_changed_weights(tmp_path):
     weights = load_file(out / 'model.safetensors')
     weights['bert.encoder.layer.1.output.dense.bias'][0] += 0.1
     save_file(weights, out / 'model.safetensors', {'format': 'pt'})
-    assert exported.loader(out).check() > 1e-3
+    ((difference, tolerance, _),) = exported.loader(out).check()
+    assert difference > 100 * tolerance
 
 
 def test_an_export_that_transformers_runs_otherwise_is_refused(tmp_path, monkeypatch):
