@@ -50,7 +50,7 @@ def get_config(task: str = 'file') -> ConfigDict:
     config.model.head_states = key(
         None,
         "states that the head reads: 'last' layer, number of a layer (0: embeddings), "
-        "'mean_last_4', 'concat_last_4', or a learned 'mix' of all (ELMo)",
+        "'sum_last_4', 'mean_last_4', 'concat_last_4', or a learned 'mix' of all (ELMo)",
         kind=str,
         unused=unused,
     )

@@ -21,6 +21,8 @@ from bert_jax.interop import MODEL_HELP, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.formats import expand_globs
 from bert_jax.metrics.scores import Table
+from bert_jax.models import head_states
+from bert_jax.models.architecture import Compute
 from bert_jax.text import scripts, text_files
 from bert_jax.types import JsonObject, Tree
 
@@ -57,16 +59,23 @@ class AnalyzedModel:
     def untrained(self, seed: int, heads: Sequence[str] = ()) -> 'AnalyzedModel':
         """Return an encoder of the same architecture with newly initialized parameters.
 
+        If a head of the model reads an LSTM, it has a newly initialized LSTM too.
+
         Args:
             seed: seed of the parameters.
             heads: heads to initialize too, if the model has them.
         """
         architecture = self.pretrained.architecture
+        has_lstm = bool(self.predictor.lstm_layers)
         heads = [name for name in heads if name in self.pretrained.heads]
 
         @jax.jit
         def initialize() -> Tree:
-            return nn.unbox(pretrained.init(architecture, heads, jax.random.key(seed)))
+            params = pretrained.init(architecture, heads, jax.random.key(seed))
+            if has_lstm:
+                lstm = head_states.HeadStates(architecture, Compute())
+                params['lstm'] = {'states': lstm.initial(jax.random.key(seed))}
+            return nn.unbox(params)
 
         params = jax.device_get(initialize())
         untrained = dataclasses.replace(self.pretrained, params=params, other_parts={}, metadata={})
@@ -77,8 +86,7 @@ class AnalyzedModel:
     ) -> np.ndarray:
         """The states of the words of texts in K layers, [N, K, D]; see `stream_words`."""
         num_words = sum(len(spans) for _, spans in texts)
-        size = self.pretrained.architecture.hidden_size
-        states_NKD = np.empty((num_words, len(layers), size), dtype)
+        states_NKD = np.empty((num_words, len(layers), self.predictor.width(layers)), dtype)
         start = 0
         for states_WKD in stream_words(self.predictor, texts, layer=layers):
             states_NKD[start : start + len(states_WKD)] = states_WKD

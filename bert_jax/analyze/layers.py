@@ -1,44 +1,43 @@
-"""The option --layers: names of layers, and of combinations of the last four layers."""
+"""The option --layers: names of layers, as in every command (models/layer_names.py)."""
 
 from typing import Any
 
 from bert_jax.analyze.base import AnalyzedModel
-from bert_jax.errors import unknown
 from bert_jax.flag_parser import flag
 
-_COMBINATIONS = ('sum_last_4', 'mean_last_4')
 Layer = int | str
+OF_WORDS = 'mean_last_4'  # the default for vectors of words
 
 
-def declare(default: str = 'mean_last_4,-1') -> Any:
-    """Declare the flag --layers."""
+def declare(default: str = OF_WORDS) -> Any:
+    """Declare the flag --layers, whose value None is the default."""
+    if '_last_4' in default:
+        default += ', or last in models of fewer than four layers'
     return flag(
-        'comma-separated layers: numbers (0: the embeddings; negative: from the last layer), '
-        'sum_last_4, mean_last_4; or all',
-        default,
+        'comma-separated layers: numbers (0: the embeddings; negative: from the last layer), last, '
+        'sum_last_4, mean_last_4, concat_last_4, lstm_1, … (the LSTM of a fine-tuned head); or '
+        f'all, those of the encoder (default: {default})',
+        None,
     )
 
 
-def parse(text: str, model: AnalyzedModel) -> tuple[Layer, ...]:
-    """Parse --layers. With fewer than four layers, a combination is the last layer instead.
+def parse(text: str | None, model: AnalyzedModel, default: str = OF_WORDS) -> tuple[Layer, ...]:
+    """Parse --layers, without repetitions.
 
     Raises:
-        UserError: the model does not have one of the layers.
+        UserError: the model does not have one of the layers, or their states differ in size.
     """
     last = model.num_layers
-    names: list[Layer] = list(range(last + 1)) if text == 'all' else []
-    for name in text.split(',') if text != 'all' else ():
-        if name in _COMBINATIONS:
-            names.append(name if last >= 4 else last)
-        elif name.removeprefix('-').isdecimal() and -last - 1 <= int(name) <= last:
-            names.append(int(name) % (last + 1))
-        else:
-            raise unknown(f'layer of {model.name}', name, [f'0 to {last}', *_COMBINATIONS, 'all'])
-    return tuple(dict.fromkeys(names))
+    if text is None:
+        text = 'last' if '_last_4' in default and last < 4 else default
+    names = tuple(text.split(',')) if text != 'all' else (*range(last + 1),)
+    found = model.predictor.layers(names)
+    assert isinstance(found, tuple)
+    return tuple(dict.fromkeys(found))
 
 
 def describe(layer: Layer) -> str:
-    """A layer in words: 'layer 3', 'mean of the last 4'."""
+    """A layer in words: 'layer 3', 'mean of the last 4', 'lstm_1'."""
     if isinstance(layer, int):
         return f'layer {layer}'
-    return f'{layer.removesuffix("_last_4")} of the last 4'
+    return layer.replace('_last_4', ' of the last 4')

@@ -111,8 +111,7 @@ def encode(
         float32 [N, K, D], for K layers; and for each layer the scale over all words of all texts.
     """
     located = [(o.text, (*word_spans.split_words(o.text), o.span)) for o in occurrences]
-    size = predictor.architecture.hidden_size
-    moments = [isotropy.moments(size) for _ in layers]
+    moments = [isotropy.moments(predictor.width(layers)) for _ in layers]
     vectors = []
     for states_WKD in stream_words(predictor, located, layer=layers):
         vectors.append(states_WKD[-1])

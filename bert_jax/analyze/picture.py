@@ -49,12 +49,12 @@ class Picture(Analysis):
         'or marked, for words marked as [[word]]'
     )
     method: str = flag(
-        'pca, tsne (needs scikit-learn) or umap (needs umap-learn)',
+        'pca; tsne or umap, which need the extra "pictures"',
         'pca',
         choices='bert_jax.analyze.picture:METHODS',
     )
     limit: int = flag('maximal number of occurrences', 2000, '[1, inf)')
-    layers: str = layers.declare('mean_last_4')
+    layers: str | None = layers.declare()
 
     def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
@@ -134,7 +134,9 @@ def tsne(vectors_ND: np.ndarray) -> np.ndarray:
     try:
         from sklearn.manifold import TSNE
     except ImportError:
-        raise UserError('--method=tsne needs scikit-learn: pip install scikit-learn') from None
+        raise UserError(
+            '--method=tsne needs scikit-learn: pip install "bert-jax[pictures]"'
+        ) from None
     perplexity = min(30.0, (len(vectors_ND) - 1) / 3)
     method = TSNE(metric='cosine', init='random', perplexity=perplexity, random_state=_SEED)
     return np.asarray(method.fit_transform(vectors_ND))
@@ -145,7 +147,9 @@ def umap(vectors_ND: np.ndarray) -> np.ndarray:
     try:
         from umap import UMAP
     except ImportError:
-        raise UserError('--method=umap needs umap-learn: pip install umap-learn') from None
+        raise UserError(
+            '--method=umap needs umap-learn: pip install "bert-jax[pictures]"'
+        ) from None
     neighbors = min(15, len(vectors_ND) - 1)
     method = UMAP(metric='cosine', n_neighbors=neighbors, random_state=_SEED)
     return np.asarray(method.fit_transform(vectors_ND))

@@ -54,7 +54,7 @@ class Probes(Analysis):
 
     input: tuple[str, ...] = inputs('training sentences as CoNLL-U')
     dev: tuple[str, ...] = flag('sentences to score, as CoNLL-U', form='repeated')
-    layers: str = layers.declare('all')
+    layers: str | None = layers.declare('all')
     label: str = flag(
         f'tag to probe: {", ".join(treebank.COLUMNS)}', 'upos', choices=tuple(treebank.COLUMNS)
     )
@@ -71,7 +71,7 @@ class Probes(Analysis):
 
     def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
-        names = layers.parse(self.layers, model)
+        names = layers.parse(self.layers, model, 'all')
         trees = treebank.read(self.input, self.limit), treebank.read(self.dev)
         classes = sorted({tag for part in trees for tree in part for tag in tree.tags[self.label]})
         train, dev = (_words(part, self.label, classes) for part in trees)

@@ -25,6 +25,7 @@ from bert_jax.types import JsonObject
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 _EVERY = 5
+_LAYERS = f'{layers.OF_WORDS},last'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class WordSenses(Analysis):
         None,
         '[2, inf)',
     )
-    layers: str = layers.declare()
+    layers: str | None = layers.declare(_LAYERS)
     wordnet: str | None = flag(
         'folder of WordNet 3.0 (index.sense, data.noun, …): also choose among all WordNet senses '
         'of a lemma, with back-off',
@@ -66,7 +67,7 @@ class WordSenses(Analysis):
 
     def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
-        names = layers.parse(self.layers, model)
+        names = layers.parse(self.layers, model, _LAYERS)
         if self.wordnet:
             wordnet.check(self.wordnet)
         parts = _split(self)

@@ -48,7 +48,7 @@ class Similarity(Analysis):
         'pairs, TEXT<tab>TEXT[<tab>LABEL] with the words marked as [[word]], or JSON lines with '
         '"text", "text2", and "word" or "marks"; with --query: texts, one per line'
     )
-    layers: str = layers.declare('mean_last_4')
+    layers: str | None = layers.declare()
     query: str = flag('text with a word marked as [[word]]: find its neighbors in the input', '')
     top: int = flag('number of neighbors', 20, '[1, inf)', needs='query')
     static: tuple[str, ...] = flag(

@@ -47,7 +47,7 @@ def _embed(predictor: 'Predictor', lines: Iterator[str], request: Request) -> It
         for vectors in predictor.embed(
             texts,
             request.pooling,
-            request.layer_name,
+            request.layer,
             request.long_texts,
             request.prompt_name,
             request.dimensions,
@@ -139,7 +139,7 @@ def _embed_words(
             yield located[-1]
 
     pooling = request.pooling or 'mean'
-    for vectors in streams.stream_words(predictor, locate(), pooling, request.layer_name):
+    for vectors in streams.stream_words(predictor, locate(), pooling, request.layer):
         yield Vectors(vectors, np.array(located.popleft()[1], np.int64).reshape(-1, 2))
 
 

@@ -1,7 +1,6 @@
 """The flags of predict.py."""
 
 import dataclasses
-import re
 from collections.abc import Collection, Iterator
 
 from bert_jax.cli.generate_flags import GenerateFlags
@@ -78,9 +77,10 @@ class Request(PromptFlags, SearchFlags, MiningFlags, GenerateFlags):
         only=('task', ('embed', 'search', 'mine')),
     )
     layer: str = flag(
-        'layer number, 0 for the embeddings, negative from the last; or sum_last_4, mean_last_4, '
-        'concat_last_4, or all (a vector of each layer)',
-        '-1',
+        'layer number, 0 for the embeddings, negative from the last; or last, sum_last_4, '
+        'mean_last_4, concat_last_4, lstm_1, … (the LSTM of a fine-tuned head), or all (a vector '
+        'of each layer of the encoder)',
+        'last',
         only=_EMBED,
     )
     prompt_name: str | None = flag(
@@ -152,8 +152,3 @@ class Request(PromptFlags, SearchFlags, MiningFlags, GenerateFlags):
     encoding: str = flag('encoding of the input', 'utf-8')
     batch_tokens: int = flag('padded tokens of a batch', 1024, '[1, inf)')
     dtype: str = flag('float32 or bfloat16', 'float32')
-
-    @property
-    def layer_name(self) -> int | str:
-        """The number of the layer, or the name of several."""
-        return int(self.layer) if re.fullmatch(r'-?\d+', self.layer) else self.layer

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models import head_states
 from bert_jax.models.encoders.transformer import attention_probabilities
 from bert_jax.models.head_states import COMBINATIONS
 from bert_jax.models.model import Model
@@ -17,7 +18,8 @@ from bert_jax.models.sparse_pooling import SparsePooling
 from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.types import Batch, Params, Tree
 
-# A layer number, a name in COMBINATIONS, or a tuple of these, whose states are stacked.
+# What `EncoderPredictor.layers` returns: the number of a layer, a name in COMBINATIONS, 'lstm_1' to
+# 'lstm_N', or a tuple of these, whose states are stacked.
 Layers: TypeAlias = int | str | tuple[int | str, ...]
 
 
@@ -28,18 +30,23 @@ def _apply(model: Model, params: Params, batch: Batch, **options: Any) -> Tree:
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def states(model: Model, layer: Layers, params: Params, batch: Batch) -> jax.Array:
     """States of a layer or a combination, float32 [B, T, D]; of K layers, float32 [B, T, K, D]."""
-    output = _apply(model, params, batch, all_hidden=layer != -1).states
-    if layer == -1:
+    is_last = layer == model.architecture.num_layers
+    output = _apply(model, params, batch, all_hidden=not is_last).states
+    if is_last:
         hidden_BTD: jax.Array = output.hidden_BTD.astype(jnp.float32)
         return hidden_BTD
-    states_LBTD = output.all_hidden_LBTD.astype(jnp.float32)
-    if isinstance(layer, tuple):
-        return jnp.stack([_combine(states_LBTD, single) for single in layer], axis=2)
-    return _combine(states_LBTD, layer)
 
+    def read(name: int | str) -> jax.Array:
+        states_LBTD = output.all_hidden_LBTD
+        if isinstance(name, int):
+            return states_LBTD[name].astype(jnp.float32)
+        if name in COMBINATIONS:
+            return COMBINATIONS[name](states_LBTD.astype(jnp.float32))
+        settings = (model.architecture, model.compute, int(name.removeprefix('lstm_')))
+        own = head_states.with_lstm(params)
+        return head_states.lstm_layer(*settings, own, output, Rows.of(batch))
 
-def _combine(states_LBTD: jax.Array, layer: int | str) -> jax.Array:
-    return COMBINATIONS[layer](states_LBTD) if isinstance(layer, str) else states_LBTD[layer]
+    return jnp.stack([*map(read, layer)], axis=2) if isinstance(layer, tuple) else read(layer)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))

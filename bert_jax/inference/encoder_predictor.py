@@ -13,7 +13,7 @@ from bert_jax.inference.computation import Layers
 from bert_jax.inference.text_rows import check_list, check_texts
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics.scored_rows import add_special
-from bert_jax.models.head_states import COMBINATIONS
+from bert_jax.models import head_states, layer_names
 from bert_jax.models.sparse_pooling import SparsePooling
 
 _SPARSE_TEXTS = 256  # texts whose weights of all terms are in memory at a time
@@ -37,7 +37,7 @@ class EncoderPredictor(BasePredictor):
         self,
         texts: Sequence[str],
         pooling: str | None = None,
-        layer: Layers = -1,
+        layer: Layers = 'last',
         long_texts: str | None = None,
         prompt: str | None = None,
         dimensions: int | None = None,
@@ -49,10 +49,11 @@ class EncoderPredictor(BasePredictor):
                 [CLS] (averaged over windows); 'tokens', one vector for each token, [CLS] and [SEP]
                 included. None: the pooling, dense layers, normalization and prompt of a
                 sentence-transformers folder; 'mean' for other models.
-            layer: 0 (embeddings) to the number of layers, or negative from the last; or
+            layer: 0 (embeddings) to the number of layers, or negative from the last; 'last';
                 'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers;
-                or 'all', the vectors of all layers: [L + 1, D] instead of [D]; or a tuple of K of
-                the others: [K, D].
+                'lstm_1' to 'lstm_N', the layers of the LSTM that a fine-tuned head reads
+                (`model.head_lstm`); 'all', the vectors of all layers of the encoder: [L + 1, D]
+                instead of [D]; or a tuple of K of the others, of one size: [K, D].
             long_texts: 'windows' (the default), or 'truncate' (the default for a
                 sentence-transformers folder and for a run of the problem 'embedding').
             prompt: name of a prompt of the model, such as 'query' or 'document'; None: its default
@@ -69,7 +70,7 @@ class EncoderPredictor(BasePredictor):
             raise unknown(f'prompt of {self.name}', prompt, prompts)
         if pooling is not None and pooling not in POOLINGS:
             raise unknown('pooling', pooling, POOLINGS)
-        self._check_layer(layer)
+        layer = self.layers(layer)
         if dimensions is not None and modules is None:
             raise UserError(
                 'dimensions are for models with a pooling of their own: a run of the problem '
@@ -137,7 +138,7 @@ class EncoderPredictor(BasePredictor):
         spans: Sequence[WordOffsets] | None = None,
         *,
         pooling: str = 'mean',
-        layer: Layers = -1,
+        layer: Layers = 'last',
         split: str = 'whitespace',
     ) -> list[np.ndarray]:
         """A vector for each word or span of each text, float32 [W, D], pooled over its subwords.
@@ -156,7 +157,7 @@ class EncoderPredictor(BasePredictor):
         Raises:
             UserError: a span is empty or outside its text, or an argument is not valid.
         """
-        self._check_layer(layer)
+        layer = self.layers(layer)
         if pooling not in word_states.POOLINGS:
             raise unknown('pooling of words', pooling, word_states.POOLINGS)
         located = word_states.locate(check_list(texts), spans, split)
@@ -244,20 +245,40 @@ class EncoderPredictor(BasePredictor):
             for text, windows in zip(aligned, results, strict=True)
         ]
 
-    def _check_layer(self, layer: Layers) -> None:
+    @property
+    def lstm_layers(self) -> tuple[str, ...]:
+        """Names of the layers of the LSTM that the fine-tuned head reads; () without one."""
+        if head_states.with_lstm(self._params) is None:
+            return ()
+        return tuple(f'lstm_{i + 1}' for i in range(self.architecture.head_lstm.layers))
+
+    def layers(self, layer: Layers) -> Layers:
+        """Find layers: numbers from 0 to L, and names of combinations and of layers of the LSTM.
+
+        Raises:
+            UserError: the model has no such layer, or layers of a tuple have different sizes.
+        """
+        others = self.lstm_layers
         num_layers = self.architecture.num_layers
-        if isinstance(layer, tuple):
-            for single in layer:
-                if single in ('all', 'concat_last_4'):
-                    raise UserError(f'{single} cannot be one of several layers')
-                self._check_layer(single)
-        elif isinstance(layer, str):
-            if layer not in COMBINATIONS:
-                raise unknown('layer', layer, ('a number', *COMBINATIONS))
-            if num_layers < 4 and layer != 'all':
-                raise UserError(f'{layer} needs 4 layers, but {self.name} has {num_layers}')
-        elif not -num_layers - 1 <= layer <= num_layers:
-            raise UserError(f'layer is {layer}; it must be from 0 (embeddings) to {num_layers}')
+        if not isinstance(layer, tuple):
+            return layer_names.resolve(layer, num_layers, self.name, (*others, 'all'))
+        found = tuple(layer_names.resolve(one, num_layers, self.name, others) for one in layer)
+        self.width(found)
+        return found
+
+    def width(self, layers: tuple[int | str, ...]) -> int:
+        """The number of values of a state of `layers`. Raises UserError if they differ."""
+        size = self.architecture.hidden_size
+        others: dict[int | str, int] = {'concat_last_4': 4 * size}
+        others |= dict.fromkeys(self.lstm_layers, 2 * self.architecture.head_lstm.size)
+        widths = {name: others.get(name, size) for name in layers}
+        if len({*widths.values()}) > 1:
+            listed = ', '.join(f'{name}: {width}' for name, width in widths.items())
+            raise UserError(
+                f'these layers of {self.name} have states of different sizes ({listed}); ask for '
+                'them one by one'
+            )
+        return next(iter(widths.values()))
 
 
 def _largest(weights_NV: np.ndarray, number: int | None) -> np.ndarray:

@@ -30,7 +30,7 @@ def stream_words(
     predictor: Predictor,
     sentences: Iterable[Located],
     pooling: str = 'mean',
-    layer: Layers = -1,
+    layer: Layers = 'last',
 ) -> Iterator[np.ndarray]:
     """Yield the vectors of the words of each sentence, float32 [W, …].
 
@@ -81,9 +81,8 @@ def groups(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> It
 
 def _characters_in_memory(predictor: Predictor, layer: Layers) -> int:
     """The number of characters of a group, at three characters per token."""
-    architecture = predictor.architecture
-    if isinstance(layer, tuple):
-        factor = len(layer)
-    else:
-        factor = {'all': architecture.num_layers + 1, 'concat_last_4': 4}.get(str(layer), 1)
-    return 3 * _STATE_BYTES // (4 * architecture.hidden_size * factor)
+    found = predictor.layers(layer)
+    if found == 'all':
+        found = (*range(predictor.architecture.num_layers + 1),)
+    layers = found if isinstance(found, tuple) else (found,)
+    return 3 * _STATE_BYTES // (4 * predictor.width(layers) * len(layers))

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import jax.numpy as jnp
 
 from bert_jax.errors import UserError, unknown
+from bert_jax.models import layer_names
 from bert_jax.models.architecture_parts import (
     KINDS,
     Activation,
@@ -32,8 +33,6 @@ from bert_jax.models.architecture_parts import (
 from bert_jax.models.tuning_method import Tuning
 
 VOCABULARY_MULTIPLE = 128
-# Values of `head_states` besides the number of a layer.
-STATES = ('last', 'mean_last_4', 'concat_last_4', 'mix')
 _DTYPES = {'float32': jnp.dtype('float32'), 'bfloat16': jnp.dtype('bfloat16')}
 _ATTENTION_KERNELS = ('auto', 'xla', 'cudnn', 'flash')
 
@@ -111,7 +110,7 @@ class Architecture(Checked):
     pair_pooling: Literal['pooler', 'first'] = 'pooler'
     prediction: Prediction = Prediction()
     classifier: Classifier = Classifier()
-    # The states that fine-tuning heads read: 'last', a layer, or a combination (head_states.py).
+    # The states that fine-tuning heads read: a name of layer_names.py, or 'mix' (head_states.py).
     head_states: str = 'last'
     # A bidirectional LSTM between these states and the head.
     head_lstm: HeadLSTM = HeadLSTM()
@@ -225,13 +224,10 @@ class Architecture(Checked):
         method = self.tuning
         if self.characters is not None and method is not None and method.prompt_length:
             yield f'transfer.method={method.method} needs a table of tokens, not characters'
-        if self.head_layer is None and self.head_states not in STATES:
-            yield (
-                f'head_states is {self.head_states!r}; it must be {", ".join(STATES)} or a layer '
-                f'from 0, the embeddings, to {self.num_layers}'
-            )
-        if self.head_states.endswith('last_4') and self.num_layers < 4:
-            yield f'head_states {self.head_states} needs 4 layers, not {self.num_layers}'
+        try:
+            layer_names.resolve(self.head_states, self.num_layers, 'the encoder', ('mix',))
+        except UserError as error:
+            yield f'head_states: {error}'
 
     def _problems_of_decoder(self) -> Iterator[str]:
         parts = {
@@ -256,9 +252,9 @@ class Architecture(Checked):
 
     @property
     def head_layer(self) -> int | None:
-        """The layer that fine-tuning heads read; None: 'last' or a combination."""
-        known = map(str, range(self.num_layers + 1))
-        return int(self.head_states) if self.head_states in known else None
+        """The layer that fine-tuning heads read; None: a combination."""
+        layer = layer_names.resolve(self.head_states, self.num_layers, 'the encoder', ('mix',))
+        return layer if isinstance(layer, int) else None
 
     @property
     def reads_last_layer(self) -> bool:

@@ -1,8 +1,6 @@
 """The states that fine-tuning heads read: of a layer or a combination, and through an LSTM.
 
-Values of `Architecture.head_states`, besides the number of a layer (0: the embeddings):
-    last: the last layer.
-    mean_last_4, concat_last_4: the last four layers (Devlin et al. 2019, section 5.3).
+Values of `Architecture.head_states` are those of layer_names.py, and
     mix: γ Σ softmax(w)_l h_l over the embeddings and all layers, with learned w and γ (Peters et
         al. 2018, arXiv 1802.05365, equation 1).
 """
@@ -13,12 +11,13 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models.architecture import Architecture
+from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 from bert_jax.models.recurrence import Bidirectional
 from bert_jax.models.rows import Rows
+from bert_jax.types import Key, Params, Tree
 
 # Name → function of the states of all layers [L + 1, B, T, D].
 COMBINATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -46,7 +45,7 @@ def describe_states(architecture: Architecture) -> str:
     """Say in words which states heads read."""
     number, name = architecture.head_layer, architecture.head_states
     of_layer = {'last': 'the last layer', 'mix': 'a learned mix of all layers'}
-    text = f'layer {number}' if number is not None else of_layer.get(name, name)
+    text = of_layer.get(name, name if number is None else f'layer {number}')
     lstm = architecture.head_lstm
     if lstm.layers:
         text += f' through {lstm.layers} bidirectional LSTM layers of {lstm.size} states each way'
@@ -87,6 +86,16 @@ class HeadStates(Module):
         return mix(states_LBTD, weights_L, scale).astype(states_LBTD.dtype)
 
     @nn.nowrap
+    def initial(self, key: Key) -> Params:
+        """Initialize parameters; the encoder is not run."""
+        size, layers = self.architecture.hidden_size, self.architecture.num_layers
+        zeros = jnp.zeros((layers + 1, 1, 1, size))
+        rows = Rows(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), jnp.int32))
+        variables = self.init(key, EncoderOutput(zeros[-1], None, zeros), rows)
+        params: Params = variables['params']
+        return params
+
+    @nn.nowrap
     def _lstm(self, name: str | None = None) -> Bidirectional | None:
         options = self.architecture.head_lstm
         if not options.layers:
@@ -101,3 +110,31 @@ class HeadStates(Module):
         size = self.architecture.hidden_size
         width = 4 * size if self.architecture.head_states == 'concat_last_4' else size
         return 0 if lstm is None else lstm.flops(width, sequence_length)
+
+
+def with_lstm(params: Params) -> Tree | None:
+    """The parameters of the `HeadStates` of a model whose head reads an LSTM; None: it has none."""
+    of_parts = (part.get('states', {}) for part in params.values())
+    return next((states for states in of_parts if 'lstm' in states), None)
+
+
+def lstm_layer(
+    architecture: Architecture,
+    compute: Compute,
+    number: int,
+    params: Tree,
+    states: EncoderOutput,
+    rows: Rows,
+) -> jax.Array:
+    """Return the states of a layer of the LSTM, both directions: fp32 [B, T, 2U].
+
+    Args:
+        architecture, compute: of the model.
+        number: of the layer, from 1.
+        params: of `HeadStates`; see `with_lstm`.
+        states: of the encoder, with those of all layers.
+        rows: the rows that were encoded.
+    """
+    cut = architecture.changed({'head_lstm.layers': number})
+    output: EncoderOutput = HeadStates(cut, compute).apply({'params': params}, states, rows)
+    return output.hidden_BTD.astype(jnp.float32)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bert_jax.analyze import __main__ as command
+from bert_jax.models.architecture_parts import HeadLSTM
 from tests.inference.small_runs import save_run
 
 SENTENCE = """\
@@ -68,3 +69,14 @@ def test_wrong_options_are_one_line(flags, error, run, files, tmp_path, monkeypa
         command.main(['probe', f'--model={run}', '--output=out', *given, *flags])
     assert error in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / 'out').exists()
+
+
+def test_layers_of_the_lstm_of_a_head_are_probed(files, tmp_path):
+    """The LSTM of the run, and for the baseline a newly initialized LSTM."""
+    run = save_run(tmp_path / 'run', 'tagging', architecture={'head_lstm': HeadLSTM(2, 5)})
+    flags = [f'--model={run}', *files, f'--output={tmp_path}/out', '--layers=lstm_1,lstm_2']
+    command.main(['probe', *flags, '--rank=0', '--epochs=1'])
+    found = json.loads((tmp_path / 'out/results.json').read_text())['results']
+    assert found['layers'] == ['lstm_1', 'lstm_2']
+    trained, untrained = (found[k]['tags']['linear'] for k in ('trained', 'untrained'))
+    assert trained['bits_per_word'] != untrained['bits_per_word']

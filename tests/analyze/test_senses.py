@@ -61,7 +61,7 @@ def test_contexts_tell_what_the_most_frequent_sense_cannot(run, corpus, tmp_path
     ('flags', 'error'),
     [
         (['--every=1'], '--every is 1; it must be in [2, inf)'),
-        (['--layers=9'], 'unknown layer of'),
+        (['--layers=9'], 'has no layer 9'),
         (['--sense_map=x'], '--sense_map has no effect without --wordnet'),
         (['--test=empty.jsonl', '--every=2'], '--every has no effect with --test'),
         (['--test=empty.jsonl'], 'empty.jsonl: no word has a sense'),

@@ -145,10 +145,10 @@ def test_pairs_of_superglue_are_those_of_their_words():
 TEXTS = 'sea\tthe ship near the storm\nsea\ta ship , a storm\nland\tthe ship and the barn\n'
 
 
-@pytest.mark.parametrize('method', ['pca', 'tsne'])
+@pytest.mark.parametrize('method', ['pca', 'tsne', 'umap'])
 def test_a_picture_has_a_point_for_each_occurrence(run, tmp_path, method):
-    if method == 'tsne':
-        pytest.importorskip('sklearn')
+    if method != 'pca':
+        pytest.importorskip({'tsne': 'sklearn', 'umap': 'umap'}[method])
     found = analyze(run, tmp_path, 'picture', TEXTS, '--word=ship', f'--method={method}')
     assert found['labels'] == {'sea': 2, 'land': 1}
     assert np.shape(found['layer 1']['points']) == (3, 2)

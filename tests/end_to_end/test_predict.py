@@ -274,7 +274,7 @@ MISTAKES = {
     'no span': (['--unit=span'], 'input 1 has no "spans": a list of [start, end]'),
     'no unit': (['--words=whitespace'], '--words of embed needs --unit=word'),
     'long words': (['--unit=word', '--long_texts=truncate'], 'not an option of --unit=word'),
-    'layer': (['--layer=7'], 'layer is 7; it must be from 0'),
+    'layer': (['--layer=7'], 'has no layer 7; it must be a number from 0'),
     'too long': (['--max_length=20'], 'max_length is 20; it must be from 3 to 19'),
     'top': (['--task=fill_mask', '--top=0'], '--top is 0; it must be in [1, inf)'),
     'not its option': (['--top=3'], '--top has no effect with --task=embed, only with fill_mask'),

@@ -146,7 +146,7 @@ def test_an_invalid_setting_is_refused(folder, ours, tmp_path):
     for arguments, word in [
         (('sum',), 'mean'),
         (('mean', 5), r'0 \(embeddings\) to 4'),
-        (('mean', 'last'), 'sum_last_4'),
+        (('mean', 'first'), 'sum_last_4'),
     ]:
         with pytest.raises(UserError, match=word):
             ours.embed(TEXTS, *arguments)

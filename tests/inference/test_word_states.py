@@ -132,7 +132,7 @@ def test_a_stream_holds_a_part_of_the_texts_at_a_time(models, monkeypatch):
         (['the cat'], {'spans': []}, 'texts has 1 entries, but spans has 0'),
         (['the cat'], {'pooling': 'cls'}, "unknown pooling of words 'cls'"),
         (['the cat'], {'split': 'moses'}, "unknown way to split words 'moses'"),
-        (['the cat'], {'layer': 9}, 'layer is 9'),
+        (['the cat'], {'layer': 9}, 'has no layer 9'),
         ([7], {}, 'text 1 is 7, not a string'),
         ([['the', '']], {}, "text 1 is ['the', ''], not a string or a list of words"),
         ('the cat', {}, 'put it in [ ]'),

@@ -45,7 +45,7 @@ def run(model):
     return params, compute(params, Rows(IDS, MASK))
 
 
-@pytest.mark.parametrize('name', ['2', 'mean_last_4', 'concat_last_4', 'mix'])
+@pytest.mark.parametrize('name', ['2', '-3', 'sum_last_4', 'mean_last_4', 'concat_last_4', 'mix'])
 def test_heads_read_the_layer_the_combination_or_the_mix(name):
     """The logits, computed with NumPy from the states of all layers."""
     params, output = run(make(head_states=name, classifier__pooling='mean'))
@@ -58,6 +58,8 @@ def test_heads_read_the_layer_the_combination_or_the_mix(name):
         else:
             hidden = {
                 '2': states[2],
+                '-3': states[2],
+                'sum_last_4': states[-4:].sum(0),
                 'mean_last_4': states[-4:].mean(0),
                 'concat_last_4': np.concatenate([*states[-4:]], axis=-1),
             }[name]
@@ -138,9 +140,15 @@ def test_operations_of_the_lstm_are_counted():
 @pytest.mark.parametrize(
     ('changes', 'message'),
     [
-        ({'head_states': '5'}, "head_states is '5'; it must be last, .* to 4"),
-        ({'head_states': 'first'}, "head_states is 'first'"),
-        ({'head_states': 'mean_last_4', 'num_layers': 3}, 'needs 4 layers, not 3'),
+        (
+            {'head_states': '5'},
+            'head_states: the encoder has no layer 5; it must be .* to 4, .*mix',
+        ),
+        ({'head_states': 'first'}, 'has no layer first'),
+        (
+            {'head_states': 'mean_last_4', 'num_layers': 3},
+            'mean_last_4 needs 4 layers, but .* has 3',
+        ),
         ({'head_lstm.size': 0}, 'size is 0'),
     ],
 )

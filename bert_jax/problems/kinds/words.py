@@ -17,7 +17,8 @@ TAGGING = ProblemKind(
         ),
         decode_pieces=key(
             'first',
-            "subwords that predict the tag: 'first', or the 'mean' of all",
+            "subwords that predict the tag: 'first', or 'mean', the geometric mean of the "
+            'probabilities of all, normalized',
             choices=('first', 'mean'),
         ),
         label_smoothing=CLASSES['label_smoothing'],
