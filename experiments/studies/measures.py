@@ -25,6 +25,17 @@ from bert_jax.tasks import pretraining, pretraining_builder
 from bert_jax.training import sharding
 
 TRAIN_SENTENCES, DEV_SENTENCES = 2000, 1000
+# The masked tokens of `MaskedLoss`, in single segments, the same for all runs that it compares.
+HELD_OUT_MASKS = {
+    'masking.scheme': 'tokens',
+    'masking.rate': 0.15,
+    'masking.mask': 0.8,
+    'masking.random': 0.1,
+}
+MEASURED = {  # what claims about `PosProbe` and `MaskedLoss` rest on
+    'held_out_masks': HELD_OUT_MASKS,
+    'probe': 'frozen, last layer, first subword',
+}
 
 
 def read_treebank(folder: str | pathlib.Path) -> Splits:
@@ -102,16 +113,22 @@ class MaskedLoss:
         random: share that random tokens replace.
     """
 
-    def __init__(self, model: Pretrained, mask: float = 0.8, random: float = 0.1):
+    def __init__(
+        self,
+        model: Pretrained,
+        mask: float = HELD_OUT_MASKS['masking.mask'],
+        random: float = HELD_OUT_MASKS['masking.random'],
+    ):
         config = ConfigDict(model.metadata['config'])
         config.data.segments = 'single'
-        config.masking.rate, config.masking.end_rate = 0.15, None
-        config.masking.scheme = 'tokens'
+        config.masking.end_rate = None
+        config.update_from_flattened_dict(HELD_OUT_MASKS)
         config.masking.mask, config.masking.random = mask, random
         lengths = config.training.sequence_length
         self._objective = 'mntp' if model.architecture.prediction.shift else 'mlm'
         if self._objective == 'mlm':
-            lengths = [math.ceil(0.15 * length) for length in lengths]
+            rate = config.masking.rate
+            lengths = [math.ceil(rate * length) for length in lengths]
         config.training.max_predictions = lengths
         config.mntp.causal_share = 0.0
         config.objectives = ConfigDict({self._objective: 1.0})

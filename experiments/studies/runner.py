@@ -12,10 +12,11 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from bert_jax.files import write_json
 from bert_jax.reports import comparison
+from experiments.studies import claims
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = 'experiments/studies/novels/config.py'
@@ -188,8 +189,9 @@ def write(
     settings: dict,
     plotted: Iterable[str] = (),
     suffix: str = '',
+    measured: Mapping[str, object] | None = None,
 ):
-    """Write results.json, table.md and plot.png.
+    """Write results.json, table.md and plot.png; results.json also has what the runs recorded.
 
     Args:
         options: the parsed command line.
@@ -198,10 +200,12 @@ def write(
         settings: the settings in results.json, such as `all_keys`.
         plotted: the measures in the plot; all by default.
         suffix: added to the names of the files.
+        measured: how the measures were taken, such as `measures.MEASURED`.
     """
     folder, summary = pathlib.Path(options.output), summaries(results)
     folder.mkdir(parents=True, exist_ok=True)
-    record = {'settings': settings, 'variants': summary}
+    record = {'settings': settings, 'variants': summary, 'ran': claims.ran(options.runs)}
+    record |= {'measured': measured} if measured else {}
     write_json(folder / f'results{suffix}.json', record, indent=1)
     (folder / f'table{suffix}.md').write_text(table(summary, columns), encoding='utf-8')
     titles = {name: columns[name] for name in plotted or columns}

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from bert_jax.errors import exit_cleanly
 from experiments.studies import runner
+from experiments.studies.claims import Claim
 
 Span = tuple[int, int, str]  # first character, end (exclusive), label
 KINDS = {'BIO': 'tagging', 'spans': 'spans'}
@@ -30,6 +31,19 @@ OUTCOMES = {
 }
 COLUMNS = {'f1': 'F1', **OUTCOMES, 'entities': 'entities'}
 PLOTTED = tuple(name for name in OUTCOMES if name != 'right')
+CLAIMS = (
+    Claim(
+        'bio_spans/results.json',
+        default_seeds=2,
+        settings={'': {'steps': 600, 'rate': 5e-4}},
+        ran={
+            '*': {'transfer.trainable': 'all'},
+            'bio_*': {'task': 'tagging'},
+            'spans_*': {'task': 'spans'},
+        },
+        predates=True,
+    ),
+)
 
 
 def outcome(entity: Span, words: Sequence[tuple[int, int]], predicted: Sequence[Span]) -> str:

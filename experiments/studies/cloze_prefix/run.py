@@ -16,6 +16,7 @@ from bert_jax.errors import exit_cleanly
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading
 from experiments.studies import runner
+from experiments.studies.claims import Claim
 from experiments.studies.cloze_prefix import tasks
 from experiments.studies.cloze_prefix.tasks import Example, Task
 from experiments.studies.diffusion import run as diffusion
@@ -28,6 +29,15 @@ VARIANTS = {  # row → variant of ../diffusion
 SHOTS = (0, 1, 3)  # more do not fit into the 64 tokens of the models
 CALIBRATION = 'contextual'  # small models prefer one answer whatever the text
 _SHOT_SEEDS = 3
+CLAIMS = (
+    Claim(
+        'cloze_prefix/results.json',
+        default_seeds=3,
+        settings={'': {'minutes': 2.0, 'tested': 300, 'shots': [0, 1, 3]}},
+        ran={'mlm_2*': {'masking.rate': 0.3}, 'left_to_right_*': {'objectives': {'clm': 1.0}}},
+        predates=True,
+    ),
+)
 
 
 @exit_cleanly

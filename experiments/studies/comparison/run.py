@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from bert_jax.errors import UserError, exit_cleanly, look_up
 from bert_jax.files import write_json
 from bert_jax.reports import comparison
-from experiments.studies import runner, step_times
+from experiments.studies import claims, runner, step_times
 from experiments.studies.comparison import downstream, tables
 from experiments.studies.comparison.variants import (
     COMMON,
@@ -122,6 +122,7 @@ def write(options: argparse.Namespace, steps: dict[str, int], results: Results) 
         'task_steps': options.task_steps,
         'variants': summary,
         'differences': differences,
+        'ran': claims.ran(options.runs),
     }
     write_json(folder / f'results_{budget}.json', record, indent=1)
     text = tables.report(summary, differences)

@@ -8,6 +8,7 @@ plateau of token frequencies for the few steps of this study.
 from typing import NamedTuple
 
 from experiments.studies import runner
+from experiments.studies.claims import BOTH, LEFT_TO_RIGHT, Claim
 from experiments.studies.race.entries import START, Keys, without
 
 LENGTH = 64  # tokens of a row, in pretraining and in fine-tuning
@@ -91,3 +92,39 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
 # Pretraining whose model gives the probability of a sentence. The biLM and the permutation model
 # have no such score in this package, and ELECTRA's encoder predicts no tokens.
 SCORES_SENTENCES = ('MLM', 'LTR', 'diffusion', 'not trained')
+
+_RAN = {
+    '*/downstream/*fine_tuned*': {'transfer.trainable': 'all'},
+    '*/downstream/*frozen*': {'transfer.trainable': 'heads'},
+    'mlm_*/downstream/*': {'attention': BOTH},
+    'ltr_*/downstream/*': {'attention': LEFT_TO_RIGHT},
+    '*/downstream/*bilstm*': {'model.head_lstm.layers': 1},
+    '*/downstream/*mix*': {'model.head_states': 'mix'},
+}
+_SETTINGS = {
+    'MLM': {'objectives.mlm': 1.0, 'masking.rate': 0.3, 'training.steps': [1000]},
+    'LTR': {'objectives.clm': 1.0, 'objectives.mlm': 0.0, 'training.steps': [1000]},
+}
+CLAIMS = (
+    Claim(
+        'comparison/ablation/results_1000steps.json',
+        default_seeds=3,
+        settings=_SETTINGS,
+        ran=_RAN,
+        predates=True,
+    ),
+    Claim(
+        'comparison/rows/results_1000steps.json',
+        default_seeds=2,
+        settings=_SETTINGS,
+        ran=_RAN,
+        predates=True,
+    ),
+    Claim(
+        'comparison/seed_0/results_1000steps.json',
+        default_seeds=1,
+        settings={'MLM': _SETTINGS['MLM']},
+        ran=_RAN,
+        predates=True,
+    ),
+)

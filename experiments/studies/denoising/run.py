@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bert_jax.errors import exit_cleanly
 from experiments.studies import runner, step_times
+from experiments.studies.claims import BOTH, LEFT_TO_RIGHT, Claim
 from experiments.studies.comparison import downstream
 from experiments.studies.comparison.run import config_of
 from experiments.studies.race.entries import Keys
@@ -71,6 +72,22 @@ COLUMNS = {
     'question': 'writing a question, nats per token',
     'steps': 'steps',
 }
+CLAIMS = (
+    Claim(
+        'denoising/results.json',
+        default_seeds=1,
+        settings={
+            'MLM': {'objectives.mlm': 1.0},
+            'left to right': {'objectives.clm': 1.0},
+        },
+        ran={
+            'mlm_0/[Qp]*': {'transfer.trainable': 'all', 'attention': BOTH},
+            'left_to_right_0/[Qp]*': {'transfer.trainable': 'all', 'attention': LEFT_TO_RIGHT},
+            '*/pairs': {'problem.pooling': 'mean'},
+        },
+        predates=True,
+    ),
+)
 
 
 def pretraining_keys(name: str, steps: int) -> Keys:

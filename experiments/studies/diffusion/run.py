@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from bert_jax.errors import exit_cleanly
 from bert_jax.interop import loading
 from experiments.studies import measures, runner, step_times
+from experiments.studies.claims import BOTH, Claim
 from experiments.studies.comparison import downstream
 from experiments.studies.race import run as race
 from experiments.studies.race.entries import FAST, Keys, without
@@ -36,6 +37,7 @@ LIKELIHOODS = {  # held-out metric → the same in bits per byte
     'diffusion_bound': 'diffusion_bits_per_byte',
 }
 TASK = 'UPOS'
+_ONLY_MASK = {'masking.mask': 1.0, 'masking.random': 0.0}
 COLUMNS = {
     'nats': 'loss or bound of the text, nats per token',
     'bits_per_byte': 'bits per byte',
@@ -44,6 +46,28 @@ COLUMNS = {
     TASK: 'UPOS, fine-tuned',
     'steps': 'steps',
 }
+MEASURED = {
+    'only_mask': measures.HELD_OUT_MASKS | _ONLY_MASK,
+    'mlm_loss': measures.HELD_OUT_MASKS,
+}
+CLAIMS = (
+    Claim(
+        'diffusion/results.json',
+        default_seeds=3,
+        seeds={'token frequencies': 1},
+        settings={
+            '': {'training.sequence_length': [64], 'training.batch_size': [32]},
+            'MLM': {'masking.rate': 0.3},
+            'left to right': {'objectives.mlm': 0.0, 'objectives.clm': 1.0},
+            'diffusion': {'objectives.mlm': 0.0, 'objectives.diffusion': 1.0},
+        },
+        ran={
+            '*/UPOS': {'transfer.trainable': 'all', 'task': 'tagging', 'attention': BOTH},
+        },
+        measured=MEASURED,
+        predates=True,
+    ),
+)
 
 StepSeconds = Mapping[str, Sequence[float]]  # objective → seconds of a step
 
@@ -110,7 +134,7 @@ def _masked_losses(folder: pathlib.Path) -> runner.Measures:
     """The masked loss with [MASK] alone, which is all that diffusion trains, and with 80/10/10."""
     model = loading.load_checkpoint(folder)
     return {
-        'only_mask': measures.MaskedLoss(model, mask=1.0, random=0.0)(model),
+        'only_mask': measures.MaskedLoss(model, *_ONLY_MASK.values())(model),
         'mlm_loss': measures.MaskedLoss(model)(model),
     }
 
@@ -140,6 +164,7 @@ def main() -> None:
         COLUMNS,
         settings,
         ('nats', 'only_mask', TASK),
+        measured=MEASURED,
     )
 
 

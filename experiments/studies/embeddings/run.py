@@ -11,13 +11,23 @@ import argparse
 import pathlib
 
 from bert_jax.errors import exit_cleanly
-from experiments.studies import runner
+from experiments.studies import claims, runner
+from experiments.studies.claims import Claim
 from experiments.studies.embeddings import tasks
 
 COLUMNS = {
     'before': 'before training',
     'score': 'after training',
 }
+CLAIMS = (
+    Claim(
+        'embeddings/results.json',
+        default_seeds=3,
+        settings={'': {'steps': 30, 'examples': 400, 'seeds': 3}},
+        ran={'*_bert_jax_*': {'transfer.trainable': 'all'}},
+        predates=True,
+    ),
+)
 
 
 def run_ours(name: str, seed: int, table: pathlib.Path, options: argparse.Namespace) -> dict:
@@ -62,7 +72,8 @@ def main(argv: list[str] | None = None) -> None:
     summary, folder = runner.summaries(results), pathlib.Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     settings = {'steps': options.steps, 'examples': options.examples, 'seeds': options.seeds}
-    runner.write_json(folder / 'results.json', {'settings': settings, 'runs': summary}, indent=1)
+    record = {'settings': settings, 'runs': summary, 'ran': claims.ran(options.runs)}
+    runner.write_json(folder / 'results.json', record, indent=1)
     text = runner.table(summary, COLUMNS)
     (folder / 'table.md').write_text(text, encoding='utf-8')
     print(text)

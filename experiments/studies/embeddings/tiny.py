@@ -17,12 +17,23 @@ from scipy import stats
 import bert_jax
 from bert_jax.errors import exit_cleanly
 from experiments.studies import runner
+from experiments.studies.claims import Claim
 from experiments.studies.embeddings import tasks
 
 COLUMNS = {
     'before': 'Spearman before training',
     'spearman': 'after training',
 }
+
+CLAIMS = (
+    Claim(
+        'embeddings/results_tiny.json',
+        default_seeds=3,
+        settings={'': {'training.steps': 300, 'training.batch_size': 64}},
+        ran={'300_?': {'transfer.trainable': 'all', 'task': 'embedding'}},
+        predates=True,
+    ),
+)
 
 
 def write_lines(path: pathlib.Path, records: Iterable[dict]) -> None:

@@ -9,6 +9,7 @@ can be compared.
 import pathlib
 
 from experiments.studies import measures, runner
+from experiments.studies.claims import Claim
 from experiments.studies.novels import config as novels
 
 BIBLES = {  # file → ISO 639-3
@@ -36,6 +37,19 @@ COLUMNS = {
     f'loss, {SMOOTHED}': 'held-out loss at α = 0.3',
     'gain': 'difference',
 }
+CLAIMS = (
+    Claim(
+        'languages/results.json',
+        default_seeds=1,
+        settings={
+            '': {'training.steps': [800], 'training.batch_size': [32]},
+            SMOOTHED: {'data.language_alpha': 0.3},
+            PROPORTIONAL: {'data.language_alpha': 1.0},
+        },
+        ran={'*': {'masking.rate': 0.15}},
+        predates=True,
+    ),
+)
 
 
 def variants(texts: str, bibles: str) -> dict[str, dict]:
@@ -50,6 +64,8 @@ def variants(texts: str, bibles: str) -> dict[str, dict]:
         'data.tokenizer': 'train:unigram:8000',
         'data.tokenizer_language_alpha': 0.3,
         'data.held_out_fraction': 0.1,
+        'training.batch_size': (32,),
+        'schedule.learning_rate': 2.5e-3,
         'evaluation.examples': 256 * (len(BIBLES) + 1),
     }
     return {

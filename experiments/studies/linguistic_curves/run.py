@@ -10,7 +10,9 @@ import pathlib
 import numpy as np
 
 from bert_jax.analyze.measures import linguistic_curves
-from experiments.studies import runner
+from bert_jax.files import write_json
+from experiments.studies import claims, runner
+from experiments.studies.claims import Claim
 
 VARIANTS = {
     'MLM': {},
@@ -19,6 +21,17 @@ VARIANTS = {
 # Shares of the steps after which models are evaluated, in addition to the last step.
 SHARES = (0, 1 / 24, 1 / 12, 1 / 6, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
 PAIRS = 30  # minimal pairs of each paradigm
+CLAIMS = (
+    Claim(
+        'linguistic_curves/results.json',
+        default_seeds=1,
+        ran={
+            'mlm_?': {'objectives': {'mlm': 1.0}, 'masking.rate': 0.15},
+            'left_to_right_?': {'objectives': {'clm': 1.0}},
+        },
+        predates=True,
+    ),
+)
 
 
 def variants(steps: int, treebank: str, pairs: str) -> dict[str, dict]:
@@ -55,10 +68,11 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     linguistic_curves.plot(curves, unigram, folder / 'curves')
     untrained = {f'{name}, untrained': [dict(curve[0])] for name, curve in curves.items()}
-    write(options, results | untrained | {'token frequencies': [unigram]})
+    settings = runner.all_keys(options, runs_keys)
+    write(options, results | untrained | {'token frequencies': [unigram]}, settings)
 
 
-def write(options, results: dict[str, list[runner.Measures]]):
+def write(options, results: dict[str, list[runner.Measures]], settings: dict):
     """Write results.json, and table.md: a row for each metric, a column for each variant."""
     folder, summary = pathlib.Path(options.output), runner.summaries(results)
     metrics = [name for name in summary['MLM'] if linguistic_curves.is_linguistic(name)]
@@ -69,7 +83,8 @@ def write(options, results: dict[str, list[runner.Measures]]):
         for name in [*metrics, 'time_share']
     }
     table = runner.table(rows, {variant: variant for variant in summary})
-    (folder / 'results.json').write_text(json.dumps(summary, indent=1) + '\n', encoding='utf-8')
+    record = {'settings': settings, 'variants': summary, 'ran': claims.ran(options.runs)}
+    write_json(folder / 'results.json', record, indent=1)
     (folder / 'table.md').write_text(table, encoding='utf-8')
     print(table)
 

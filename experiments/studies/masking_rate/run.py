@@ -6,6 +6,7 @@ python -m experiments.studies.masking_rate.run --texts='novels/*.txt' --treebank
 import math
 
 from experiments.studies import measures, runner
+from experiments.studies.claims import Claim
 
 RATES = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 (LENGTH,) = runner.COMMON['training.sequence_length']
@@ -18,6 +19,17 @@ COLUMNS = {
     'mlm_loss': 'MLM loss at 15 %',
     'own_loss': 'MLM loss at its own rate',
 }
+CLAIMS = (
+    Claim(
+        'masking_rate/results.json',
+        default_seeds=2,
+        baselines=('not trained', 'most frequent tag'),
+        settings={'': {'training.steps': [2400], 'training.sequence_length': [32]}},
+        ran={f'{rate:.2f}_?': {'masking.rate': rate, 'masking.mask': 0.8} for rate in RATES},
+        measured=measures.MEASURED,
+        predates=True,
+    ),
+)
 
 
 def main():
@@ -32,7 +44,7 @@ def main():
     results = runner.run_all(options, VARIANTS, measure)
     baselines = compare.baselines(runner.run_folder(options, '0.15', 0))
     settings = runner.all_keys(options, VARIANTS)
-    runner.write(options, results | baselines, COLUMNS, settings)
+    runner.write(options, results | baselines, COLUMNS, settings, measured=measures.MEASURED)
 
 
 if __name__ == '__main__':

@@ -8,6 +8,7 @@ import argparse
 import pathlib
 
 from experiments.studies import runner
+from experiments.studies.claims import Claim
 from experiments.studies.race.entries import START, Keys, size, without
 
 COLUMNS = {
@@ -15,6 +16,22 @@ COLUMNS = {
     'mlm_perplexity': 'held-out perplexity',
     'mlm_accuracy': 'MLM accuracy',
 }
+CLAIMS = (
+    Claim(
+        'model_size/results.json',
+        default_seeds=1,
+        settings={'': {'training.steps': [2400], 'objectives.nsp': 0.0}},
+        ran={'*': {'masking.rate': 0.15}},
+        predates=True,
+    ),
+    Claim(
+        'model_size/results_rotary.json',
+        default_seeds=1,
+        settings={'': {'training.steps': [1000], 'masking.rate': 0.3}},
+        ran={'*': {'masking.rate': 0.3}},
+        predates=True,
+    ),
+)
 
 
 def bert_block() -> dict[str, Keys]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from experiments.studies import runner
+from experiments.studies.claims import Claim
 from experiments.studies.languages.run import BIBLES
 from experiments.studies.novels import config as novels
 from experiments.studies.race.entries import START, without
@@ -27,6 +28,21 @@ MIXTURES: dict[int, tuple[str, ...]] = {
 CORPUS = 'corpora/multilinguality'
 EXAMPLES = 256  # held-out examples of each language
 COLUMNS = {'mean': 'mean of the three', **{language: language for language in MEASURED}}
+CLAIMS = (
+    Claim(
+        'multilinguality/results.json',
+        default_seeds=1,
+        settings={
+            '': {'masking.rate': 0.3, 'training.batch_size': [16]},
+            '13 languages': {'training.steps': [7800], 'data.language_alpha': 0.0},
+            '6 languages': {'training.steps': [3600], 'data.language_alpha': 0.0},
+            '3 languages': {'training.steps': [1800], 'data.language_alpha': 0.0},
+            **dict.fromkeys(MEASURED, {'training.steps': [600]}),
+        },
+        ran={'*': {'masking.rate': 0.3, 'seed': 0}},
+        predates=True,
+    ),
+)
 
 
 def variants(texts: str, bibles: str, steps: int) -> dict[str, dict[str, object]]:

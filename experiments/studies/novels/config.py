@@ -7,6 +7,11 @@ Whole novels are held out, so that the model is evaluated on novels it was not t
 """
 
 from configs import tiny
+from experiments.studies.claims import Claim
+
+CLAIMS = (
+    Claim('novels/results.json', default_seeds=1, settings={'': {'steps': 11_000}}, predates=True),
+)
 
 
 def get_config(files='novels/*.txt'):

@@ -4,6 +4,7 @@ python -m experiments.studies.objectives.run --texts='novels/*.txt' --treebank=u
 """
 
 from experiments.studies import measures, runner
+from experiments.studies.claims import Claim
 
 SPANS = {'masking.scheme': 'spans'}
 VARIANTS = {
@@ -22,6 +23,22 @@ COLUMNS = {
     'own_loss': 'loss of its own objective',
 }
 OWN_LOSSES = ('rtd_loss', 'clm_loss', 'mlm_loss')  # in the order of precedence
+CLAIMS = (
+    Claim(
+        'objectives/results.json',
+        default_seeds=2,
+        baselines=('not trained', 'most frequent tag'),
+        settings={'': {'training.steps': [2400], 'training.sequence_length': [32]}},
+        ran={
+            '*': {'task': 'pretraining', 'masking.rate': 0.15},
+            'mlm_0': {'objectives': {'mlm': 1.0}},
+            'left_to_right_0': {'objectives': {'clm': 1.0}},
+            'mlm_spans_0': {'masking.scheme': 'spans'},
+        },
+        measured=measures.MEASURED,
+        predates=True,
+    ),
+)
 
 
 def main():
@@ -38,7 +55,7 @@ def main():
     results = runner.run_all(options, VARIANTS, measure)
     baselines = compare.baselines(runner.run_folder(options, 'MLM', 0))
     settings = runner.all_keys(options, VARIANTS)
-    runner.write(options, results | baselines, COLUMNS, settings)
+    runner.write(options, results | baselines, COLUMNS, settings, measured=measures.MEASURED)
 
 
 if __name__ == '__main__':

@@ -30,11 +30,44 @@ from bert_jax.files import write_json
 from bert_jax.interop import loading
 from bert_jax.interop.pretrained import Pretrained
 from experiments.studies import measures, runner, step_times
+from experiments.studies.claims import Claim
 from experiments.studies.comparison import downstream
 from experiments.studies.novels import config as novels
 from experiments.studies.race.entries import COMMON, ENTRIES, Keys
 
 LENGTH = 64  # of the rows of the evaluation
+_SHORT = {'fast': {'masking.rate': 0.3}, 'LAMB': {'masking.rate': 0.3, 'optimizer.name': 'lamb'}}
+CLAIMS = (
+    Claim(
+        'race/results_1min.json',
+        default_seeds=1,
+        settings=_SHORT | {'start': {'masking.rate': 0.3}},
+        measured=measures.MEASURED,
+        predates=True,
+    ),
+    Claim(
+        'race/results_2min.json',
+        default_seeds=3,
+        settings={'fast': _SHORT['fast']},
+        measured=measures.MEASURED,
+        predates=True,
+    ),
+    Claim(
+        'race/results_4min.json',
+        default_seeds=1,
+        seeds={'LAMB': 3},
+        settings=_SHORT | {'fast, masking 0.2': {'masking.rate': 0.2}},
+        measured=measures.MEASURED,
+        predates=True,
+    ),
+    Claim(
+        'race/results_10min.json',
+        default_seeds=3,
+        settings=_SHORT,
+        measured=measures.MEASURED,
+        predates=True,
+    ),
+)
 COLUMNS = {
     'mlm_loss': 'MLM loss at 15 %, nats per token',
     'nats_per_byte': 'nats per byte',
@@ -205,7 +238,7 @@ def write(
     measured = {name for runs in ranked.values() for name in runs[0]}
     columns = {name: title for name, title in COLUMNS.items() if name in measured}
     plotted = [name for name in ('nats_per_byte', 'pos_accuracy') if name in columns]
-    runner.write(options, ranked, columns, settings, plotted, suffix)
+    runner.write(options, ranked, columns, settings, plotted, suffix, measures.MEASURED)
     if curves:
         plot_curves(curves, pathlib.Path(options.output) / f'curves{suffix}')
 

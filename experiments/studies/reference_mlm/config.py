@@ -6,7 +6,14 @@ WEIGHTS is a Hugging Face folder of a BERT with its tokenizer. The texts are nov
 a file, and wikitext/*.txt, in which a line ` = Title = ` starts an article.
 """
 
+from experiments.studies.claims import Claim
 from experiments.studies.novels import continued
+
+CLAIMS = (
+    Claim(
+        'reference_mlm/results.json', default_seeds=1, settings={'': {'steps': 4000}}, predates=True
+    ),
+)
 
 
 def get_config(weights):

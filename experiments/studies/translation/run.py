@@ -13,6 +13,7 @@ import json
 import pathlib
 
 from experiments.studies import runner
+from experiments.studies.claims import Claim
 
 SOURCE, TARGET = ('Latvian-NT', 'lav'), ('Ukranian-NT', 'ukr')
 MOST_CHARACTERS = 100  # of a verse to translate, in either language
@@ -38,6 +39,15 @@ COMMON = {
 }
 
 Chapters = list[list[str]]
+CLAIMS = (
+    Claim(
+        'translation/results.json',
+        default_seeds=3,
+        settings={'': {'steps': 1000, 'pretraining': 1500}},
+        ran={'*pretrained_?': {'transfer.trainable': 'all', 'task': 'generation'}},
+        predates=True,
+    ),
+)
 
 
 def read_chapters(path: pathlib.Path) -> Chapters:
