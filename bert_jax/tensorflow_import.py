@@ -1,9 +1,15 @@
-"""TensorFlow and TensorFlow Datasets, imported on first use and kept off the accelerators."""
+"""TensorFlow and TensorFlow Datasets, imported on first use and kept off the accelerators.
+
+TensorFlow is optional: it has no release for the newest Python. Training reads its batches with or
+without it (training/batches.py); whatever else uses TensorFlow calls `require` first.
+"""
 
 import functools
+import importlib.util
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +17,46 @@ from bert_jax.errors import UserError
 
 _FEATURES = 'features.json'  # names the classes of a dataset's features, whose modules TFDS imports
 _TRUSTED_MODULES = 'tensorflow_datasets.core.features.'
+_FIRST_WITHOUT = (3, 14)  # Python for which TensorFlow has no release; pyproject.toml leaves it out
+
+
+def is_installed(package: str = 'tensorflow') -> bool:
+    """Whether a package is installed; it is not imported."""
+    spec = importlib.util.find_spec(package)
+    # A folder that only has the name, such as ./tensorflow, has no file of its own.
+    return spec is not None and spec.origin is not None
+
+
+def require(what: str, *, datasets: bool = False) -> None:
+    """Check that TensorFlow, and with `datasets` TensorFlow Datasets, is installed.
+
+    Args:
+        what: What needs it, for the error message.
+        datasets: Whether TensorFlow Datasets is needed, too.
+
+    Raises:
+        UserError: A package is not installed.
+    """
+    packages = {'tensorflow': 'TensorFlow'}
+    if datasets:
+        packages['tensorflow_datasets'] = 'TensorFlow Datasets'
+    missing = [package for package in packages if not is_installed(package)]
+    if not missing:
+        return
+    advice = f'pip install {" ".join(missing).replace("_", "-")}'
+    if 'tensorflow' in missing and sys.version_info >= _FIRST_WITHOUT:
+        here, last = sys.version_info[1], _FIRST_WITHOUT[1] - 1
+        advice = f'this is Python 3.{here}, use Python 3.{last}, the newest that TensorFlow is for'
+    names = ' and '.join(packages[package] for package in missing)
+    raise UserError(f'{what} needs {names}: {advice}')
 
 
 @functools.cache
 def tensorflow() -> Any:
-    """Return the `tensorflow` module with its log silenced and its accelerators hidden."""
+    """Return the `tensorflow` module with its log silenced and its accelerators hidden.
+
+    `require` comes before the first use of what needs it.
+    """
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
     # Keeps TensorFlow from importing Keras, which takes 1.6 s of CPU time and 100 MB of memory.
@@ -52,9 +93,10 @@ def open_tfds_builder(name: str, data_dir: str, download: bool, origin: str, adv
         A `tfds.core.DatasetBuilder`.
 
     Raises:
-        UserError: The dataset is not on disk, and `download` is false or fails; or the dataset has
-            features of other packages.
+        UserError: TensorFlow or TensorFlow Datasets is not installed; the dataset is not on disk,
+            and `download` is false or fails; or the dataset has features of other packages.
     """
+    require(origin, datasets=True)
     builder = _find_builder(name, data_dir)
     if builder:
         return builder

@@ -57,13 +57,16 @@ class Format(abc.ABC):
     """A format of exported models.
 
     Attributes:
-        requires: import name → pip requirement of the packages that writing and checking need.
+        requires: import name → pip requirement of the packages that writing and checking need,
+            besides TensorFlow.
+        needs_tensorflow: whether writing and checking need TensorFlow.
         runtime: pip requirements of the loader, besides NumPy and tokenizers.
         has_erf: whether its operations include erf.
         only_task: the only task that it supports; None: all tasks.
     """
 
     requires: ClassVar[Mapping[str, str]] = {}
+    needs_tensorflow: ClassVar[bool] = False
     runtime: ClassVar[tuple[str, ...]] = ()
     has_erf: ClassVar[bool] = True
     only_task: ClassVar[str | None] = None

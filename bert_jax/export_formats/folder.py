@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from bert_jax import export_formats, files, rounding
+from bert_jax import export_formats, files, rounding, tensorflow_import
 from bert_jax.errors import UserError
 from bert_jax.export_formats import computation, samples
 from bert_jax.export_formats.base import Export
@@ -72,6 +72,8 @@ def write(
             model, the folder exists, or the written model computes other values.
     """
     exporter = export_formats.FORMATS[format_name]()
+    if exporter.needs_tensorflow:
+        tensorflow_import.require(f'--format={format_name}')
     for package, requirement in exporter.requires.items():
         if importlib.util.find_spec(package) is None:
             raise UserError(

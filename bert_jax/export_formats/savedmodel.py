@@ -13,7 +13,7 @@ class SavedModel(Format):
     TensorFlow has an operation for programs of XLA, so no other package is needed.
     """
 
-    requires = {'tensorflow': 'tensorflow==2.21.0'}
+    needs_tensorflow = True
     runtime = ('tensorflow>=2.21',)
     has_erf = False  # the StableHLO of TensorFlow 2.21 lacks it
 

@@ -24,10 +24,8 @@ class TensorFlowLite(Format):
     weight matrices are int8 with a scale for each row, and activations are quantized at run time.
     """
 
-    requires = {
-        'tensorflow': 'tensorflow==2.21.0',
-        'ai_edge_litert': 'ai-edge-litert==2.3.0',
-    }
+    requires = {'ai_edge_litert': 'ai-edge-litert==2.3.0'}
+    needs_tensorflow = True
     runtime = ('ai-edge-litert>=2.3',)
     has_erf = False
 

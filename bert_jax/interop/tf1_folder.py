@@ -114,6 +114,7 @@ def _read(path: pathlib.Path) -> Weights:
     """
     if path.is_dir():  # TensorFlow would read the file `checkpoint` in it, which names any path
         raise UserError(f'{path} is a folder; expected files whose names start with {path.name}')
+    tensorflow_import.require(f'{path}, a checkpoint of TensorFlow,')
     tensorflow = tensorflow_import.tensorflow()
     try:
         reader = tensorflow.train.load_checkpoint(str(path))

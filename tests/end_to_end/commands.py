@@ -15,6 +15,10 @@ import sys
 import tempfile
 import time
 
+import pytest
+
+from tests import hidden_tensorflow
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -26,6 +30,7 @@ class Command:
         xla_flags: XLA flags beside those of the tests.
         die_at: the step of a training run after which it ends by SIGKILL.
         figures: whether a training run draws its figures.
+        has_tensorflow: whether TensorFlow and TensorFlow Datasets seem to be installed.
     """
 
     def __init__(
@@ -37,6 +42,7 @@ class Command:
         xla_flags='',
         die_at: int | None = None,
         figures: bool = False,
+        has_tensorflow: bool = True,
     ):
         context = multiprocessing.get_context('forkserver')
         context.set_forkserver_preload(['tests.end_to_end.preloaded'])
@@ -48,7 +54,8 @@ class Command:
         environment = os.environ | {'XLA_FLAGS': flags}
         command = [module, *map(str, arguments)]
         self._process = context.Process(
-            target=_run, args=(command, environment, self._files, die_at, figures)
+            target=_run,
+            args=(command, environment, self._files, die_at, figures, has_tensorflow),
         )
         self._process.start()
 
@@ -77,7 +84,7 @@ def run(module: str, *arguments: str, **options) -> subprocess.CompletedProcess:
     return subprocess.CompletedProcess(arguments, command.returncode, stdout, stderr)
 
 
-def _run(command, environment, files, die_at, figures):
+def _run(command, environment, files, die_at, figures, has_tensorflow):
     """Do what `python -m` does, in the forked process."""
     os.environ.clear()
     os.environ.update(environment)
@@ -91,6 +98,8 @@ def _run(command, environment, files, die_at, figures):
         _draw_no_figures()
     if die_at:
         _die_at(die_at)
+    if not has_tensorflow:
+        hidden_tensorflow.hide(pytest.MonkeyPatch())
     try:
         runpy.run_module(command[0], run_name='__main__', alter_sys=True)
     finally:

@@ -1,4 +1,7 @@
-"""The tf.data pipeline yields the batches and errors of the source, in order, from any step."""
+"""Reading ahead yields the batches and errors of the source, in order, from any step.
+
+Every test runs twice: with TensorFlow, and as if it was not installed.
+"""
 
 import gc
 import pathlib
@@ -18,8 +21,16 @@ from bert_jax.examples import sentence_pairs
 from bert_jax.examples.published_pairs import PublishedPairs
 from bert_jax.examples.text_example_source import RowSettings
 from bert_jax.training import batches
+from tests import hidden_tensorflow
 
 ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True, params=['tf.data', 'thread pool'])
+def pipeline(request, monkeypatch):
+    """Choose the pipeline of `read_ahead` as a machine with or without TensorFlow does."""
+    if request.param == 'thread pool':
+        hidden_tensorflow.hide(monkeypatch)
 
 
 class Counter:
