@@ -18,7 +18,7 @@ import numpy as np
 from bert_jax.types import Array, Params
 
 _DRAWS = 4  # of changed weights
-_FACTOR = 8  # for what four draws do not show
+_FACTOR = 4  # for what four draws do not show
 
 
 def tolerances(
@@ -26,8 +26,8 @@ def tolerances(
 ) -> dict[str, float]:
     """Output → the largest difference that rounding explains, in the units of the output.
 
-    It is 8 times the largest change of the output for four random changes of all weights, each by
-    √longest_sum · 2⁻²⁴ of itself, and at least 8 times that share of the largest output.
+    It is 4 times the largest change of the output for four random changes of all weights, each by
+    √longest_sum · 2⁻²⁴ of itself, and at least 4 times that share of the largest output.
 
     Args:
         compute: Maps parameters to outputs of any shape, with NaN where nothing is compared.

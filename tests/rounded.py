@@ -16,8 +16,7 @@ def allowed(path, answer) -> float:
     def compute(params):
         return {'': answer(Predictor(dataclasses.replace(model, params=params)))}
 
-    longest_sum = max(model.architecture.hidden_size, model.architecture.intermediate_size)
-    return rounding.tolerances(compute, model.params, longest_sum)['']
+    return rounding.tolerances(compute, model.params, model.architecture.longest_sum)['']
 
 
 def agree(path, answer, theirs) -> None:

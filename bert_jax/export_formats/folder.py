@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from bert_jax import export_formats, files, rounding, tensorflow_import
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, warn
 from bert_jax.export_formats import computation, samples
 from bert_jax.export_formats.base import Export
 from bert_jax.inference import problem_kinds
@@ -27,6 +27,7 @@ from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import JsonObject, Params
 
 LOADERS = pathlib.Path(__file__).parent / 'loaders'
+_SENSITIVE = 0.001  # share of the largest output by which rounding may change it without a warning
 
 
 class WrittenFolder(NamedTuple):
@@ -186,7 +187,7 @@ def write_loader(
 
 def _tolerances(export: Export) -> dict[str, float]:
     """Output → the largest difference from `expected` that rounding explains."""
-    computed, architecture = export.computation, export.model.architecture
+    computed = export.computation
     function = jax.jit(computed.function)
 
     def compute(params: Params) -> dict[str, np.ndarray]:
@@ -196,8 +197,16 @@ def _tolerances(export: Export) -> dict[str, float]:
             for name, array in outputs.items()
         }
 
-    longest_sum = max(architecture.hidden_size, architecture.intermediate_size)
-    return rounding.tolerances(compute, computed.params, longest_sum)
+    longest_sum = export.model.architecture.longest_sum
+    allowed = rounding.tolerances(compute, computed.params, longest_sum)
+    for name, limit in allowed.items():
+        largest = float(np.nanmax(np.abs(export.expected[name])))
+        if limit > _SENSITIVE * largest:
+            warn(
+                f'{name} of this model depends on rounding: another program or machine may differ '
+                f'by {limit:.2g}, where the largest value is {largest:.2g}'
+            )
+    return allowed
 
 
 def _describe_outputs(export: Export) -> dict[str, str]:

@@ -267,8 +267,7 @@ def _compare(live: Pretrained, written: Pretrained) -> None:
     differences = {name: np.abs(values - theirs[name]).max() for name, values in ours.items()}
     if not any(differences.values()):
         return
-    longest_sum = max(architecture.hidden_size, architecture.intermediate_size)
-    allowed = rounding.tolerances(compute, live.params, longest_sum)
+    allowed = rounding.tolerances(compute, live.params, architecture.longest_sum)
     for name, difference in differences.items():
         if not difference <= allowed[name]:
             raise UserError(

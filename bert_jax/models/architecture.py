@@ -278,6 +278,11 @@ class Architecture(Checked):
         return self.size_per_head or self.hidden_size // self.num_heads
 
     @property
+    def longest_sum(self) -> int:
+        """Number of products in the longest sums of a layer; see bert_jax/rounding.py."""
+        return max(self.hidden_size, self.intermediate_size)
+
+    @property
     def padded_vocab_size(self) -> int:
         """Rows of the embedding matrix: vocab_size rounded up to a multiple of 128."""
         return -(-self.vocab_size // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE

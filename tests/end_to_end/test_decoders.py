@@ -60,7 +60,9 @@ def generate(folder, tmp_path, *flags):
 )
 def test_transformers_computes_the_same_logits_from_an_export(folders, family, tmp_path, capsys):
     export.main([f'--model={folders[family]}', f'--output={tmp_path}/out'])
-    assert 'largest difference from bert_jax' in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert 'largest difference from bert_jax' in captured.out
+    assert family != 't5' or 'depends on rounding' in captured.err  # not scaled by √head_size
 
 
 @pytest.mark.parametrize('family', ['bart', 'mbart', 't5', 'bert2bert'])

@@ -30,7 +30,7 @@ def test_onnx_computes_vectors_of_any_number_of_texts_of_any_length(tmp_path):
     model = dataclasses.replace(exported.small_model(), sentence_modules=modules)
     exported.write(tmp_path / 'out', 'onnx', model, task='embed')
     for texts in (exported.TEXTS, ['x ' * 30]):
-        assert exported.embedding_difference(tmp_path / 'out', model, texts) < 1e-5
+        assert exported.embeds_like_predict(tmp_path / 'out', model, texts)
     vectors = exported.loader(tmp_path / 'out').run(['x'])['embedding']
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
 
@@ -93,7 +93,7 @@ def test_matrices_that_layers_share_are_stored_once(tmp_path):
     model = pages.random_model('albert', pages.tokenizer('wordpiece'))
     assert model.architecture.num_layers > 1
     exported.write(tmp_path / 'out', 'onnx', model, task='embed')
-    assert exported.embedding_difference(tmp_path / 'out', model, exported.TEXTS) < 1e-5
+    assert exported.embeds_like_predict(tmp_path / 'out', model, exported.TEXTS)
     (file,) = (tmp_path / 'out').glob('*.onnx')
     stored = [array for array in onnx.load(file).graph.initializer if len(array.dims) > 1]
     matrices = [array for array in jax.tree.leaves(model.params['encoder']) if array.ndim > 1]
