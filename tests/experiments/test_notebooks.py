@@ -1,11 +1,13 @@
 """The notebooks of experiments/colab: executed with small parameters, and their stored outputs."""
 
+import copy
 import csv
 import json
 import os
 import pathlib
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import nbclient
 import nbformat
 import pytest
 
-from experiments.colab.execute import NAMES, digest
+from experiments.colab.execute import FIRST_CELL, NAMES, badge, digest, write_headings
 from tests.end_to_end import small
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -34,8 +36,10 @@ def tagged(notebook: nbformat.NotebookNode, tag: str) -> nbformat.NotebookNode:
 def execute(notebook: nbformat.NotebookNode, folder: pathlib.Path, **parameters) -> str:
     """Run a notebook in a folder and return all that it shows, as text.
 
-    The cell tagged `parameters` gets other values.
+    The cell tagged `parameters` gets other values. The folder has a checkout, as after a clone.
     """
+    if not (folder / 'bert_jax').exists():
+        (folder / 'bert_jax').symlink_to(ROOT)
     cell = tagged(notebook, 'parameters')
     for name, value in parameters.items():
         assert f'{name} = ' in cell.source
@@ -50,26 +54,32 @@ def execute(notebook: nbformat.NotebookNode, folder: pathlib.Path, **parameters)
     return json.dumps([cell.get('outputs', []) for cell in notebook.cells])
 
 
-@pytest.fixture(autouse=True)
-def _checkout(monkeypatch):
-    """The notebook finds the checkout, although it runs in another folder."""
-    monkeypatch.setenv('BERT_JAX_CHECKOUT', str(ROOT))
-    one_device = '--xla_force_host_platform_device_count=1'
-    monkeypatch.setenv('XLA_FLAGS', f'{os.environ["XLA_FLAGS"]} {one_device}')
+def small_options(folder: pathlib.Path) -> str:
+    """Flags that reduce configs/tiny.py to a run of seconds."""
+    arguments = small.arguments(folder, '--config.training.steps=(6, 4)')
+    return shlex.join(
+        argument
+        for argument in arguments
+        if not argument.startswith(('--config=', '--config.workdir='))
+    )
+
+
+@pytest.fixture(autouse=True, scope='module')
+def _environment():
+    """One device, and no installation into this environment, which must have what is needed."""
+    with pytest.MonkeyPatch.context() as patch:
+        one_device = '--xla_force_host_platform_device_count=1'
+        patch.setenv('XLA_FLAGS', f'{os.environ.get("XLA_FLAGS", "")} {one_device}')
+        patch.setenv('PIP_DRY_RUN', '1')
+        yield
 
 
 @pytest.fixture(scope='module')
 def run(tmp_path_factory):
     """A run of the notebook `tiny`, and what it shows."""
     folder = tmp_path_factory.mktemp('tiny')
-    options = ' '.join(
-        shlex.quote(argument)
-        for argument in small.arguments(folder, '--config.training.steps=(6, 4)')
-        if not argument.startswith(('--config=', '--config.workdir='))
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv('BERT_JAX_CHECKOUT', str(ROOT))
-        shown = execute(read('tiny'), folder, workdir=str(folder / 'run'), options=options)
+    options = small_options(folder)
+    shown = execute(read('tiny'), folder, workdir=str(folder / 'run'), options=options)
     return folder / 'run', shown
 
 
@@ -97,16 +107,6 @@ def test_the_notebook_that_writes(run, tmp_path):
     assert '| The old man went home. | -' in shown
 
 
-def test_without_the_run_of_another_notebook_one_line_says_so(tmp_path):
-    notebook = read('explore')
-    with pytest.raises(nbclient.exceptions.CellExecutionError):
-        execute(notebook, tmp_path)
-    (failed,) = (cell for cell in notebook.cells if 'bert_jax.load' in cell.source)
-    (shown,) = failed.outputs
-    assert len(shown.traceback) == 1
-    assert 'no folder runs/tiny: run tiny.ipynb first' in shown.traceback[0]
-
-
 @pytest.mark.slow
 def test_the_notebook_that_fine_tunes(tmp_path):
     shown = execute(read('finetune'), tmp_path)
@@ -124,32 +124,40 @@ def read_rows(path):
         return [row['text'] for row in csv.DictReader(file)]
 
 
-def test_a_command_that_fails_stops_the_notebook(tmp_path):
-    notebook = read('tiny')
+@pytest.mark.parametrize(
+    ('name', 'flags'),
+    [('tiny', 'options'), ('explore', 'options'), ('generation', 'tiny_options')],
+)
+def test_a_command_that_fails_stops_the_notebook(name, flags, tmp_path):
+    """Explore and generation run the command of tiny, whose run is not there."""
+    notebook = read(name)
     with pytest.raises(nbclient.exceptions.CellExecutionError, match='ended with status 2'):
-        execute(notebook, tmp_path, options='--config.no_such_key=1')
-    (failed,) = (cell for cell in notebook.cells if 'bert_jax.main' in cell.source)
+        execute(notebook, tmp_path, **{flags: '--config.no_such_key=1'})
+    failed = next(cell for cell in notebook.cells if 'configs/tiny.py' in cell.source)
     later = notebook.cells[notebook.cells.index(failed) + 1 :]
     assert 'unknown config key no_such_key' in json.dumps(failed.outputs)
     assert {cell.execution_count for cell in later if cell.cell_type == 'code'} == {None}
 
 
 def test_the_first_cell_clones_unless_there_is_a_checkout(tmp_path, monkeypatch):
-    monkeypatch.delenv('BERT_JAX_CHECKOUT')
     monkeypatch.delenv('PYTHONPATH', raising=False)
     repository = tmp_path / 'published'
     (repository / 'bert_jax').mkdir(parents=True)
     (repository / 'bert_jax/__init__.py').write_text('is_a_clone = True\n')
+    (repository / 'pyproject.toml').write_text(
+        '[project]\ndependencies = []\noptional-dependencies = {}\n'
+    )
+    (repository / 'experiments/colab').mkdir(parents=True)
+    shutil.copy(FOLDER / 'runtime.py', repository / 'experiments/colab')
     git = ['git', '-C', repository, '-c', 'user.name=x', '-c', 'user.email=x@y.z']
     for command in (['init', '-q'], ['add', '.'], ['commit', '-qm', 'all']):
         subprocess.run([*git, *command], check=True)
     (tmp_path / 'here').mkdir()
 
     def run_cell(url: str) -> subprocess.CompletedProcess:
-        empty = 'repository = ""'
-        source = tagged(read('tiny'), 'setup').source
-        assert empty in source
-        code = source.replace(empty, f'repository = {url!r}')
+        empty = "repository = ''"
+        assert empty in FIRST_CELL
+        code = FIRST_CELL.replace(empty, f'repository = {url!r}')
         code += '\nimport bert_jax; print(bert_jax.is_a_clone)'
         return subprocess.run(
             [sys.executable, '-c', code],
@@ -162,9 +170,10 @@ def test_the_first_cell_clones_unless_there_is_a_checkout(tmp_path, monkeypatch)
     assert 'set `repository` above' in run_cell('').stderr
     missing = run_cell(f'file://{tmp_path}/none')
     assert missing.returncode == 1
-    assert 'RuntimeError: the command ended with status 128: git clone' in missing.stderr
+    assert 'returned non-zero exit status 128' in missing.stderr
+    assert 'none' in missing.stderr
     done = run_cell(f'file://{repository}')
-    assert done.stdout.endswith('True\n'), done.stderr
+    assert done.stdout == 'True\n', done.stderr
     again = run_cell('')  # the clone is a checkout
     assert again.stdout == 'True\n', again.stderr
 
@@ -193,6 +202,17 @@ def test_stored_outputs_name_no_folder_and_no_machine(name):
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_a_badge_leads_to_colab(name):
-    assert '[![Open in Colab](' in read(name).cells[0].source
-    assert f'/blob/main/experiments/colab/{name}.ipynb' in tagged(read(name), 'setup').source
+def test_first_cells_and_badges_are_those_of_one_file(name):
+    notebook = read(name)
+    written = copy.deepcopy(notebook)
+    write_headings(name, written)
+    assert written == notebook, 'run experiments/colab/execute.py --only-headings'
+    first = next(cell for cell in notebook.cells if cell.cell_type == 'code')
+    assert first.source == FIRST_CELL
+
+
+def test_a_badge_leads_to_the_notebook_once_there_is_an_address():
+    colab = 'https://colab.research.google.com/'
+    link = f'({colab}github/someone/name/blob/main/experiments/colab/tiny.ipynb)'
+    assert badge('tiny', 'https://github.com/someone/name.git').endswith(link)
+    assert f'({colab})\n(there, upload this file' in badge('tiny', '')
