@@ -10,27 +10,79 @@ import zipfile
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = pathlib.Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
 EXTRAS = PROJECT['optional-dependencies']
-LOCKED = dict(
-    line.split('==')
-    for line in (ROOT / 'requirements.lock').read_text().lower().replace('_', '-').splitlines()
+LOCKED = [
+    Requirement(line)
+    for line in (ROOT / 'requirements.lock').read_text().splitlines()
     if not line.startswith('#')
-)
+]
+PYTHONS = ('3.11', '3.12', '3.13', '3.14')
 
 
+def applies(requirement: Requirement, python: str, machine: str = 'x86_64') -> bool:
+    environment = {
+        'python_version': python,
+        'python_full_version': f'{python}.0',
+        'platform_machine': machine,
+        'sys_platform': 'linux',
+    }
+    return requirement.marker is None or requirement.marker.evaluate(environment)
+
+
+def locked(name: str, python: str, machine: str = 'x86_64') -> list[str]:
+    """Return the versions of a package that a Python and a machine get: one, or none."""
+    return [
+        str(found.specifier).removeprefix('==')
+        for found in LOCKED
+        if canonicalize_name(found.name) == canonicalize_name(name)
+        and applies(found, python, machine)
+    ]
+
+
+@pytest.mark.parametrize('python', PYTHONS)
+@pytest.mark.parametrize('machine', ['x86_64', 'aarch64'])
 @pytest.mark.parametrize(
     'line', [*PROJECT['dependencies'], *(line for extra in EXTRAS.values() for line in extra)]
 )
-def test_locked_versions_are_in_the_ranges_which_allow_newer_patches(line):
+def test_locked_versions_are_in_the_ranges_which_allow_newer_patches(line, machine, python):
     requirement = Requirement(line)
-    if requirement.name in ('bert-jax', 'tensorflow'):  # tensorflow: for other processors
+    if requirement.name == 'bert-jax' or not applies(requirement, python, machine):
         return
-    version = LOCKED[requirement.name.lower().replace('_', '-')]
+    (version,) = locked(requirement.name, python, machine)
     assert version in requirement.specifier
     assert f'{version}.1' in requirement.specifier
+
+
+def test_only_python_3_11_has_an_older_jax():
+    """Newer releases of jax need Python 3.12; this lock file must not hold the others back."""
+    jax = {python: locked('jax', python) for python in PYTHONS}
+    assert jax['3.11'] == ['0.10.2']
+    assert jax['3.12'] == jax['3.13'] == jax['3.14']
+    assert Version(*jax['3.12']) > Version('0.12')
+
+
+def test_python_3_14_gets_no_tensorflow():
+    for name in ('tensorflow-cpu', 'tensorflow-datasets'):
+        assert [len(locked(name, python)) for python in PYTHONS] == [1, 1, 1, 0]
+
+
+def test_the_lock_file_covers_every_optional_dependency():
+    """jax alone chooses the packages of accelerators."""
+    extras = re.search(r'^extras=\((.*?)\)', (ROOT / '.ci/lock').read_text(), re.MULTILINE)[1]
+    assert {*extras.split()} == {*EXTRAS} - {'tpu', 'cuda12', 'cuda13'}
+
+
+def test_ci_runs_every_python_that_the_package_names():
+    text = (ROOT / '.github/workflows/ci.yml').read_text()
+    named = re.findall(r'Python :: (3\.\d+)', '\n'.join(PROJECT['classifiers']))
+    tested = re.search(r'python: \[(.*)\]', text)[1]
+    assert named == [*PYTHONS] == re.findall(r'"(.*?)"', tested) + ['3.14']
+    assert 'python-version: "3.14"' in text
 
 
 @pytest.mark.parametrize('path', sorted((ROOT / '.github/workflows').glob('*.yml')))

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 OUTSIDE = 'O'
-_NO_LABEL = '_'  # of entities whose tags are only B, I and O, as in seqeval
+_NO_LABEL = '_'  # of entities whose tags are only B, I and O
 _END = {'L': 'E', 'U': 'S'}  # prefixes of BILOU → of BIOES
 
 Span: TypeAlias = tuple[int, int, str]  # start, end, label
@@ -39,7 +39,7 @@ def parse_tags(labels: Collection[str]) -> ParsedTags | None:
     Known are B-x, I-x, E-x and S-x (BIO, IOB1, BIOES), L-x and U-x (BILOU), also written B_x or
     x-B; I-x alone; these letters without a label; and, beside O, labels without any prefix. A label
     without a prefix, or a tag that has one among others without, is inside an entity of this label,
-    which ends where the label changes. This is how seqeval reads I-x.
+    which ends where the label changes. This is how conlleval (CoNLL-2000) reads I-x.
 
     Returns:
         Tag → prefix (B, I, E, S or O) and label; None if the tags mark no entities, such as parts

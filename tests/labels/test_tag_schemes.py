@@ -1,4 +1,4 @@
-"""Tag schemes, compared with each other and with seqeval."""
+"""Tag schemes, compared with each other and with seqscore."""
 
 import itertools
 
@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.labels import tag_schemes
+from tests import conlleval
 from tests.labels.reading import config
 
 
@@ -64,12 +65,10 @@ def test_tags_that_violate_the_scheme_are_repaired_and_counted(written, scheme, 
     assert count >= repaired
 
 
-def test_spans_are_those_of_seqeval():
-    sequence_labeling = pytest.importorskip('seqeval.metrics.sequence_labeling')
+def test_spans_are_those_of_seqscore():
     for written in itertools.product(('O', 'B-X', 'I-X', 'B-Y', 'I-Y'), repeat=4):
-        expected = sequence_labeling.get_entities(list(written))
         found, _ = tag_schemes.tags_to_spans(written, 'bio')
-        assert [(label, start, end - 1) for start, end, label in found] == expected
+        assert found == conlleval.entities(written)
 
 
 def test_only_tag_sets_of_bio_and_bioes_are_completed():

@@ -1,18 +1,15 @@
-"""Entities and span scores, compared with seqeval on valid and invalid tags of all schemes."""
+"""Entities and span scores, compared with seqscore on valid and invalid tags of all schemes."""
 
 import collections
 import random
-import warnings
 
 import numpy as np
 import pytest
-import seqeval.metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from seqeval.metrics.sequence_labeling import get_entities
-from seqeval.scheme import BILOU, Entities
 
 from bert_jax.metrics import entities
+from tests import conlleval
 
 TAGS = ['O', *(f'{kind}-{label}' for kind in 'BIES' for label in ('PER', 'LOC', 'A-B'))]
 SENTENCES = st.lists(st.tuples(st.sampled_from(TAGS), st.sampled_from(TAGS)), max_size=12)
@@ -20,34 +17,29 @@ SENTENCES = st.lists(st.tuples(st.sampled_from(TAGS), st.sampled_from(TAGS)), ma
 
 @settings(deadline=None)  # a busy machine is not a failure
 @given(SENTENCES)
-def test_entities_of_any_tags_are_those_of_seqeval(pairs):
-    for tags in map(list, zip(*pairs, strict=True)):
-        wanted = [(start, end + 1, label) for label, start, end in get_entities(tags)]
-        assert entities.entities_from_tags(tags) == wanted
+def test_entities_of_any_tags_are_those_of_seqscore(pairs):
+    for tags in zip(*pairs, strict=True):
+        assert entities.entities_from_tags(tags) == conlleval.entities(tags)
 
 
 @settings(deadline=None)  # a busy machine is not a failure
 @given(st.lists(SENTENCES.filter(len), min_size=1, max_size=4))
-def test_scores_are_those_of_seqeval(sentences):
+def test_scores_are_those_of_seqscore(sentences):
     gold, guesses = ([[pair[side] for pair in own] for own in sentences] for side in (0, 1))
     found, by_label = entities.score_spans(
         [entities.entities_from_tags(tags) for tags in gold],
         [entities.entities_from_tags(tags) for tags in guesses],
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        report = seqeval.metrics.classification_report(
-            gold, guesses, output_dict=True, zero_division=0
-        )
-    precision, recall, f1, _ = report.pop('micro avg').values()
-    assert found['precision'] == pytest.approx(precision)
-    assert found['recall'] == pytest.approx(recall)
-    assert found['f1'] == pytest.approx(f1)
-    macro_f1 = report.pop('macro avg')['f1-score']  # NaN without any entity
-    assert found['f1_macro'] == pytest.approx(np.nan_to_num(macro_f1))
-    report.pop('weighted avg')
-    assert {label: row[:4] for label, row in by_label.items()} == {
-        label: pytest.approx(tuple(row.values())) for label, row in report.items()
+    wanted = conlleval.score(gold, guesses)
+    assert found['precision'] == pytest.approx(wanted.precision)
+    assert found['recall'] == pytest.approx(wanted.recall)
+    assert found['f1'] == pytest.approx(wanted.f1)
+    of_labels = dict(wanted.type_scores)
+    macro_f1 = np.mean([one.f1 for one in of_labels.values()]) if of_labels else 0
+    assert found['f1_macro'] == pytest.approx(macro_f1)
+    assert by_label == {
+        label: pytest.approx((one.precision, one.recall, one.f1, one.total_ref, one.total_pos))
+        for label, one in of_labels.items()
     }
 
 
@@ -119,44 +111,50 @@ def add_prefix(tag):
     return tag if tag == 'O' else f'I-{tag}'
 
 
-def spans_of(found):
-    return [(start, end + 1, label) for label, start, end in found]
+def label_first(tag):
+    return '-'.join(reversed(tag.split('-')))
+
+
+def add_label(tag):
+    return tag if tag == 'O' else f'{tag}-_'
 
 
 @pytest.mark.parametrize(
-    ('labels', 'as_seqeval', 'options'),
+    ('labels', 'as_prefixed'),
     [
-        (('O', 'I-LOC', 'I-PER', 'I-A-B'), str, {}),
-        (('I-LOC', 'I-PER'), str, {}),
-        (('O', 'B', 'I'), str, {}),
-        (('O', 'I'), str, {}),
-        (('O', 'LOC', 'PER', 'ORG', 'BANK', 'A-B'), add_prefix, {}),
-        (('O', 'LOC-B', 'LOC-I', 'PER-B', 'PER-I'), str, {'suffix': True}),
-        (('O', 'B_LOC', 'I_LOC', 'B_P_X', 'I_P_X'), lambda tag: tag.replace('_', '-', 1), {}),
-        (('O', 'B-PER', 'I-PER', 'MISC'), lambda tag: tag.replace('MISC', 'I-MISC'), {}),
-        (('O', 'B-X', 'I-X', 'L-X', 'U-X'), lambda tag: tag.translate({76: 'E', 85: 'S'}), {}),
+        (('O', 'I-LOC', 'I-PER', 'I-A-B'), str),
+        (('I-LOC', 'I-PER'), str),
+        (('O', 'B', 'I'), add_label),
+        (('O', 'I'), add_label),
+        (('O', 'LOC', 'PER', 'ORG', 'BANK', 'A-B'), add_prefix),
+        (('O', 'LOC-B', 'LOC-I', 'PER-B', 'PER-I'), label_first),
+        (('O', 'B_LOC', 'I_LOC', 'B_P_X', 'I_P_X'), lambda tag: tag.replace('_', '-', 1)),
+        (('O', 'B-PER', 'I-PER', 'MISC'), lambda tag: tag.replace('MISC', 'I-MISC')),
+        (('O', 'B-X', 'I-X', 'L-X', 'U-X'), lambda tag: tag.translate({76: 'E', 85: 'S'})),
     ],
 )  # fmt: skip
-def test_entities_of_other_sets_of_tags_are_those_of_seqeval(labels, as_seqeval, options):
+def test_entities_of_other_sets_of_tags_are_those_of_seqscore(labels, as_prefixed):
     parsed, draw = entities.parse_tags(labels), random.Random(0)
     for _ in range(300):
         tags = draw.choices(labels, k=draw.randrange(9))
-        wanted = spans_of(get_entities([as_seqeval(tag) for tag in tags], **options))
+        wanted = conlleval.entities([as_prefixed(tag) for tag in tags])
         assert entities.entities_from_tags(tags, parsed) == wanted, tags
 
 
-def test_entities_of_bilou_are_those_of_seqeval_in_its_strict_mode():
-    labels = ['O', *(f'{prefix}-{label}' for prefix in 'BILU' for label in ('PER', 'LOC'))]
+@pytest.mark.parametrize(('scheme', 'end', 'single'), [('BIOES', 'E', 'S'), ('BILOU', 'L', 'U')])
+def test_entities_of_valid_tags_are_those_that_seqscore_decodes(scheme, end, single):
+    prefixes = ('B', 'I', end, single)
+    labels = ['O', *(f'{prefix}-{label}' for prefix in prefixes for label in ('PER', 'LOC'))]
     parsed, draw = entities.parse_tags(labels), random.Random(0)
     for _ in range(100):
         tags: list[str] = []
         while len(tags) < 8:
             label = draw.choice(('PER', 'LOC'))
             inside = [f'I-{label}'] * draw.randrange(3)
-            tags += draw.choice((['O'], [f'U-{label}'], [f'B-{label}', *inside, f'L-{label}']))
-        wanted = Entities([tags], BILOU).entities[0]
-        found = entities.entities_from_tags(tags, parsed)
-        assert found == [(one.start, one.end, one.tag) for one in wanted]
+            tags += draw.choice(
+                (['O'], [f'{single}-{label}'], [f'B-{label}', *inside, f'{end}-{label}'])
+            )
+        assert entities.entities_from_tags(tags, parsed) == conlleval.decode(tags, scheme)
 
 
 @pytest.mark.parametrize(
