@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 # From the lowest to the highest; a package may import itself and packages of lower layers.
 LAYERS = (
     ('errors', 'figures', 'lazy_table', 'limits', 'markdown', 'tree_paths', 'types'),
-    ('averages', 'progress', 'rounding', 'sampling', 'tensorflow_import'),
+    ('averages', 'progress', 'rounding', 'sampling', 'tensorflow_import', 'xla_flags'),
     ('storage',),
     ('config_keys', 'files'),
     ('flag_parser',),

@@ -5,14 +5,14 @@ import numpy as np
 
 from bert_jax.averages import Terms
 from bert_jax.errors import UserError
-from bert_jax.training import batches, sharding
+from bert_jax.training import batches, runtime, sharding
 from bert_jax.training.step import step_key
 from bert_jax.training.task import Stage, Task
 from bert_jax.types import Batch, Key, Params
 
 _ROWS = 1024  # evenly spaced rows of a stage that are tried
 # The program runs once or a few times: machine code that is made quickly is enough.
-_OPTIONS = {'cpu': {'xla_backend_optimization_level': 0}}
+_OPTIONS = {'cpu': {'xla_backend_optimization_level': '0'}}
 
 
 def check(
@@ -41,7 +41,7 @@ def check(
         return {name: terms[name].count for name in task.weights}
 
     replicated = sharding.replicated(jax.sharding.get_mesh())
-    options = _OPTIONS.get(jax.default_backend())
+    options = runtime.known_options(_OPTIONS.get(jax.default_backend(), {}))
     counts = jax.jit(count, out_shardings=replicated, compiler_options=options)
     missing = set(task.weights)
     number = min(stage.steps, -(-_ROWS // stage.source.batch_size))

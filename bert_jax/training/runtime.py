@@ -5,12 +5,14 @@ measurements.
 """
 
 import ctypes
+import functools
 import importlib.util
 import logging
 import os
 import sys
 
 import jax
+import numpy as np
 
 from bert_jax.errors import UserError, warn
 from bert_jax.models import partitioning
@@ -137,4 +139,27 @@ def compiler_options() -> dict[str, str]:
     options = COMPILER_OPTIONS.get(platform, {})
     if mesh.shape.get('fsdp', 1) > 1:
         options = options | FSDP_COMPILER_OPTIONS.get(platform, {})
-    return options
+    return known_options(options)
+
+
+def known_options(options: dict[str, str]) -> dict[str, str]:
+    """Return those compiler options that this mesh's compiler accepts; warn about the others.
+
+    Releases of XLA rename and remove options, and refuse to compile with an unknown one. They
+    change memory and speed only, so that a newer release may do without.
+    """
+    mesh = jax.sharding.get_mesh()
+    return {name: value for name, value in options.items() if _is_accepted(name, value, mesh)}
+
+
+@functools.cache
+def _is_accepted(name: str, value: str, mesh: jax.sharding.Mesh) -> bool:
+    """Compile a small function with the option: milliseconds, once for each mesh."""
+    sharding = None if mesh.empty else jax.sharding.NamedSharding(mesh, jax.P())
+    scalar = jax.ShapeDtypeStruct((), np.float32, sharding=sharding)
+    try:
+        jax.jit(lambda x: x, compiler_options={name: value}).lower(scalar).compile()
+    except jax.errors.JaxRuntimeError as error:
+        warn(f'the compiler refuses its option {name} ({_one_line(error)}); continuing without it')
+        return False
+    return True

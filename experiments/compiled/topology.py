@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 from bert_jax.errors import UserError, unknown
+from bert_jax.xla_flags import known_flags
 
 
 class Chip(NamedTuple):
@@ -143,8 +144,7 @@ def configure(topology: Topology, cublas: bool = False) -> None:
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     if topology.chip.platform == 'cuda':
         os.environ['JAX_SKIP_CUDA_CONSTRAINTS_CHECK'] = '1'  # there is no driver
-        flags = os.environ.get('XLA_FLAGS', '')
-        flags += ' --xla_gpu_autotune_level=0'  # autotuning would run kernels
+        flags = ['--xla_gpu_autotune_level=0']  # autotuning would run kernels
         if cublas:
-            flags += ' --xla_gpu_enable_triton_gemm=false'
-        os.environ['XLA_FLAGS'] = flags
+            flags.append('--xla_gpu_enable_triton_gemm=false')
+        os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {known_flags(*flags)}'

@@ -17,6 +17,7 @@ import tempfile
 
 import pytest
 
+from bert_jax.xla_flags import known_flags
 from tests import extending, page_inputs, printed_commands
 from tests.inference import small_gpt2
 
@@ -103,7 +104,7 @@ class Folder:
             'PYTHONPATH': str(root / 'copy'),
             'PYTHONDONTWRITEBYTECODE': '1',
             # One device, and machine code that is made quickly.
-            'XLA_FLAGS': '--xla_backend_optimization_level=0',
+            'XLA_FLAGS': known_flags('--xla_backend_optimization_level=0'),
         }
 
     def run(self, text: str) -> None:

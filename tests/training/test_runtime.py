@@ -24,6 +24,14 @@ def test_the_compiler_orders_instructions_for_the_least_memory():
     assert temporaries(compiler_options=runtime.compiler_options()) < temporaries() / 2
 
 
+def test_options_that_the_compiler_refuses_are_left_out_with_a_warning(capsys):
+    known = {'xla_backend_optimization_level': '1'}
+    assert runtime.known_options(known | {'xla_no_such_option': 'true'}) == known
+    assert runtime.known_options({'xla_no_such_option': 'true'}) == {}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith('warning: the compiler refuses its option xla_no_such_option (')
+
+
 def test_only_the_cpu_backend_keeps_freed_memory(monkeypatch):
     calls = []
     monkeypatch.setattr(runtime, 'keep_freed_memory', lambda: calls.append(jax.default_backend()))
@@ -124,6 +132,7 @@ def test_glibc_keeps_freed_memory():
 @pytest.mark.eight_devices
 def test_weights_are_gathered_whole_on_tpus_if_they_are_sharded(monkeypatch):
     monkeypatch.setattr(partitioning, 'platform', lambda: 'tpu')
+    monkeypatch.setattr(runtime, 'known_options', dict)  # no compiler for TPUs to ask
     with jax.set_mesh(sharding.make_mesh({'data': 8, 'fsdp': 1, 'tensor': 1})):
         assert runtime.compiler_options() == {}
     with jax.set_mesh(sharding.make_mesh({'data': 4, 'fsdp': 2, 'tensor': 1})):
