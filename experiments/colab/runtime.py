@@ -20,6 +20,8 @@ from importlib import metadata
 from IPython.display import Markdown, display
 from packaging.requirements import Requirement  # every kernel has packaging
 
+PIP = 'python -m pip --disable-pip-version-check'
+
 imported: dict[str, str] = {}  # distribution → version in the memory of this kernel
 
 # Modules that tell their version, so that an installation by hand before the first cell is noticed.
@@ -72,6 +74,8 @@ def prepare(checkout: pathlib.Path) -> None:
     note_imports(wanted)
     if lacking := unmet(wanted):
         print('Installing into this runtime, for minutes:', '; '.join(lacking), flush=True)
+        if 'tensorflow-cpu is missing' in lacking and distribution('tensorflow'):
+            run(f'{PIP} uninstall --quiet --yes tensorflow')  # it has the same files
         install(checkout, extra)
         note_imports(wanted)
     if lacking := unmet(wanted):
@@ -149,12 +153,9 @@ def unmet(wanted: Iterable[Requirement]) -> list[str]:
 
 def install(checkout: pathlib.Path, extra: str) -> None:
     """Install the package and the versions that its tests run with."""
-    pip = 'python -m pip --disable-pip-version-check'
-    if distribution('tensorflow') and not distribution('tensorflow-cpu'):
-        run(f'{pip} uninstall --quiet --yes tensorflow')  # tensorflow-cpu has the same files
     lock = shlex.quote(str(checkout / 'requirements.lock'))
     source = shlex.quote(f'{checkout}[{extra}]' if extra else str(checkout))
-    run(f'{pip} install --quiet --constraint {lock} --editable {source}')
+    run(f'{PIP} install --quiet --constraint {lock} --editable {source}')
     importlib.invalidate_caches()
 
 
