@@ -107,7 +107,7 @@ def expected_of_task(
     states_BTD = np.zeros((*batch['input_ids'].shape, model.architecture.hidden_size), np.float32)
     for row_TD, text_TD in zip(states_BTD, token_vectors, strict=True):
         row_TD[: len(text_TD)] = text_TD
-    embedding = np.stack(predictor.embed(texts))
+    embedding = predictor.embed(texts)
     return {'embedding': embedding, 'states': at_tokens(states_BTD, batch)}
 
 

@@ -1,6 +1,7 @@
 """Vectors of texts and words, and attention, from the encoder of a loaded model."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal, overload
 
 import numpy as np
 from scipy import sparse
@@ -33,6 +34,18 @@ class EncoderPredictor(BasePredictor):
         """Whether the model was trained to make sparse vectors (`embed_sparse`)."""
         return self._sentence_modules is not None and self._sentence_modules.sparse is not None
 
+    @overload
+    def embed(  # type: ignore[overload-overlap]
+        self,
+        texts: Sequence[str],
+        pooling: Literal['tokens'],
+        layer: Layers = -1,
+        long_texts: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
+    ) -> list[np.ndarray]: ...
+
+    @overload
     def embed(
         self,
         texts: Sequence[str],
@@ -41,19 +54,30 @@ class EncoderPredictor(BasePredictor):
         long_texts: str | None = None,
         prompt: str | None = None,
         dimensions: int | None = None,
-    ) -> list[np.ndarray]:
-        """A vector for each text, float32 [D], or for each of its tokens, float32 [T, D].
+    ) -> np.ndarray: ...
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: str | None = None,
+        layer: Layers = -1,
+        long_texts: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
+    ) -> np.ndarray | list[np.ndarray]:
+        """The vectors of texts, float32 [N, D], or of the tokens of each, a list of [T, D].
 
         Args:
             pooling: 'mean' or 'max' over all tokens, [CLS] and [SEP] included; 'cls', the state of
                 [CLS] (averaged over windows); 'tokens', one vector for each token, [CLS] and [SEP]
-                included. None: the pooling, dense layers, normalization and prompt of a
-                sentence-transformers folder; 'mean' for other models.
+                included, as a list with one array for each text. None: the pooling, dense layers,
+                normalization and prompt of a sentence-transformers folder; 'mean' for other models.
             layer: 0 (embeddings) to the number of layers, or negative from the last; 'last';
                 'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers;
                 'lstm_1' to 'lstm_N', the layers of the LSTM that a fine-tuned head reads
-                (`model.head_lstm`); 'all', the vectors of all layers of the encoder: [L + 1, D]
-                instead of [D]; or a tuple of K of the others, of one size: [K, D].
+                (`model.head_lstm`); 'all', the vectors of all layers of the encoder:
+                [N, L + 1, D] instead of [N, D]; or a tuple of K of the others, of one size:
+                [N, K, D].
             long_texts: 'windows' (the default), or 'truncate' (the default for a
                 sentence-transformers folder and for a run of the problem 'embedding').
             prompt: name of a prompt of the model, such as 'query' or 'document'; None: its default
@@ -95,9 +119,9 @@ class EncoderPredictor(BasePredictor):
         before = modules.prompt if prompt is None else prompts[prompt]
         prompted = [before + text for text in check_texts(texts)]
         encoded = self._rows.encode(prompted, long_texts or 'truncate')
-        parts = zip(*(self._pool(encoded, mode, layer) for mode in modules.pooling), strict=True)
-        vectors = [modules.apply(np.concatenate(own, axis=-1)) for own in parts]
-        return [modules.shorten(own, dimensions) for own in vectors] if dimensions else vectors
+        parts = [self._pool(encoded, mode, layer) for mode in modules.pooling]
+        vectors_ND = modules.apply(np.concatenate(parts, axis=-1))
+        return modules.shorten(vectors_ND, dimensions) if dimensions else vectors_ND
 
     def embed_sparse(
         self, texts: Sequence[str], long_texts: str | None = None, prompt: str | None = None
@@ -184,18 +208,21 @@ class EncoderPredictor(BasePredictor):
             for windows in results
         ]
 
-    def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: Layers) -> list[np.ndarray]:
-        """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
-        rows = [list(self._rows.of_spans(ids, mode)) for ids in encoded]
+    def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: Layers) -> np.ndarray:
+        """The pooled states of each text, float32 [N, …]; see `SentenceModules.pooling`."""
+        texts = encoded or [np.zeros(0, np.int32)]  # an empty text tells the shape without texts
+        rows = [list(self._rows.of_spans(ids, mode)) for ids in texts]
         results = self.run(computation.pooled, layer, mode, rows=rows)
         if mode == 'max':
-            return [np.max([max_D for _, max_D in windows], axis=0) for windows in results]
-        power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
-        return [
-            sum(sum_D for _, sum_D in windows)
-            / np.float32(sum(np.ptp(row.extras['span']) for row, _ in windows) ** power)
-            for windows in results
-        ]
+            vectors = [np.max([max_D for _, max_D in windows], axis=0) for windows in results]
+        else:
+            power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
+            vectors = [
+                sum(sum_D for _, sum_D in windows)
+                / np.float32(sum(np.ptp(row.extras['span']) for row, _ in windows) ** power)
+                for windows in results
+            ]
+        return np.stack(vectors)[: len(encoded)]
 
     def attention(self, text: str) -> tuple[list[str], np.ndarray]:
         """The tokens of a text and the attention between them, float32 [L, H, T, T].

@@ -74,7 +74,7 @@ class TextEncoder:
         """
         if self.pooling == 'tokens':
             raise UserError('pooling is tokens, but a search compares one vector for each text')
-        vectors = [np.stack(self._embed(chunk, prompt)) for chunk in _chunks(texts)]
+        vectors = [self._embed(chunk, prompt) for chunk in _chunks(texts)]
         empty = np.zeros((0, self.predictor.architecture.hidden_size), np.float32)
         vectors_ND = np.concatenate(vectors) if vectors else empty
         if not np.isfinite(vectors_ND).all():
@@ -93,7 +93,7 @@ class TextEncoder:
         """Return a search among the vectors of documents."""
         return VectorSearch(self, vectors_ND)
 
-    def _embed(self, texts: Sequence[str], prompt: str | None) -> list[np.ndarray]:
+    def _embed(self, texts: Sequence[str], prompt: str | None) -> np.ndarray:
         return self.predictor.embed(
             texts,
             self.pooling,

@@ -40,7 +40,7 @@ def make_bert_jax(model: str, dtype: str):
     from bert_jax.interop import loading
 
     predictor = Predictor(loading.load_any(model), dtype=dtype)
-    return lambda texts: np.stack(predictor.embed(texts, 'mean'))
+    return lambda texts: predictor.embed(texts, 'mean')
 
 
 def make_torch(model: str, dtype: str):

@@ -68,7 +68,7 @@ def _ranks(values) -> np.ndarray:
 def expected_outputs(model, texts: list[str]) -> dict[str, np.ndarray]:
     """Return the outputs of `predict`: vectors, or the probabilities of classes."""
     if 'classify' not in model.tasks:
-        return {'embedding': np.stack(model.embed(texts))}
+        return {'embedding': model.embed(texts)}
     records = model.classify(texts, probabilities=True)
     return {'probabilities': np.array([list(r['probabilities'].values()) for r in records])}
 

@@ -53,13 +53,13 @@ def test_vectors_have_the_pooling_norm_and_prompts_of_the_training(run):
     model = bert_jax.load(str(run))
     assert dict(model.prompts) == {'query': 'who saw ', 'document': 'the lamp . '}
     assert model.tasks == ('embed',)
-    vectors_ND = np.stack(model.embed(TEXTS))
-    plain_ND = np.stack(model.embed(['the lamp . ' + text for text in TEXTS], 'cls'))
+    vectors_ND = model.embed(TEXTS)
+    plain_ND = model.embed(['the lamp . ' + text for text in TEXTS], 'cls')
     norm_N1 = np.linalg.norm(plain_ND, axis=1, keepdims=True)
     np.testing.assert_allclose(vectors_ND, plain_ND / norm_N1, rtol=1e-5)
-    queries_ND = np.stack(model.embed(TEXTS, prompt='query'))
+    queries_ND = model.embed(TEXTS, prompt='query')
     assert np.abs(queries_ND - vectors_ND).max() > 0.01
-    short_ND = np.stack(model.embed(TEXTS, dimensions=8))
+    short_ND = model.embed(TEXTS, dimensions=8)
     cut_ND = vectors_ND[:, :8]
     expected = cut_ND / np.linalg.norm(cut_ND, axis=1, keepdims=True)
     np.testing.assert_allclose(short_ND, expected, rtol=1e-5)

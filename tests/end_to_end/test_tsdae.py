@@ -61,7 +61,7 @@ def test_the_decoder_serves_training_alone(run, tmp_path):
     assert loaded.other_parts.keys() == {'reconstruction'}
     model = bert_jax.load(str(run))
     assert model.tasks == ('embed',)
-    norms = np.linalg.norm(np.stack(model.embed(TEXTS)), axis=1)
+    norms = np.linalg.norm(model.embed(TEXTS), axis=1)
     np.testing.assert_allclose(norms, 1, rtol=1e-5)
     keys = dict(init_from=str(run), data__tokenizer='', model__architecture=None)
     task = make_task(config_of(tmp_path, [['text0', 'text1'], *rows(9, 2)], sizes={}, **keys))

@@ -19,7 +19,7 @@ def test_the_library_computes_the_same_vectors(tmp_path):
     theirs = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu')
     assert theirs.max_seq_length == 64
     vectors = theirs.encode(exported.TEXTS)
-    ours = np.stack(Predictor(model).embed(exported.TEXTS))
+    ours = Predictor(model).embed(exported.TEXTS)
     norms = np.linalg.norm(ours, axis=1, keepdims=True)
     np.testing.assert_allclose(vectors, ours / norms, atol=1e-5)
 

@@ -75,6 +75,15 @@ def test_vectors_equal_those_of_transformers(ours, theirs, layer):
             agree(vector, pool(LAYERS[layer](theirs(text)[0])))
 
 
+@pytest.mark.parametrize('layer', LAYERS)
+def test_vectors_of_texts_are_one_array(ours, layer):
+    for pooling in (None, 'mean', 'cls', 'max'):
+        vectors = ours.embed(TEXTS, pooling, layer)
+        assert (type(vectors), vectors.dtype) == (np.ndarray, np.float32)
+        assert ours.embed([], pooling, layer).shape == (0, *vectors.shape[1:])
+    assert isinstance(ours.embed(TEXTS, 'tokens', layer), list)
+
+
 def test_guesses_equal_those_of_transformers(ours, theirs, folder):
     texts = ['the [MASK] near the [MASK] .', 'no gap', '[MASK]', '']
     found = ours.fill_mask(texts, top_k=4)

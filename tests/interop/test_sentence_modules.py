@@ -111,11 +111,11 @@ def test_embed_obeys_the_modules_and_exports_keep_them(
     add_modules(folder, pooling, layers, **settings)
     length = min(19, settings.get('max_seq_length', 19))
     theirs = expected(folder, modes, layers, length)
-    ours = np.stack(bert_jax.load(folder).embed(TEXTS))
+    ours = bert_jax.load(folder).embed(TEXTS)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
     out = tmp_path_factory.mktemp('export') / 'out'
     huggingface_export.save(loading.load_any(folder), out)
-    np.testing.assert_array_equal(np.stack(bert_jax.load(out).embed(TEXTS)), ours)
+    np.testing.assert_array_equal(bert_jax.load(out).embed(TEXTS), ours)
 
 
 def test_a_dense_layer_of_another_width_is_refused(folder):
@@ -130,7 +130,7 @@ def test_a_requested_pooling_takes_precedence(folder):
     for mode in ('mean', 'max', 'cls'):
         theirs = expected(folder, [mode], texts=TEXTS[:3])
         np.testing.assert_allclose(ours.embed(TEXTS[:3], mode), theirs, atol=1e-5)
-    assert ours.embed([]) == []
+    assert ours.embed([]).shape == (0, ours.embed(['moon']).shape[1])
 
 
 def test_the_default_prompt_is_prepended_and_kept(folder, tmp_path_factory):
@@ -262,5 +262,5 @@ def test_a_peft_folder_keeps_its_modules(folder, tmp_path_factory):
     model.peft_config['default'].base_model_name_or_path = str(folder)
     model.save_pretrained(tuned)
     add_modules(tuned, legacy('cls'), ['Normalize'])
-    found = np.stack(bert_jax.load(tuned).embed(TEXTS, long_texts='truncate'))
+    found = bert_jax.load(tuned).embed(TEXTS, long_texts='truncate')
     np.testing.assert_allclose(found, expected(folder, ['cls'], ['Normalize']), atol=1e-5)

@@ -63,7 +63,7 @@ def spearman(weights: str, pairs: list[dict]) -> float:
     """The rank correlation of scores with the cosine of mean vectors of a pretrained model."""
     model = bert_jax.load(weights)
     first_ND, second_ND = (
-        np.stack(model.embed([pair['text'][side] for pair in pairs], 'mean')) for side in (0, 1)
+        model.embed([pair['text'][side] for pair in pairs], 'mean') for side in (0, 1)
     )
     norms_N = np.linalg.norm(first_ND, axis=1) * np.linalg.norm(second_ND, axis=1)
     cosine_N = np.sum(first_ND * second_ND, axis=1) / norms_N
