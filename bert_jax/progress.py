@@ -8,6 +8,7 @@ import tqdm
 from bert_jax.errors import printable
 
 SECONDS_BETWEEN_LINES = 15.0  # when stderr is a file
+EVALUATION_SECONDS = 3.0  # shorter evaluations have no bar of their own
 _DELAY = 1e-5  # seconds; above 0, tqdm does not show a bar as soon as it is made
 
 
@@ -30,6 +31,25 @@ def bar(delay: float = _DELAY, **settings: Any) -> tqdm.tqdm:
     if sys.stderr.isatty():
         return _Bar(mininterval=1.0, dynamic_ncols=True, **settings)
     return _Bar(mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, **settings)
+
+
+def evaluation_bar(total: int, unit: str, is_shown: bool) -> tqdm.tqdm:
+    """Create a bar with the time that an evaluation has left, which disappears at its end.
+
+    Args:
+        total: Number of units to evaluate.
+        unit: Name of the unit.
+        is_shown: Whether this process shows it.
+    """
+    return bar(
+        EVALUATION_SECONDS,
+        desc='evaluating',
+        total=total,
+        unit=unit,
+        leave=False,
+        position=0,  # in place of the bar of the training, which does not move meanwhile
+        disable=not is_shown,
+    )
 
 
 def _is_notebook() -> bool:

@@ -1,7 +1,9 @@
 """Progress bars on a terminal and in a log file."""
 
 import io
+import re
 import sys
+import time
 
 from bert_jax import progress
 
@@ -47,3 +49,25 @@ def test_a_bar_without_progress_is_not_shown(monkeypatch):
             bar.update(3)
         assert '3 windows' in stderr.getvalue()
         assert ' 0 windows' not in stderr.getvalue()
+
+
+def test_a_long_evaluation_has_a_bar_with_the_time_left(monkeypatch):
+    for stderr in (io.StringIO(), Terminal()):
+        monkeypatch.setattr(sys, 'stderr', stderr)
+        monkeypatch.setattr(progress, 'EVALUATION_SECONDS', 0.01)
+        monkeypatch.setattr(progress, 'SECONDS_BETWEEN_LINES', 0.0)
+        with progress.bar(total=9, unit='step') as training:
+            training.update(1)
+            with progress.evaluation_bar(100, ' rows', is_shown=True) as bar:
+                time.sleep(1.1)  # a terminal is redrawn once a second
+                bar.update(50)
+        assert re.search(r'evaluating: +50%.*50/100 \[00:01<00:01', stderr.getvalue())
+        assert '\x1b[A' not in stderr.getvalue()  # the bar is not on a line below
+
+
+def test_a_short_evaluation_has_no_bar(monkeypatch):
+    monkeypatch.setattr(sys, 'stderr', io.StringIO())
+    monkeypatch.setattr(progress, 'SECONDS_BETWEEN_LINES', 0.0)
+    with progress.evaluation_bar(100, ' rows', is_shown=True) as bar:
+        bar.update(50)
+    assert sys.stderr.getvalue() == ''

@@ -8,8 +8,9 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import math
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bert_jax import errors, progress, tokenizers
 from bert_jax.corpus import corpus
@@ -19,10 +20,12 @@ from bert_jax.corpus.unfinished import Unfinished
 from bert_jax.corpus.workers import BLOCK_CHARACTERS, DocumentBlock, TextBlock, Workers, read_blocks
 from bert_jax.storage import paths
 from bert_jax.text.held_out import DIVIDE, HeldOutRule, choose_rule
-from bert_jax.text.held_out_share import Candidates, corrected_rule
+from bert_jax.text.held_out_share import NEAR, Candidates, corrected_rule, shares
 from bert_jax.text.sources import Source
 from bert_jax.tokenizers import training_text
 from bert_jax.types import JsonObject
+
+_TRAINABLE_TOKENS = 100_000  # shorter texts are for trying things out: a warning is enough
 
 
 @dataclasses.dataclass
@@ -64,7 +67,9 @@ def build(
         writing = _Writing(unfinished, sources, made_from, shard_tokens, tokenizer, pool)
         manifest, corrected = writing.run(rule, saved)
         if manifest is None:
-            progress.say('too much of the text is held out: tokenizing it again with less')
+            progress.say(
+                'the held-out share is far from the fraction: tokenizing again with another split'
+            )
             manifest, _ = writing.run(corrected, writing.start_over(corrected))
         assert manifest
         return manifest
@@ -184,6 +189,7 @@ class _Writing:
             corrected = rule if is_final else corrected_rule(rule, fraction, candidates)
             if corrected is not rule:
                 return None, corrected
+            check_share(self.sources, rule, fraction, candidates)
             for split in corpus.SPLITS:
                 check_split(split, writer.has_documents(split))
             self._save(saved, writer, candidates)
@@ -269,6 +275,27 @@ def check_split(split: str, has_documents: bool) -> None:
             f'no document of the {split} split has tokens: add text, {DIVIDE}, or change '
             'held_out_fraction'
         )
+
+
+def check_share(
+    sources: Sequence[Source],
+    rule: HeldOutRule,
+    fraction: float,
+    candidates: Mapping[str, Candidates],
+) -> None:
+    """Raise UserError if a text of some length has far more held-out tokens than asked for.
+
+    Sources whose files are held out as a whole may have any share.
+    """
+    if any(source.settings.get('held_out_by') == 'file' for source in sources):
+        return
+    for share, tokens in shares(rule, fraction, candidates):
+        if tokens >= _TRAINABLE_TOKENS and share > NEAR * fraction:
+            raise errors.UserError(
+                f'{share:.1%} of the tokens would be held out instead of {fraction:.1%} '
+                f'(held_out_fraction), because the documents are few and long: {DIVIDE}, or set '
+                f'held_out_fraction={math.ceil(100 * share) / 100:g}'
+            )
 
 
 def _skip(blocks: Iterator[TextBlock], position: Position, source: Source) -> None:

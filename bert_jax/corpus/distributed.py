@@ -237,4 +237,6 @@ def _held_out_rule(
             own = candidates.setdefault(source.language, Candidates(fraction))
             for record in records:
                 own.merge(record['candidates'])
-    return corrected_rule(choose_rule(hashes, fraction), fraction, candidates)
+    rule = corrected_rule(choose_rule(hashes, fraction), fraction, candidates)
+    corpus_builder.check_share(sources, rule, fraction, candidates)
+    return rule

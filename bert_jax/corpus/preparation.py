@@ -16,6 +16,7 @@ from bert_jax.corpus.workers import BLOCK_CHARACTERS, usable_cores
 from bert_jax.storage import drafts, hub, paths
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
+from bert_jax.text.division import divide_long_files
 from bert_jax.text.sources import Source, open_source
 from bert_jax.types import JsonObject
 
@@ -111,7 +112,7 @@ def prepare(
         )
         if output.exists() and not replaces and not is_ours:
             raise errors.UserError(f'{output} exists but is not a corpus: name another folder')
-        opened = [open_source(spec) for spec in sources]
+        opened = divide_long_files([open_source(spec) for spec in sources], held_out_fraction)
         for source in opened:
             source.max_bad_share = max_bad_share
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Baselines of the held-out metrics of pretraining, and cloze examples."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ def unigram_entropy(counts_V: np.ndarray) -> float:
 
 # Objectives whose loss is comparable with the unigram entropy.
 _OF_TOKENS = ('mlm', 'clm', 'plm', 'diffusion', 'mntp', 'ntp', 'denoising')
+_CLEARLY = 1.02  # times the loss of a guess; a model that has learned nothing is near 1
 # Metric that bounds the negative log likelihood of the text, or equals it → name in bits per byte.
 _LIKELIHOODS = {
     'clm_loss': 'clm_bits_per_byte',
@@ -67,16 +68,37 @@ def add_baselines(
 
 
 def warnings(held_out: Mapping[str, float]) -> list[str]:
-    """Return a line for each loss that is no better than predicting token frequencies."""
+    """Return a line for each loss that is no better than predicting frequencies.
+
+    They are those of tokens, or of the two classes of a pair.
+    """
     entropy = held_out.get('unigram_entropy', math.inf)
     losses = {name: held_out.get(f'{name}_loss', -math.inf) for name in _OF_TOKENS}
-    return [
+    lines = [*_warnings_of_pairs(held_out)]
+    return lines + [
         f'the held-out {name}_loss is {loss:.3f}, but predicting every token by its frequency has '
         f'a loss of {entropy:.3f}: the model has learned nothing from the context; train longer or '
         'change the learning rate'
         for name, loss in losses.items()
         if not loss < entropy
     ]
+
+
+def _warnings_of_pairs(held_out: Mapping[str, float]) -> Iterator[str]:
+    """Warn of a loss of two classes that is clearly above the entropy of the classes."""
+    for metric, share in held_out.items():
+        name, _, suffix = metric.rpartition('_')
+        loss = held_out.get(f'{name}_loss')
+        if suffix != 'negatives' or loss is None or not 0 < share < 1:
+            continue
+        entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
+        if not loss <= _CLEARLY * entropy:
+            yield (
+                f'the held-out {name}_loss is {loss:.3f}, but guessing has a loss of '
+                f'{entropy:.3f}: the model has learned to recognize the texts of the training, as '
+                'it does if they are few; use more texts, train for less time, or set '
+                f'objectives.{name}=0'
+            )
 
 
 def cloze_lines(

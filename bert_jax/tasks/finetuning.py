@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import averages, problems
+from bert_jax import averages, problems, progress
 from bert_jax.errors import UserError, warn
 from bert_jax.examples.finetune_batches import (
     BatchShape,
@@ -268,16 +268,7 @@ class FineTuning:
         """Evaluate a held-out split; on dev, tune the thresholds first."""
         encoded, shape = self.held_out[split], self._evaluation_shape()
         examples, decoder = encoded.examples, self.problem.decoder
-        parts, references, terms = finetuning_model.predict(self._predict, params, encoded, shape)
-        if target_writing.writes(self.problem):
-            parts = target_writing.write(
-                self.problem,
-                self.model.model,
-                params,
-                examples,
-                shape.rows * shape.length,
-                concurrent_batches=1,  # computations of several devices must have one order
-            )
+        parts, references, terms = self._predicted(params, encoded, shape)
         is_dev = split == 'dev'
         thresholds = decoder.tune_thresholds(examples, parts) if is_dev else self._thresholds
         calibration = Calibration(thresholds, references)
@@ -290,6 +281,27 @@ class FineTuning:
             metrics = scores.metrics | losses
         self.evaluated[split] = Evaluated(params, predictions, scores, metrics, thresholds)
         return self.evaluated[split]
+
+    def _predicted(
+        self, params: Params, encoded: finetuning_model.EncodedExamples, shape: BatchShape
+    ) -> finetuning_model.Predicted:
+        """Predict a split, and show how much of it is left."""
+        is_host0 = jax.process_index() == 0
+        with progress.evaluation_bar(len(encoded.items), ' windows', is_host0) as bar:
+            predicted = finetuning_model.predict(self._predict, params, encoded, shape, bar.update)
+        if not target_writing.writes(self.problem):
+            return predicted
+        with progress.evaluation_bar(len(encoded.examples), ' texts', is_host0) as bar:
+            parts = target_writing.write(
+                self.problem,
+                self.model.model,
+                params,
+                encoded.examples,
+                shape.rows * shape.length,
+                concurrent_batches=1,  # computations of several devices must have one order
+                advance=bar.update,
+            )
+        return predicted._replace(parts=parts)
 
     def _predict(self, params: Params, batch: Batch) -> Tree:
         """Run the prediction step with rows distributed over the mesh."""

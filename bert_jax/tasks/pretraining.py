@@ -10,6 +10,7 @@ import numpy as np
 
 from bert_jax import averages, lazy_table, objectives, progress
 from bert_jax.averages import Terms
+from bert_jax.corpus import corpus_warnings
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError, warn
 from bert_jax.examples.example_source import ExampleSource, FirstExamples
@@ -125,7 +126,22 @@ class Pretraining:
                 lines += [f'stage {number}: {stage.seconds / 60:.3g} minutes']
             else:
                 lines += [f'stage {number}: {stage.steps:,} steps, {first}', *others]
+        if pretraining_data.SEGMENTS[self.config.data.segments].mixes_texts:
+            lines += corpus_warnings.few_texts(self.corpus.manifest)
+        lines += self._long_evaluations()
         return [*lines, *(line for evaluator in self.evaluators for line in evaluator.lines)]
+
+    def _long_evaluations(self) -> list[str]:
+        """Say if the evaluation at the end of a stage reads more rows than its training."""
+        for stage in self.stages:
+            rows = sum(first.num_examples for first in self._held_out_rows(stage).values())
+            trained = stage.steps * stage.source.batch_size
+            if rows > trained and not stage.seconds:
+                return [
+                    f'an evaluation reads {rows:,} rows, more than the {trained:,} rows that are '
+                    f'trained on: to finish sooner, set --config.evaluation.examples={trained}'
+                ]
+        return []
 
     def check(self, metadata: JsonView) -> None:
         """Raise UserError if a checkpoint was made with another tokenizer or corpus."""
@@ -188,11 +204,13 @@ class Pretraining:
         With several languages, the losses of each language, such as `mlm_loss/cy`, are added; each
         language gets an equal share of the examples.
         """
-        num_examples, means = self.config.evaluation.examples, {}
-        sources = self.held_out[stage_shape(stage)]
-        for language, source in sources.items():
-            number = num_examples // (len(sources) - 1) if language else num_examples
-            means[language] = self._held_out_means(params, source, number, stage.accumulation)
+        rows, means = self._held_out_rows(stage), {}
+        total = sum(first.num_examples for first in rows.values())
+        with progress.evaluation_bar(total, ' rows', jax.process_index() == 0) as bar:
+            for language, first in rows.items():
+                means[language] = self._held_out_means(
+                    params, first, stage.accumulation, bar.update
+                )
         baseline = self.corpus.unigram_counts('held_out'), self.corpus.bytes_per_token('held_out')
         metrics = evaluation.add_baselines(means.pop(None), *baseline)
         for language, values in means.items():
@@ -210,14 +228,26 @@ class Pretraining:
         batch = batches.abstract(self.held_out[stage_shape(stage)][None])
         return self._held_out_step.lower(params, batch, stage.accumulation).compile()
 
+    def _held_out_rows(self, stage: Stage) -> dict[str | None, FirstExamples]:
+        """The rows of an evaluation: of all languages (None) and, if there are several, of each."""
+        number, sources = self.config.evaluation.examples, self.held_out[stage_shape(stage)]
+        return {
+            language: FirstExamples(source, number // (len(sources) - 1) if language else number)
+            for language, source in sources.items()
+        }
+
     def _held_out_means(
-        self, params: Params, source: ExampleSource, number: int, accumulation: int
+        self,
+        params: Params,
+        first: FirstExamples,
+        accumulation: int,
+        advance: Callable[[int], object],
     ) -> dict[str, float]:
-        first, threads = FirstExamples(source, number), self.config.data.reading_threads
         total: Terms = {}
-        for batch in batches.read(first, 0, first.num_batches, threads):
+        for batch in batches.read(first, 0, first.num_batches, self.config.data.reading_threads):
             terms = self._held_out_step(params, batch, accumulation)
             total = averages.add(total, jax.device_get(terms))
+            advance(first.batch_size)
         return averages.means(total)
 
     def _held_out_terms(self, params: Params, batch: Batch, accumulation: int) -> Terms:
@@ -277,7 +307,8 @@ class Pretraining:
         if self.config.evaluation.cloze_examples:
             examples = self._write_examples(params, workdir)
         held_out = results['held_out']
-        if warnings := evaluation.warnings(held_out):
+        warnings = [*evaluation.warnings(held_out), *corpus_warnings.held_out(self.corpus.manifest)]
+        if warnings:
             results['warnings'] = warnings
             for warning in warnings:
                 warn(warning)

@@ -42,17 +42,19 @@ class Segments(NamedTuple):
     Attributes:
         source: Makes the source of examples from the settings of rows and the config's `data`.
         options: Config keys that it reads, apart from keys that all entries read.
+        mixes_texts: Whether an example may have sentences of two documents, to be told apart.
     """
 
     source: Callable[[RowSettings, Config], ExampleSource]
     options: tuple[str, ...] = ()
+    mixes_texts: bool = False
 
 
 _SHORT = 'data.short_sequence_probability'
 # data.segments → how examples are made from documents.
 SEGMENTS = {
     'pairs': Segments(
-        functools.partial(_pairs, swapped=False), (_SHORT, 'data.faithful_negatives')
+        functools.partial(_pairs, swapped=False), (_SHORT, 'data.faithful_negatives'), True
     ),
     'ordered_pairs': Segments(
         functools.partial(_pairs, swapped=True), (_SHORT, 'data.faithful_negatives')

@@ -2,13 +2,14 @@
 
 The rule in `held_out` chooses documents by the hash of their text alone. With few distinct
 documents it may choose one that, with its copies, is most of the text. Such documents are returned
-to training, and the documents with the next hashes are held out instead. Corpora whose share is not
-far from the fraction keep the split of the rule.
+to training, and the documents with the next hashes are held out instead. If documents are short
+compared to the fraction but happen to be too many or too few, the first ones by their hashes are
+held out. Corpora whose share is not far from the fraction keep the split of the rule.
 """
 
 import bisect
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ from bert_jax.types import JsonObject
 FACTOR = 3  # a larger multiple of the requested fraction is too much,
 FEW = 8  # unless it is this many documents of average size
 MOST_HELD_OUT = 0.5  # too much for any number of documents
+NEAR = 2  # short documents are held out to at least the fraction / NEAR and at most NEAR times it
+MOST_CHANGED = 2**10  # documents that change sides for it: each slows `HeldOutRule` down
 MOST_COUNTED = 2**18  # bounds memory: further documents below the limit are not looked at
 
 
@@ -33,10 +36,14 @@ class Counted(NamedTuple):
     Attributes:
         tokens: Hash of a document → tokens of all its copies, in the order of the hashes.
         most: The largest acceptable number of held-out tokens.
+        asked: The number of held-out tokens that the fraction asks for.
+        total: The tokens of all documents.
     """
 
     tokens: dict[int, int]
     most: float
+    asked: float
+    total: int
 
     def is_heavy(self, value: int) -> bool:
         """Whether a document is more than half of the largest acceptable number."""
@@ -46,6 +53,14 @@ class Counted(NamedTuple):
         """Return the documents that a rule holds out."""
         hashes = np.array(list(self.tokens), np.uint64)
         return [*map(int, hashes[rule.is_held_out(hashes)])]
+
+    def num_held_out(self, rule: HeldOutRule) -> int:
+        """Return the number of tokens that a rule holds out."""
+        return sum(self.tokens[value] for value in self.held_out(rule))
+
+    def is_near(self, number: float) -> bool:
+        """Whether a number of held-out tokens is near what the fraction asks for."""
+        return self.asked / NEAR <= number <= self.asked * NEAR
 
 
 class Candidates:
@@ -85,7 +100,8 @@ class Candidates:
         number = len(self._tokens)
         few = FEW / number if 0 < number < self._wanted else 0.0
         share = max(largest_share(self._fraction), min(few, MOST_HELD_OUT))
-        return Counted(self._tokens, share * self._total)
+        asked = self._fraction * self._total
+        return Counted(self._tokens, share * self._total, asked, self._total)
 
     def _add(self, total: int, hashes: list[int], tokens: list[int]) -> None:
         self._total += total
@@ -108,7 +124,7 @@ class Candidates:
 def corrected_rule(
     rule: HeldOutRule, fraction: float, candidates: Mapping[str, Candidates]
 ) -> HeldOutRule:
-    """Return the rule without documents that are too large or have too many copies.
+    """Return the rule whose held-out tokens are nearest to the fraction that it can reach.
 
     Args:
         rule: The rule of `held_out.choose_rule`.
@@ -116,19 +132,43 @@ def corrected_rule(
         candidates: Language → its candidates.
 
     Returns:
-        `rule` itself if no language has too many held-out tokens.
+        `rule` itself if the held-out tokens of every language are near the fraction, or few
+        documents that are long do not allow more.
     """
+    counted = _counted(fraction, candidates)
+    rule = _without_heavy(rule, fraction, counted)
+    changed: dict[int, bool] = {}
+    for own in counted:
+        changed |= _changes_of_short(rule, own, counted)
+    return HeldOutRule(fraction, {**rule.exceptions, **changed}) if changed else rule
+
+
+def shares(
+    rule: HeldOutRule, fraction: float, candidates: Mapping[str, Candidates]
+) -> Iterator[tuple[float, int]]:
+    """Yield the share of the tokens of each language that a rule holds out, and all its tokens."""
+    for own in _counted(fraction, candidates):
+        if own.total:
+            yield own.num_held_out(rule) / own.total, own.total
+
+
+def _counted(fraction: float, candidates: Mapping[str, Candidates]) -> list[Counted]:
+    """The candidates of each language."""
     counted = [of_language.counted() for of_language in candidates.values()]
-    if all(len(own.tokens) < 2 for own in counted):  # `choose_rule` regards them as one language
-        all_languages = Candidates(fraction)
-        for of_language in candidates.values():
-            all_languages.merge(of_language.state())
-        counted = [all_languages.counted()]
+    if any(len(own.tokens) >= 2 for own in counted):
+        return counted
+    all_languages = Candidates(fraction)  # `choose_rule` regards them as one language
+    for of_language in candidates.values():
+        all_languages.merge(of_language.state())
+    return [all_languages.counted()]
+
+
+def _without_heavy(rule: HeldOutRule, fraction: float, counted: Sequence[Counted]) -> HeldOutRule:
+    """Return the rule without documents that are too large or have too many copies."""
     returned: set[int] = set()
     for own in counted:
-        held_out = own.held_out(rule)
-        if sum(own.tokens[value] for value in held_out) > own.most:
-            returned.update(filter(own.is_heavy, held_out))
+        if own.num_held_out(rule) > own.most:
+            returned.update(filter(own.is_heavy, own.held_out(rule)))
     if not returned:
         return rule
     heavy = {value for own in counted for value in own.tokens if own.is_heavy(value)}
@@ -138,6 +178,30 @@ def corrected_rule(
             current = HeldOutRule(fraction, exceptions)
             exceptions |= dict.fromkeys(_replacements(current, own, returned, heavy), True)
     return HeldOutRule(fraction, exceptions)
+
+
+def _changes_of_short(
+    rule: HeldOutRule, own: Counted, counted: Sequence[Counted]
+) -> dict[int, bool]:
+    """The short documents of a language that must change sides, and whether they are held out.
+
+    Empty if the held-out tokens are near the fraction, or if most documents are too long for it.
+    """
+    if own.is_near(own.num_held_out(rule)):
+        return {}
+    short = [
+        value
+        for value in own.tokens
+        if all(other.tokens.get(value, 0) <= other.asked / 2 for other in counted)
+    ]
+    sums = np.cumsum([own.tokens[value] for value in short])
+    number = int(np.searchsorted(sums, own.asked)) + 1
+    if 2 * len(short) < len(own.tokens) or not LEAST <= number <= len(short):
+        return {}
+    wanted, current = set(short[:number]), set(own.held_out(rule))
+    if len(wanted ^ current) > MOST_CHANGED:
+        return {}
+    return {value: value in wanted for value in sorted(wanted ^ current)}
 
 
 def _replacements(

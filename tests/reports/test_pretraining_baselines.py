@@ -8,6 +8,7 @@ import scipy.stats
 
 from bert_jax import main
 from bert_jax.reports import pretraining
+from bert_jax.tasks import pretraining_builder
 from tests.end_to_end import small
 
 COUNTS = np.array([0, 5, 3, 1, 1])
@@ -24,6 +25,17 @@ def test_a_loss_above_the_unigram_entropy_is_named_with_both_numbers(name):
     assert not pretraining.warnings({'rtd_loss': 9.0, 'sop_loss': 9.0})
 
 
+@pytest.mark.parametrize(('negatives', 'guess'), [(0.5, 0.693), (0.3, 0.611)])
+@pytest.mark.parametrize('name', ['nsp', 'sop'])
+def test_a_loss_of_pairs_above_that_of_a_guess_is_named(name, negatives, guess):
+    for loss, is_worse in ((guess + 0.05, True), (guess + 0.005, False), (np.nan, True)):
+        held_out = {f'{name}_loss': loss, f'{name}_negatives': negatives}
+        warnings = pretraining.warnings(held_out)
+        assert len(warnings) == is_worse
+        for line in warnings:
+            assert f'{name}_loss is {loss:.3f}, but guessing has a loss of {guess:.3f}' in line
+
+
 def test_bits_per_byte_are_given_for_bounds_of_the_likelihood():
     means = {'diffusion_loss': 9.0, 'diffusion_bound': 3 * np.log(2)}
     metrics = pretraining.add_baselines(means, COUNTS, bytes_per_token=1.5)
@@ -32,6 +44,29 @@ def test_bits_per_byte_are_given_for_bounds_of_the_likelihood():
     assert metrics['unigram_bits_per_byte'] == pytest.approx(expected)
     metrics = pretraining.add_baselines({'mlm_loss': 3.0}, COUNTS, 1.5)
     assert not any(name.endswith('bits_per_byte') for name in metrics)
+
+
+def test_a_held_out_share_that_was_not_asked_for_is_in_the_model_card(tmp_path):
+    for name in 'ab':
+        (tmp_path / f'{name}.txt').write_text(f'The {name} and the moon near the ship. ' * 20)
+    keys = {'data__segments': 'single', 'objectives__nsp': 0.0, 'evaluation__every_steps': 0}
+    text = {'data__sources': (f'text:{tmp_path}/?.txt',), 'data__held_out_fraction': 0.05}
+    results = main.run(small.config(tmp_path, **small.ONE_STAGE | keys | text))
+    (warning,) = [line for line in results['warnings'] if 'held out' in line]
+    assert '50.00% of the tokens are held out instead of 5.00%' in warning
+    assert warning in (tmp_path / 'run/README.md').read_text()
+
+
+def test_few_texts_are_named_where_pairs_of_texts_are_told_apart(tmp_path):
+    parts = (f'The cow and the moon near the ship {"up " * i}.' for i in range(99))
+    (tmp_path / 'a.txt').write_text('\n\n'.join(parts))
+    keys = {'data__sources': (f'text:{tmp_path}/a.txt;longest=300',)}
+    expected = 'warning: the corpus has 1 text(s): next sentence prediction learns which text'
+    for segments, is_named in (('pairs', True), ('ordered_pairs', False)):
+        keys |= {'data__segments': segments, 'objectives__nsp': float(is_named)}
+        config = small.config(tmp_path, objectives__sop=float(not is_named), **keys)
+        lines = pretraining_builder.build(config).describe()
+        assert any(line.startswith(expected) for line in lines) == is_named
 
 
 def test_a_run_that_learns_nothing_says_so(tmp_path, capsys):

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import math
 import pathlib
+import re
 
 import flax.linen as nn
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import configs
+from bert_jax import main, progress
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import blank_rows
 from bert_jax.objectives.edits import EDITS
@@ -198,3 +200,13 @@ def test_a_stage_without_anything_to_predict_is_refused_before_training(tmp_path
     with pytest.raises(UserError, match='no row has a prediction for mlm_loss, in 2 batches of 16'):
         loop.train(pretraining_builder.build(config), config, Workdir.of(config.workdir))
     assert not list(tmp_path.glob('run/checkpoints/[0-9]*'))
+
+
+def test_an_evaluation_with_more_rows_than_the_training_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(progress, 'EVALUATION_SECONDS', 1e-4)
+    monkeypatch.setattr(progress, 'SECONDS_BETWEEN_LINES', 0.0)
+    main.run(small.config(tmp_path, **small.ONE_STAGE | {'training__batch_size': (8,)}))
+    shown = capsys.readouterr().err
+    assert 'an evaluation reads 32 rows, more than the 16 rows that are trained on' in shown
+    assert '--config.evaluation.examples=16' in shown
+    assert re.search(r'evaluating: +\d+%.* \d+/32 \[', shown)

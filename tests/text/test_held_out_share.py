@@ -73,7 +73,27 @@ def test_ordinary_documents_keep_the_split_of_the_rule():
             (text_hash(f'{number} {i}'), int(draw.lognormvariate(6, 0.7))) for i in range(distinct)
         ]
         rule, corrected = rules({'en': documents}, 0.005)
-        assert corrected is rule
+        found, _ = share(rule, documents)
+        if distinct < 1000 or 0.0025 <= found <= 0.01:
+            assert corrected is rule
+        else:  # enough documents for the fraction, but too many or too few of them by chance
+            assert distinct == 1000
+            assert 0.005 <= share(corrected, documents)[0] <= 0.01
+
+
+@pytest.mark.parametrize('lowest', [0, 30])
+def test_short_documents_are_held_out_up_to_the_fraction(lowest):
+    """Of 160 parts of novels, 8 should be held out; by their hashes it is more, or fewer."""
+    step = 2**64 // 160
+    hashes = {0: [i * step // 4 for i in range(160)], 30: [(i + 10) * step for i in range(150)]}
+    documents = [(value, 1000 + i) for i, value in enumerate(hashes[lowest])]
+    rule, corrected = rules({'en': documents}, 0.05)
+    assert not 0.025 <= share(rule, documents)[0] <= 0.1
+    found, number = share(corrected, documents)
+    assert 0.05 <= found <= 0.06
+    assert number in (8, 9)
+    first = np.array(sorted(hashes[lowest])[:number], np.uint64)
+    assert corrected.is_held_out(first).all()  # the first by their hashes
 
 
 def test_each_language_has_its_share_and_copies_stay_together():

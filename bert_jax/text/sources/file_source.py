@@ -55,9 +55,13 @@ class FileSource(Source):
         return text_files.matching_files(self.where)
 
     def size(self) -> int:
-        statuses = paths.statuses(self.paths)
-        self._sizes = {path: status.st_size for path, status in statuses.items()}
+        self._sizes = self.file_sizes()
         return sum(self._sizes.values())
+
+    def file_sizes(self) -> dict[str, int]:
+        """Return the bytes of each file; missing files are left out."""
+        statuses = paths.statuses(self.paths)
+        return {path: status.st_size for path, status in statuses.items()}
 
     def position_in_file(self) -> int:
         """Return how many bytes of the current file are read."""
@@ -65,7 +69,7 @@ class FileSource(Source):
 
     def units(self, size: int) -> list[tuple[Piece, ...]]:
         """Return ranges of large files that can be divided, and groups of other files."""
-        sizes = {path: status.st_size for path, status in paths.statuses(self.paths).items()}
+        sizes = self.file_sizes()
         units: list[tuple[Piece, ...]] = []
         group: list[Piece] = []
         for path in self.paths:

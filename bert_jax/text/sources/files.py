@@ -59,8 +59,8 @@ class EncodedFileSource(FileSource):
 class TextSource(EncodedFileSource):
     """Plain text files.
 
-    A document of more than `MAX_DOCUMENT_CHARACTERS` is split at the next blank line, or at any
-    line after twice as many characters. `report['cut_documents']` counts the splits, and
+    A document of more than `longest` characters is split at the next blank line, or at any line
+    after twice as many. `report['cut_documents']` counts the splits, and
     `report['files_with_markup']` the tables and web pages, which are read as they are.
     """
 
@@ -72,11 +72,17 @@ class TextSource(EncodedFileSource):
             'unit of a document: "file"; "line"; "blank_line", the lines between blank lines; or '
             '"title:REGEX", a line that contains a match and all lines until the next such line',
         ),
+        'longest': Option(
+            '',
+            'a document with more characters ends at its next blank line; by default, files that '
+            'are longer than the share to hold out are divided',
+        ),
     }
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         super().__init__(spec, where, settings)
         documents = settings['documents']
+        self._longest = _characters(spec, settings.get('longest', ''))
         self.unit, _, pattern = documents.partition(':')
         if self.unit not in ('file', 'line', 'blank_line', 'title') or (
             (self.unit == 'title') != bool(pattern)
@@ -98,6 +104,12 @@ class TextSource(EncodedFileSource):
         if marked:
             self.count('files_with_markup', marked[0], len(marked))
 
+    @property
+    def may_be_divided(self) -> bool:
+        """Whether the spec leaves it open how long a document is."""
+        chosen = self.settings.get('longest') or self.settings['held_out_by'] == 'file'
+        return self.unit == 'file' and not chosen
+
     def can_divide(self, path: str) -> bool:
         return self.unit != 'file' and super().can_divide(path)
 
@@ -114,7 +126,7 @@ class TextSource(EncodedFileSource):
         size = 0
         for line in self.lines(piece, MAX_DOCUMENT_CHARACTERS):
             is_blank = not line or line.isspace()
-            is_full = size > MAX_DOCUMENT_CHARACTERS * (1 if is_blank else 2)
+            is_full = size > self._longest * (1 if is_blank else 2)
             is_boundary = self.starts_document(line)
             if lines and (is_full or is_boundary):
                 if not is_boundary:
@@ -131,6 +143,18 @@ class TextSource(EncodedFileSource):
         if self.title:
             return bool(self.title.search(line))
         return self.unit == 'line' or (self.unit == 'blank_line' and not line.strip())
+
+
+def _characters(spec: str, longest: str) -> int:
+    """Return the characters after which a document is split, from the option of a spec."""
+    if not longest:
+        return MAX_DOCUMENT_CHARACTERS
+    if not longest.isdecimal() or not 0 < int(longest) <= MAX_DOCUMENT_CHARACTERS:
+        raise errors.UserError(
+            f'source {spec!r}: longest={longest!r} is not a number of characters from 1 to '
+            f'{MAX_DOCUMENT_CHARACTERS:,}'
+        )
+    return int(longest)
 
 
 class JsonLinesSource(EncodedFileSource):
