@@ -326,8 +326,18 @@ class Decoder(_Part, abc.ABC, Generic[ExampleT, PredictionT]):
     def blind_guesses(
         self, train: Sequence[ExampleT], examples: Sequence[ExampleT]
     ) -> Sequence[PredictionT]:
-        """Return the best predictions without a model; none by default."""
+        """Return the best predictions without a model; none by default.
+
+        What the examples have in common, such as their mean label, may be used.
+        """
         return []
+
+    def baseline(
+        self, train: Sequence[ExampleT], examples: Sequence[ExampleT]
+    ) -> Mapping[str, float]:
+        """Return what predictions without a model reach in each metric; empty if there are none."""
+        guesses = self.blind_guesses(train, examples)
+        return self.score(examples, guesses).metrics if guesses else {}
 
     @abc.abstractmethod
     def to_record(self, example: ExampleT, prediction: PredictionT) -> JsonObject:

@@ -2,7 +2,7 @@
 
 import abc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -21,9 +21,11 @@ from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base, raw_input
 from bert_jax.tokenizers.sliding_windows import make_windows
 from bert_jax.tokenizers.special_token_layout import truncate_longest_first
+from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.types import Batch, JsonObject, JsonView, Tree
 
 ACTIVATIONS = {'identity': lambda logits: logits, 'sigmoid': jax.nn.sigmoid}
+_MOST_CONSTANTS = 50  # classes that are tried as the answer to all examples
 _MIN_Q = 1e-30  # lower bound of class probabilities that are learned from another model
 
 Probabilities = Mapping[str, float]  # label → probability
@@ -103,24 +105,51 @@ class ClassDecoder(base.Decoder[base.ExampleT, base.PredictionT]):
     def score(
         self, examples: Sequence[base.ExampleT], predictions: Sequence[base.PredictionT]
     ) -> Scores:
-        return scores.classification(*self._classes(examples, predictions))
+        return scores.classification(*self._classes(examples, map(self.guess, predictions)))
 
     def score_rows(
         self, examples: Sequence[base.ExampleT], predictions: Sequence[base.PredictionT]
     ) -> RowScore:
-        return scores.classification_rows(*self._classes(examples, predictions))
+        return scores.classification_rows(*self._classes(examples, map(self.guess, predictions)))
 
-    def _classes(self, examples: Sequence[Any], predictions: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the arguments of `scores.classification`."""
+    def baseline(
+        self, train: Sequence[base.ExampleT], examples: Sequence[base.ExampleT]
+    ) -> dict[str, float]:
+        """Return the best value of each metric among predictions of one class for all examples.
+
+        Tried are the most frequent classes of the examples, and the one that F1 is of.
+        """
+        counts = Counter(str(example.label) for example in examples)
+        constants = [label for label, _ in counts.most_common(_MOST_CONSTANTS)]
+        constants += [label for label in (self.settings.positive,) if label]
+        best: dict[str, float] = {}
+        for label in dict.fromkeys(constants):
+            arguments = self._classes(examples, [label] * len(examples))
+            found = scores.classification_rows(*arguments)(np.arange(len(examples)))
+            for name, value in found.items():
+                choose = min if lower_is_better(name) else max
+                best[name] = choose(value, best.get(name, value))
+        return best
+
+    def _classes(self, examples: Sequence[Any], guesses: Iterable[str]) -> tuple[Any, ...]:
+        """Return the arguments of `scores.classification` for the predicted classes."""
         settings, groups = self.settings, None
         gold = [str(example.label) for example in examples]
         if 'exact_match' in settings.metrics:
             groups = [str(example.id).rpartition('-')[0] for example in examples]
         classes = (settings.positive or None, settings.negative or None)
-        guesses = list(map(self.guess, predictions))
         ordinal = settings.get('ordinal', False)
         pairs_P2 = gender_parity.find_pairs([texts_of(example) for example in examples])
-        return gold, guesses, self.labels, settings.metrics, *classes, groups, ordinal, pairs_P2
+        return (
+            gold,
+            list(guesses),
+            self.labels,
+            settings.metrics,
+            *classes,
+            groups,
+            ordinal,
+            pairs_P2,
+        )
 
 
 class OneLabelDecoder(ClassDecoder[LabeledT, Probabilities]):
@@ -135,12 +164,6 @@ class OneLabelDecoder(ClassDecoder[LabeledT, Probabilities]):
 
     def guess(self, prediction: Probabilities) -> str:
         return most_probable(prediction)
-
-    def blind_guesses(
-        self, train: Sequence[LabeledT], examples: Sequence[LabeledT]
-    ) -> list[Probabilities]:
-        """Return the share of every class in the train split."""
-        return [class_shares(train, self.labels)] * len(examples)
 
     def to_record(self, example: LabeledT, prediction: Probabilities) -> JsonObject:
         best = most_probable(prediction)
@@ -313,8 +336,8 @@ class NumberDecoder(base.Decoder[TextExample, float]):
     def blind_guesses(
         self, train: Sequence[TextExample], examples: Sequence[TextExample]
     ) -> list[float]:
-        """Return the mean of the train split."""
-        return [float(np.mean([example.label for example in train]))] * len(examples)
+        """Return the mean of the examples."""
+        return [float(np.mean([example.label for example in examples]))] * len(examples)
 
     def to_record(self, example: TextExample, prediction: float) -> JsonObject:
         return {
@@ -362,12 +385,6 @@ def sequence(
         ids = truncate_longest_first(ids, room)
     laid_out = encoding.layout.lay_out(*ids)
     return TokenSequence(laid_out.ids, laid_out.token_type_ids, {}, values)
-
-
-def class_shares(train: Sequence[Any], labels: Sequence[str]) -> dict[str, float]:
-    """Return the share of every class in a train split."""
-    counts = Counter(str(example.label) for example in train)
-    return {label: counts[label] / len(train) for label in labels}
 
 
 def most_probable(probabilities: Probabilities) -> str:

@@ -158,9 +158,9 @@ class LabelSetDecoder(base.Decoder[LabelSetExample, LabelSet]):
     def blind_guesses(
         self, train: Sequence[LabelSetExample], examples: Sequence[LabelSetExample]
     ) -> list[LabelSet]:
-        """Return the set of most frequent classes with the best micro F1 on the train split."""
-        counts = self.encoding.count_labels(train)
-        share_C = np.array([counts[label] for label in self.labels]) / len(train)
+        """Return the set of most frequent classes with the best micro F1 on the examples."""
+        counts = self.encoding.count_labels(examples)
+        share_C = np.array([counts[label] for label in self.labels]) / len(examples)
         order_C = np.argsort(-share_C, kind='stable')
         right_C = np.cumsum(share_C[order_C])
         f1_C = 2 * right_C / (np.arange(1, len(share_C) + 1) + right_C[-1])

@@ -107,8 +107,8 @@ class NumbersDecoder(base.Decoder[NumbersExample, Numbers]):
     def blind_guesses(
         self, train: Sequence[NumbersExample], examples: Sequence[NumbersExample]
     ) -> list[Numbers]:
-        """Return the means of the train split."""
-        mean_C = np.mean([self.encoding.numbers(example) for example in train], axis=0)
+        """Return the means of the examples."""
+        mean_C = np.mean([self.encoding.numbers(example) for example in examples], axis=0)
         return [mean_C] * len(examples)
 
     def to_record(self, example: NumbersExample, prediction: Numbers) -> JsonObject:

@@ -98,9 +98,9 @@ class ChoiceDecoder(base.Decoder[MultipleChoiceExample, list[float]]):
     def blind_guesses(
         self, train: Sequence[MultipleChoiceExample], examples: Sequence[MultipleChoiceExample]
     ) -> list[list[float]]:
-        """Return the share of each place of the correct choice in the train split."""
-        counts = Counter(example.label for example in train)
-        return [[counts[i] / len(train) for i in range(len(one.choices))] for one in examples]
+        """Return the share of each place of the correct choice."""
+        counts, number = Counter(example.label for example in examples), len(examples)
+        return [[counts[i] / number for i in range(len(one.choices))] for one in examples]
 
     def score(
         self, examples: Sequence[MultipleChoiceExample], predictions: Sequence[list[float]]

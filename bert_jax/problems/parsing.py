@@ -223,7 +223,7 @@ class ParseDecoder(base.Decoder[ParsedExample, Parse]):
     ) -> list[Parse]:
         """Attach each word to the next or to the one before, whichever is more often right."""
         offsets, relations = Counter[int](), Counter[str]()
-        for example in train:
+        for example in examples:
             relations.update(example.relations or ())
             offsets.update(head - word for word, head in enumerate(example.heads or (), 1))
         step = 1 if offsets[1] >= offsets[-1] else -1

@@ -1,6 +1,6 @@
 """Classification by cloze prompts: a class is scored by the words that stand for it at [MASK]."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -16,7 +16,6 @@ from bert_jax.problems import base
 from bert_jax.problems.classification import (
     ClassDecoder,
     Probabilities,
-    class_shares,
     most_probable,
 )
 from bert_jax.problems.prompting import auxiliary
@@ -173,13 +172,6 @@ class PromptDecoder(ClassDecoder[PromptExample, PromptPrediction]):
 
     def guess(self, prediction: PromptPrediction) -> str:
         return most_probable(prediction.classes)
-
-    def blind_guesses(
-        self, train: Sequence[PromptExample], examples: Sequence[PromptExample]
-    ) -> list[PromptPrediction]:
-        """Return the share of every class in the train split."""
-        shares = class_shares(train, self.labels)
-        return [PromptPrediction(shares, ())] * len(examples)
 
     def to_record(self, example: PromptExample, prediction: PromptPrediction) -> JsonObject:
         best = most_probable(prediction.classes)

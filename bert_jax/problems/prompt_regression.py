@@ -91,9 +91,14 @@ class ScalePromptDecoder(PromptDecoder):
     def blind_guesses(
         self, train: Sequence[PromptExample], examples: Sequence[PromptExample]
     ) -> list[PromptPrediction]:
-        """Return the mean of the train split."""
-        share = float(np.mean([self.encoding.share(example) for example in train]))
+        """Return the mean of the examples."""
+        share = float(np.mean([self.encoding.share(example) for example in examples]))
         return [PromptPrediction({'high': share, 'low': 1 - share}, ())] * len(examples)
+
+    def baseline(
+        self, train: Sequence[PromptExample], examples: Sequence[PromptExample]
+    ) -> Mapping[str, float]:
+        return base.Decoder.baseline(self, train, examples)
 
     def _value(self, prediction: PromptPrediction) -> float:
         lowest, highest = self.settings.lowest, self.settings.highest

@@ -234,8 +234,8 @@ class TagDecoder(base.Decoder[TaggedExample, Prediction]):
     def blind_guesses(
         self, train: Sequence[TaggedExample], examples: Sequence[TaggedExample]
     ) -> list[Prediction]:
-        """Return the most frequent tag of the train split for every word."""
-        ((tag, number),) = (counts := self.encoding.count_labels(train)).most_common(1)
+        """Return the most frequent tag for every word."""
+        ((tag, number),) = (counts := self.encoding.count_labels(examples)).most_common(1)
         share = number / max(counts.total(), 1)
         guesses: list[Prediction] = []
         for example in examples:

@@ -124,10 +124,10 @@ A model fine-tuned with bert_jax.
 ## Scores
 
 {intervals.LEVEL:.0%} intervals: bootstrap over the examples of this run; results also vary by seed
-(`config.sweep.seeds`). Baseline: a guess without a model, namely the most frequent class or tag, or
-the mean, of the training data; no span; no answer; of texts to write the best of the first three
-sentences, the source and the most frequent target; of instructions, the frequency of each token in
-the answers of the training data.
+(`config.sweep.seeds`). Baseline: a guess without a model, namely for each metric the one class for
+all examples that is best; the most frequent tag, or the mean, of these examples; no span; no
+answer; of texts to write the best of the first three sentences, the source and the most frequent
+target; of instructions, the frequency of each token in the answers of the training data.
 
 {warnings}{scores}
 ## Limits

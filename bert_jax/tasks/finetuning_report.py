@@ -111,7 +111,6 @@ class Report:
     def _split_scores(self, split: str) -> finetuning_card.SplitScores:
         """Return the scores of a split with intervals, and those of a blind guess."""
         examples, decoder = self.held_out[split].examples, self.problem.decoder
-        guesses = decoder.blind_guesses(self.train, examples)
         score_rows = decoder.score_rows(examples, self.evaluated[split].predictions)
         scores = self.evaluated[split].scores
         assert scores is not None
@@ -119,7 +118,7 @@ class Report:
             len(examples),
             scores.metrics,
             intervals.of_rows(score_rows, len(examples)),
-            decoder.score(examples, guesses).metrics if guesses else {},
+            decoder.baseline(self.train, examples),
         )
 
     def _warnings(self, scored: Mapping[str, finetuning_card.SplitScores]) -> list[str]:

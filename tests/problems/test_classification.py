@@ -206,13 +206,28 @@ def test_record_is_scored_by_the_text_of_the_chosen_entity():
     assert list(problem.decoder.score([own._replace(entities=())], [wrong]).metrics) == ['accuracy']
 
 
-def test_the_blind_guess_is_the_distribution_of_classes_or_the_mean():
-    train = [TextExample(str(i), ('x',), label) for i, label in enumerate('aab')]
-    problem, _ = make(CLASSIFICATION, LABELS, **SETTINGS)
-    assert problem.decoder.blind_guesses(train, train[:1]) == [{'a': 2 / 3, 'b': 1 / 3, 'c': 0.0}]
+@pytest.mark.parametrize(
+    ('gold', 'settings', 'expected'),
+    [
+        # Most of the training examples are 'a', but not of those that are scored.
+        ('abbb', {}, {'accuracy': 3 / 4, 'matthews': 0.0, 'f1_macro': 3 / 7}),
+        ('abbb', {'positive': 'a', 'metrics': ('f1',)}, {'f1': 2 / 5, 'accuracy': 3 / 4}),
+        ('1223', {'ordinal': True}, {'mae': 1 / 2, 'kappa': 0.0}),
+    ],
+)
+def test_the_baseline_is_the_best_constant_for_each_metric(gold, settings, expected):
+    labels = '123' if gold.isdecimal() else LABELS
+    train = [TextExample(str(i), ('x',), labels[0]) for i in range(9)]
+    examples = [TextExample(str(i), ('x',), label) for i, label in enumerate(gold)]
+    problem, _ = make(CLASSIFICATION, tuple(labels), **SETTINGS | settings)
+    found = problem.decoder.baseline(train, examples)
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+def test_the_blind_guess_of_numbers_is_their_mean():
     numbers = [TextExample(str(i), ('x',), float(i)) for i in range(4)]
     problem, _ = make(REGRESSION, ('score',), metrics=('pearson',))
-    assert problem.decoder.blind_guesses(numbers, numbers[:2]) == [1.5, 1.5]
+    assert problem.decoder.blind_guesses([], numbers) == [1.5] * 4
 
 
 def test_parts_of_a_problem_are_frozen():
