@@ -76,7 +76,12 @@ def _draw_panel(axes: 'Axes', records: Records, names: Sequence[str]) -> None:
     axes.set(xlabel='training step', ylabel='nats per prediction' if is_loss else 'score')
     axes.grid(alpha=0.3)
     if axes.lines:
-        axes.legend(loc='best')
+        _place_legend(axes)
+
+
+def _place_legend(axes: 'Axes') -> None:
+    """Draw the legend below the panel, where it covers no curve."""
+    axes.legend(loc='upper center', bbox_to_anchor=(0.5, -0.15), ncols=2, frameon=False)
 
 
 def _mark_stages(axes: 'Axes', stage_starts: Sequence[int]) -> None:
@@ -97,4 +102,4 @@ def _draw_references(axes: 'Axes', references: Mapping[str, float]) -> None:
     for label, value in references.items():
         axes.axhline(value, linestyle='--', color='grey', linewidth=1, label=label)
     if references:
-        axes.legend(loc='best')
+        _place_legend(axes)

@@ -24,6 +24,15 @@ def test_each_loss_has_its_own_panel_and_scores_share_one():
     assert panels['Loss: next sentence'].get_ylim()[0] > 0.5  # its own scale
 
 
+def test_the_legends_cover_no_curve():
+    figure = curves.draw(RECORDS, 'f1', {'unigram entropy of the held-out text (nats)': 3.0}, [0])
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        legend = axes.get_legend().get_window_extent()
+        assert legend.y1 <= axes.bbox.y0
+        assert 0 <= legend.x0 < legend.x1 <= figure.bbox.x1
+
+
 def test_a_run_without_held_out_data_and_an_empty_run_have_a_figure():
     train = [{'kind': 'train', 'step': 1, 'loss': 2.0}]
     (axes,) = curves.draw(train, '', {}, [0]).axes
