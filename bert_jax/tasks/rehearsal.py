@@ -8,10 +8,10 @@ import jax
 import numpy as np
 
 from bert_jax.corpus.placeholder_corpus import PlaceholderCorpus, make_tokenizer
-from bert_jax.errors import unknown
 from bert_jax.reports.pretraining import add_baselines
 from bert_jax.tasks import evaluators, pretraining_builder
 from bert_jax.tasks.stage_settings import stage_settings
+from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.run import Plan
 from bert_jax.types import Config
 
@@ -42,5 +42,5 @@ def check(config: Config) -> None:
         evaluator.check(config.evaluation[name], task.model)
     metrics = add_baselines(dict.fromkeys(terms, 1.0), task.corpus.unigram_counts('held_out'), 1.0)
     best = config.evaluation.best
-    if best and not others and best.partition('/')[0] not in metrics:
-        raise unknown('metric in evaluation.best', best, metrics)
+    if not best or (not others and best.partition('/')[0] not in metrics):
+        EarlyStopping(config.evaluation).check(metrics)

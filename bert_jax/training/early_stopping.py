@@ -40,23 +40,20 @@ class EarlyStopping:
     """
 
     def __init__(self, evaluation: Config):
-        """Raise UserError if the patience is negative, or set without a metric."""
+        """Raise UserError if the patience is negative; `check` refuses one without a metric."""
         self.metric, self.patience = evaluation.best, evaluation.patience
         self.best = BestEvaluation()
-        if self.patience < 0 or (self.patience and not self.metric):
-            raise UserError(
-                f'evaluation.patience is {self.patience} with evaluation.best={self.metric!r}; '
-                'patience must be at least 0, and above 0 it needs a metric in evaluation.best'
-            )
+        if self.patience < 0:
+            raise UserError(f'evaluation.patience is {self.patience}, but must be at least 0')
 
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record an evaluation. The first of equal values stays the best; NaN never is the best.
 
         Raises UserError as `check` does.
         """
+        self.check(metrics)
         if not self.metric:
             return
-        self.check(metrics)
         value = metrics[self.metric]
         if self.best.metrics is None:
             is_better = not math.isnan(value)
@@ -70,9 +67,20 @@ class EarlyStopping:
             self.best = self.best._replace(waited=self.best.waited + 1)
 
     def check(self, metrics: Mapping[str, float]) -> None:
-        """Raise UserError if the metric is not one of `metrics`."""
+        """Raise UserError if the metric is not one of `metrics`, or there is only a patience."""
+        if self.patience and not self.metric:
+            known = f'one of {", ".join(metrics)}' if metrics else 'a metric of held-out examples'
+            raise UserError(
+                f'evaluation.patience is {self.patience}, but evaluation.best is not set: set it '
+                f'to the metric that must improve, {known}'
+            )
         if self.metric and self.metric not in metrics:
             raise unknown('metric in evaluation.best', self.metric, metrics)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a metric or a patience is set, so that `check` is needed before training."""
+        return bool(self.metric or self.patience)
 
     @property
     def is_over(self) -> bool:

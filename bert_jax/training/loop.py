@@ -189,8 +189,9 @@ def _evaluate_initial_weights(run: Run) -> None:
         )
         for line in [*initial.lines, f'newly initialized: {", ".join(new) or "nothing"}']:
             run.log.info(line)
-    # A misspelled metric in `evaluation.best` is an error now instead of after the first steps.
-    if initial.has_head or run.early_stopping.metric or 0 in stage.evaluate_at:
+    # A metric in `evaluation.best` that is misspelled or missing is an error now instead of after
+    # the first steps.
+    if initial.has_head or run.early_stopping.is_used or 0 in stage.evaluate_at:
         _evaluate(run, stage)
         run.early_stopping.check(run.held_out)
 

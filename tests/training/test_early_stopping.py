@@ -74,10 +74,20 @@ def test_the_run_is_over_when_the_patience_is():
     assert not make(patience=0, best=BestEvaluation(5, {}, 1000)).is_over
 
 
-@pytest.mark.parametrize(('metric', 'patience'), [('', 3), ('loss', -1)])
-def test_patience_without_a_metric_or_below_zero_is_refused(metric, patience):
-    with pytest.raises(UserError, match=f'evaluation.patience is {patience}'):
-        make(metric, patience)
+def test_a_patience_below_zero_is_refused():
+    with pytest.raises(UserError, match='evaluation.patience is -1, but must be at least 0'):
+        make('loss', -1)
+
+
+def test_a_patience_without_a_metric_is_refused_with_the_metrics_there_are(tmp_path):
+    expected = (
+        'evaluation.patience is 3, but evaluation.best is not set: .*, one of accuracy, loss$'
+    )
+    with pytest.raises(UserError, match=expected):
+        toy.train(tmp_path / 'run', evaluation__patience=3)
+    assert records(tmp_path / 'run', 'train') == []
+    with pytest.raises(UserError, match='a metric of held-out examples'):
+        make('', 3).check({})
 
 
 def records(folder, kind):
