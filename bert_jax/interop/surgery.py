@@ -52,7 +52,7 @@ def fit(
         name for name in params if name.partition('/')[0] in set(PUBLISHED_HEADS) - set(heads)
     ]
     why = dict.fromkeys(PUBLISHED_HEADS, 'no objective uses it') | dict(reasons or {})
-    lines = [f'{name} is dropped: {why[name.partition("/")[0]]}' for name in unused]
+    lines = _dropped(dict.fromkeys(name.partition('/')[0] for name in unused), why)
     if model.is_causal and 'clm' not in heads:
         lines.append(
             'the weights were trained left to right; here tokens attend in both directions'
@@ -74,6 +74,15 @@ def fit(
         model, architecture=architecture, params=tree, tokenizer=tokenizer, newly_initialized=new
     )
     return fitted, lines
+
+
+def _dropped(heads: Iterable[str], why: Mapping[str, str]) -> list[str]:
+    """Return a line that names the dropped heads with the reason for each, if there are any."""
+    by_reason: dict[str, list[str]] = {}
+    for name in heads:
+        by_reason.setdefault(why[name], []).append(name)
+    parts = [f'{", ".join(names)} ({reason})' for reason, names in by_reason.items()]
+    return [f'dropped heads: {"; ".join(parts)}'] if parts else []
 
 
 def _check_same(old: Architecture, new: Architecture) -> None:

@@ -54,8 +54,12 @@ def test_tokens_keep_their_embeddings_or_get_the_mean_of_their_subwords(model, t
         'subwords; 1 without a known subword start as the mean of all embeddings: ж'
     )
     assert [line for line in lines if 'dropped' in line] == [
-        f'nsp/head/dense/{leaf} is dropped: no objective uses it' for leaf in ('bias', 'kernel')
+        'dropped heads: nsp (no objective uses it)'
     ]
+    _, lines = surgery.fit(model, model.architecture, model.tokenizer, (), reasons={'mlm': 'why'})
+    assert lines == ['dropped heads: mlm (why); nsp (no objective uses it)']
+    _, lines = surgery.fit(model, model.architecture, model.tokenizer, ())
+    assert lines == ['dropped heads: mlm, nsp (no objective uses it)']
     before = model.params['encoder']['embeddings']['token']
     after = fitted.params['encoder']['embeddings']['token']
     index = {token: number for number, token in enumerate(old)}

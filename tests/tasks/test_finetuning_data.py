@@ -130,11 +130,10 @@ def test_the_log_says_why_a_head_is_dropped(tmp_path):
     for folder, expected in (
         (
             classes,
-            'sequence_classification/head/output/bias is dropped: its labels are NEGATIVE, '
-            'POSITIVE, those of the data negative, positive; give them the same names to train '
-            'the head further',
+            'dropped heads: sequence_classification (its labels are NEGATIVE, POSITIVE, those of '
+            'the data negative, positive; give them the same names to train the head further)',
         ),
-        (pretraining, 'mlm/head/bias is dropped: task=classification does not use it'),
+        (pretraining, 'dropped heads: mlm, nsp (task=classification does not use it)'),
     ):
         config.init_from = str(folder)
         assert expected in make_task(config).start.lines
