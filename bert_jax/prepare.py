@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, flag_parser, given_data, progress
-from bert_jax.corpus import corpus, preparation
+from bert_jax.corpus import corpus, datasheet, preparation
 from bert_jax.corpus.engines import ENGINES
 from bert_jax.corpus.preparation_keys import KEYS
 from bert_jax.flag_parser import flag, flag_of
@@ -65,6 +65,11 @@ class Request:
         'memorizes (python -m bert_jax.analyze harms)',
         0,
     )
+    answers: str | None = flag(
+        'Markdown file with answers to the questions of a datasheet, each after a heading: '
+        f'{", ".join(datasheet.QUESTIONS)}; also adds them to the datasheet of a finished corpus',
+        None,
+    )
     runner: str = flag(
         'local: on this machine; beam or dask: on many with Apache Beam or Dask, which must all '
         'see the files of the sources and the folder of --output',
@@ -95,7 +100,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         num_files = len(opened.manifest['files'])
         progress.say(f'{request.output}: all {num_files} files match their hashes')
         return
-    preparation.prepare(
+    answers = datasheet.read_answers(request.answers) if request.answers else None
+    prepared = preparation.prepare(
         request.input,
         request.tokenizer,
         request.output,
@@ -110,6 +116,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         overwrite=request.overwrite,
         engine=None if request.runner == 'local' else ENGINES[request.runner](request.options),
     )
+    if answers is not None:
+        datasheet.add_answers(prepared.directory, answers)
 
 
 def prepare_texts(
@@ -118,6 +126,7 @@ def prepare_texts(
     tokenizer: str = KEYS['tokenizer'].get(),
     *,
     column: str = 'text',
+    answers: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> corpus.Corpus:
     """Prepare a corpus from Python: `bert_jax.prepare`.
@@ -127,13 +136,18 @@ def prepare_texts(
         output: folder of the corpus, for `bert_jax.pretrain(data={'corpus': output})`.
         tokenizer: see `corpus.preparation.prepare`.
         column: column of a table that holds the documents.
+        answers: file of answers for the datasheet; see `datasheet.read_answers`.
         options: see `corpus.preparation.prepare`.
 
     Raises:
         UserError: the text or an option cannot be used.
     """
     sources = given_data.text_sources(text, paths.path(f'{os.fspath(output)}.data'), column)
-    return preparation.prepare(sources, tokenizer, output, **options)
+    given = None if answers is None else datasheet.read_answers(answers)
+    prepared = preparation.prepare(sources, tokenizer, output, **options)
+    if given is not None:
+        datasheet.add_answers(prepared.directory, given)
+    return prepared
 
 
 class _CallableModule(types.ModuleType):

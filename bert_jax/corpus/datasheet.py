@@ -1,9 +1,30 @@
-"""Renders the datasheet of a corpus: origin, contents, held-out rule, vocabulary and files."""
+"""Renders the datasheet of a corpus: origin, contents, held-out rule, vocabulary and files.
+
+What no program can count, people answer in free text (`add_answers`): the groups of questions of
+Gebru et al. (2021, "Datasheets for Datasets", arXiv 1803.09010).
+"""
+
+import os
+import re
+from collections.abc import Mapping
 
 from bert_jax import markdown, tokenizers
-from bert_jax.text import personal_data
+from bert_jax.errors import UserError, unknown
+from bert_jax.storage.path import Path
+from bert_jax.text import personal_data, text_files
 from bert_jax.types import JsonObject
 
+# Group of questions → what to say, in short.
+QUESTIONS = {
+    'Motivation': 'why the text was collected, by whom, and who paid for it',
+    'Composition': 'what a document is, what is missing, whom it is about, what may offend or harm',
+    'Collection process': 'how, when and from whom it was collected, with whose consent',
+    'Preprocessing': 'what was cleaned, filtered or labeled before, and where the raw text is',
+    'Uses': 'what it has been used for, and what it should not be used for',
+    'Distribution': 'who may have it, under which terms',
+    'Maintenance': 'who keeps it, how errors are reported, when it is updated or deleted',
+}
+_ANSWERS = '## Questions of Gebru et al. (2021)'
 _TEMPLATE = """\
 # Datasheet of a tokenized corpus
 
@@ -54,6 +75,8 @@ Made with {versions}.
 | file | bytes | sha256 |
 |---|---:|---|
 {files}
+
+{answers}
 """
 
 _TRAINING = """
@@ -120,9 +143,51 @@ def render(manifest: JsonObject, tokenizer: tokenizers.Tokenizer) -> str:
         special=special.get('mask', special['sep']),
         versions=', '.join(f'{name} {version}' for name, version in manifest['versions'].items()),
         files='\n'.join(file_rows),
+        answers=_render_answers({}),
     )
 
 
 def _personal_counts(source: JsonObject) -> dict[str, int]:
     """The count of each kind of personal data in a source, from its entry in the manifest."""
     return {kind: source['report'].get(kind, 0) for kind in personal_data.KINDS}
+
+
+def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Read answers to groups of QUESTIONS from a Markdown file.
+
+    Args:
+        path: a file with a heading such as `## Motivation` before each answer.
+
+    Returns:
+        Group → its answer, without the heading; only groups that are answered.
+
+    Raises:
+        UserError: the file cannot be read, has no heading, or has an unknown or repeated one.
+    """
+    text = '\n'.join(text_files.read_lines(os.fspath(path), 'utf-8'))
+    before, *parts = re.split(r'^##? +(.+?) *$', text, flags=re.MULTILINE)
+    if before.strip() or not parts:
+        raise UserError(f'{path}: begin with a heading, such as "## {next(iter(QUESTIONS))}"')
+    answers: dict[str, str] = {}
+    for heading, answer in zip(parts[::2], parts[1::2], strict=True):
+        name = heading.capitalize()
+        if name not in QUESTIONS:
+            raise unknown(f'heading of {path}', heading, QUESTIONS)
+        if name in answers:
+            raise UserError(f'{path} has the heading {heading!r} twice')
+        answers[name] = answer.strip()
+    return {name: answer for name, answer in answers.items() if answer}
+
+
+def add_answers(directory: Path, answers: Mapping[str, str]) -> None:
+    """Replace the answers in the datasheet of a finished corpus; see `read_answers`."""
+    path = directory / 'DATASHEET.md'
+    counted, _, _ = path.read_text(encoding='utf-8').partition(_ANSWERS)
+    path.write_text(f'{counted}{_render_answers(answers)}\n', encoding='utf-8')
+
+
+def _render_answers(answers: Mapping[str, str]) -> str:
+    parts = [_ANSWERS]
+    for name, meaning in QUESTIONS.items():
+        parts += [f'### {name}', answers.get(name, f'Not answered: {meaning}.')]
+    return '\n\n'.join(parts)
