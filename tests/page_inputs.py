@@ -36,6 +36,7 @@ def write(folder: pathlib.Path) -> None:
     pairs = [pair | {'field': 'morphology', 'linguistics_term': 'agreement', 'UID': 'a'}] * 20
     for name, text in {
         'texts.txt': lines,
+        'answers.md': ['## Motivation', 'Collected for a course about language models.'],
         'sentences.txt': lines,
         'new.txt': lines[:2],
         'reviews.txt': lines,

@@ -174,7 +174,7 @@ def _table(summaries: dict[str, JsonObject], baselines: dict[str, np.ndarray]) -
             name.replace('_', ' '),
             summary['pairs'],
             summary['accuracy'],
-            intervals.cell(summary['interval']),
+            intervals.cell(summary['interval'], summary['pairs']),
             *(summary[key] for key in (*baselines, 'per_token', 'equal_length', 'ties')),
         )
         for name, summary in summaries.items()

@@ -76,7 +76,7 @@ class Picture(Analysis):
             values[layer] = {'points': points_N2, **agreement}
             title = f'States of {self.word!r} in its contexts: {layer}, {self.method}'
             pictures[f'picture_{name}'] = _plot(points_N2, words, title)
-            interval = intervals.cell(agreement['interval'])
+            interval = intervals.cell(agreement['interval'], len(words))
             rows.append((layer, agreement['accuracy'], interval, agreement['majority']))
         tables = {}
         if len(set(labels)) > 1:

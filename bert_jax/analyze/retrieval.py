@@ -188,7 +188,7 @@ def _table(found: Mapping[str, JsonObject]) -> Table:
             sides['documents'],
             label,
             *(sides[system]['metrics'][metric] for metric in _SHOWN),
-            intervals.cell(sides[system]['intervals'][retrieval.MAIN]),
+            intervals.cell(sides[system]['intervals'][retrieval.MAIN], sides['queries']),
         )
         for name, sides in found.items()
         for system, label in _SYSTEMS.items()

@@ -109,6 +109,19 @@ def of_share(hits_G: np.ndarray, totals_G: np.ndarray | None = None) -> Interval
     return None if ends is None else (float(ends[0][0]), float(ends[1][0]))
 
 
-def cell(interval: Interval | None) -> str:
-    """Format 'low – high' for a table, or a dash without an interval."""
-    return '–' if interval is None else f'{interval[0]:.4f} – {interval[1]:.4f}'
+def cell(interval: Interval | None, number: int | None = None) -> str:
+    """Format 'low – high' for a table, or a dash without an interval.
+
+    An interval without width says that all values were equal, not that others would be: it is
+    shown with their number.
+
+    Args:
+        interval: its ends.
+        number: number of values that were resampled, or of runs.
+    """
+    if interval is None:
+        return '–'
+    low, high = (f'{end:.4f}' for end in interval)
+    if low == high:
+        return f'{low}, all equal' + (f' (n = {number})' if number else '')
+    return f'{low} – {high}'

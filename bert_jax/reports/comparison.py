@@ -48,10 +48,13 @@ def mean_cell(summary: JsonObject, digits: int = 4) -> str:
 
 def interval_cell(summary: JsonObject) -> str:
     """Format 'low – high' for a table, labeled 'range' for fewer than MIN_RUNS runs."""
-    values = summary['values']
+    values, number = summary['values'], len(summary['values'])
     if summary['low'] is not None:
-        return intervals.cell((summary['low'], summary['high']))
-    return f'range {intervals.cell((min(values), max(values)))}' if len(values) > 1 else '–'
+        return intervals.cell((summary['low'], summary['high']), number)
+    if number < 2:
+        return '–'
+    ends = intervals.cell((min(values), max(values)), number)
+    return f'range {ends}' if '–' in ends else ends
 
 
 def plot_runs(

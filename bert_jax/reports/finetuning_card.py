@@ -187,5 +187,7 @@ def _scores(split: SplitScores) -> str:
     rows: list[tuple[object, ...]] = []
     for name, value in split.metrics.items():
         baseline = f'{split.baseline[name]:.4f}' if name in split.baseline else '–'
-        rows.append((name, value, intervals.cell(split.intervals[name]), baseline))
+        rows.append(
+            (name, value, intervals.cell(split.intervals[name], split.num_examples), baseline)
+        )
     return markdown_table(Table(('metric', 'value', 'interval', 'baseline'), rows))

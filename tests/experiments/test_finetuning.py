@@ -169,7 +169,7 @@ def test_results_are_written_as_json_a_table_and_a_plot(tmp_path):
     assert '| qamr | f1 | 0.6000 ± 0.1414 | range 0.5000 – 0.7000 | 0.5000 ± 0.0000 |' in table
     assert '| 2.0 ± 0.0 | 4.0 ± 1.4 | 9.0 |' in table
     assert (
-        '| wnut17 | f1 | 0.2500 ± 0.0000 | range 0.2500 – 0.2500 | – | – | 1.0 ± 0.0 | – | – |'
+        '| wnut17 | f1 | 0.2500 ± 0.0000 | 0.2500, all equal (n = 2) | – | – | 1.0 ± 0.0 | – | – |'
         in table
     )
     written = json.loads((tmp_path / 'results.json').read_text())

@@ -90,7 +90,7 @@ def test_models_of_gptbert_predict_the_tokens_that_other_models_predict(tmp_path
 
 
 def test_a_race_without_a_treebank_is_written(tmp_path):
-    options = argparse.Namespace(minutes=1, output=tmp_path)
+    options = argparse.Namespace(minutes=1, runs=tmp_path / 'runs', output=tmp_path)
     run.write(options, {'BERT': [{'nats_per_byte': 1.5}], 'start': [{'nats_per_byte': 1.2}]}, {})
     written = json.loads((tmp_path / 'results_1min.json').read_text())
     assert list(written['variants']) == ['start', 'BERT']

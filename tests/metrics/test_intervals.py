@@ -55,3 +55,10 @@ def test_documents_are_drawn_whole():
     assert low[0] == pytest.approx(0.7 - half, abs=0.1)
     assert high[0] == pytest.approx(0.7 + half, abs=0.1)
     assert intervals.of_shares(np.ones((1, 1)), np.ones((1, 1))) is None
+
+
+def test_an_interval_without_width_is_shown_with_the_number_of_values():
+    assert intervals.cell((0.5, 0.5), 2) == '0.5000, all equal (n = 2)'
+    assert intervals.cell((0.5, 0.50001)) == '0.5000, all equal'
+    assert intervals.cell((0.5, 0.75), 2) == '0.5000 – 0.7500'
+    assert intervals.cell(None) == '–'

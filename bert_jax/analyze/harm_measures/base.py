@@ -106,7 +106,7 @@ def table(
     rows = []
     for name, (mean, interval, number) in shares.items():
         others = [column[name].value for column in more.values()]
-        rows.append((name or 'all', number, mean, intervals.cell(interval), *others))
+        rows.append((name or 'all', number, mean, intervals.cell(interval, number), *others))
     titles = (title.replace('_', ' ') for title in more)
     return Table((group, 'examples', value, 'interval', *titles), rows)
 
