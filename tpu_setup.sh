@@ -24,20 +24,40 @@ die() {
     exit 2
 }
 
-# Prints the name of a Python 3.11 or 3.12; installs Python 3.11 if there is none.
+# Prints the version of a Python, such as 3.12; fails if there is none, or one before 3.11.
+version_of() {
+    command -v "$1" >/dev/null &&
+        "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+makes_environments() { "$1" -c 'import ensurepip, venv' 2>/dev/null; }
+
+apt_install() { sudo apt-get install --yes --quiet "$@" >&2; }
+
+# Prints the name of a Python from 3.11 that makes environments with pip. Installs what is missing: Debian and
+# Ubuntu have ensurepip in a package of its own, and Ubuntu 22.04 has Python 3.10.
 find_python() {
-    local candidate
-    for candidate in python3.12 python3.11 python3; do
-        if command -v "$candidate" >/dev/null &&
-            "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
-            echo "$candidate"
+    local candidates=(python3.13 python3.12 python3.11 python3) python version
+    for python in "${candidates[@]}"; do
+        if version_of "$python" >/dev/null && makes_environments "$python"; then
+            echo "$python"
             return
         fi
     done
-    sudo apt-get update --quiet --quiet >&2 &&
-        sudo apt-get install --yes --quiet python3.11 python3.11-venv >&2 ||
-        die "no Python 3.11 or 3.12 found, and apt-get cannot install python3.11: install one and run this again"
-    echo python3.11
+    sudo apt-get update --quiet --quiet >&2
+    for python in "${candidates[@]}"; do
+        if version=$(version_of "$python") && apt_install "python$version-venv" && makes_environments "$python"; then
+            echo "$python"
+            return
+        fi
+    done
+    for version in 3.13 3.12 3.11; do
+        if apt_install "python$version" "python$version-venv"; then
+            echo "python$version"
+            return
+        fi
+    done
+    die "no Python 3.11 or later with ensurepip found, and apt-get cannot install one: install one and run this again"
 }
 
 install() {

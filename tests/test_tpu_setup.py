@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
@@ -27,9 +28,15 @@ done
 for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
 exit ${status:-0}
 """
-# `-c` answers whether the version fits; `-m venv DIR` makes an environment of stubs.
-PYTHON = """#!/usr/bin/env bash
-if [ "$1" = -c ]; then exit VERSION_STATUS; fi
+# `-c CODE` runs CODE as in this version, which has ensurepip or is without it until its package is
+# installed; `-m venv DIR` makes an environment of stubs.
+PYTHON = f"""#!/usr/bin/env bash
+if [ "$1" = -c ]; then
+    code="import sys; sys.version_info = (*map(int, 'VERSION'.split('.')), 0)"
+    [ HAS_ENSUREPIP = True ] || [ -e "$STUBS/bin/pythonVERSION-venv" ] ||
+        code+="; sys.modules['ensurepip'] = None"
+    exec {sys.executable} -c "$code; exec(sys.argv[1])" "$2"
+fi
 mkdir -p "$3/bin"
 printf '#!/bin/bash\\necho "pip $*" >>"$HOME/pip.log"\\n' >"$3/bin/pip"
 cp "$STUBS/environment_python" "$3/bin/python"
@@ -45,7 +52,18 @@ status=$(head -1 "$HOME/statuses" 2>/dev/null || echo 0)
 sed -i 1d "$HOME/statuses" 2>/dev/null
 exit ${status:-0}
 """
-APT = '#!/usr/bin/env bash\necho "apt-get $*" >>"$STUBS/apt.log"\nexit "${APT_STATUS:-0}"\n'
+# Installs the files of $STUBS/archive.
+APT = """#!/usr/bin/env bash
+echo "apt-get $*" >>"$STUBS/apt.log"
+if [ "$1" = update ]; then exit; fi
+for package in "${@:4}"; do
+    if [ ! -e "$STUBS/archive/$package" ]; then
+        echo "E: Unable to locate package $package" >&2
+        exit 100
+    fi
+done
+for package in "${@:4}"; do cp "$STUBS/archive/$package" "$STUBS/bin"; done
+"""
 SUDO = '#!/usr/bin/env bash\n"$@"\n'
 
 
@@ -67,25 +85,35 @@ class Pod:
         for name, text in (('gcloud', GCLOUD), ('sudo', SUDO), ('apt-get', APT)):
             self.stub(name, text)
         (folder / 'environment_python').write_text(ENVIRONMENT_PYTHON)
-        self.python('python3', fits=True)
+        for version in ('3.11', '3.12', '3.13'):  # hide those of this machine
+            self.python(f'python{version}', '3.10')
+        self.python('python3', '3.11')
 
-    def stub(self, name: str, text: str) -> None:
-        path = self.folder / 'bin' / name
+    def stub(self, name: str, text: str, folder: str = 'bin') -> None:
+        path = self.folder / folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
 
-    def python(self, name: str, fits: bool) -> None:
-        self.stub(name, PYTHON.replace('VERSION_STATUS', '0' if fits else '1'))
+    def python(self, name: str, version: str, has_ensurepip: bool = True, **options: str) -> None:
+        text = PYTHON.replace('VERSION', version).replace('HAS_ENSUREPIP', str(has_ensurepip))
+        self.stub(name, text, **options)
+
+    def packages_of_python(self, version: str) -> None:
+        """Let apt-get have a Python, and its ensurepip apart, as Debian and Ubuntu do."""
+        self.python(f'python{version}', version, has_ensurepip=False, folder='archive')
+        self.stub(f'python{version}-venv', '', folder='archive')
+
+    def installed_packages(self) -> list[str]:
+        """The packages that apt-get was asked for, known or not."""
+        lines = (self.folder / 'apt.log').read_text().splitlines()
+        return [
+            line.removeprefix('apt-get install --yes --quiet ')
+            for line in lines
+            if ' install ' in line
+        ]
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen:
-        tools = [
-            tool
-            for tool in ('python3.11', 'python3.12')
-            if not (self.folder / 'bin' / tool).exists()
-        ]
-        for tool in tools:  # hide those of this machine
-            self.python(tool, fits=False)
         return subprocess.Popen(
             ['bash', str(self.checkout / 'tpu_setup.sh'), *arguments],
             env=os.environ
@@ -144,18 +172,51 @@ def test_installing_again_replaces_older_code_and_keeps_runs(installed):
         assert (home / 'runs/base').exists()
 
 
-def test_an_old_python_is_replaced_by_one_that_is_installed(pod):
-    pod.python('python3', fits=False)
+@pytest.mark.parametrize(
+    'image', [{'python3': '3.12'}, {'python3': '3.13'}, {'python3': '3.10', 'python3.13': '3.13'}]
+)
+def test_a_python_that_makes_environments_is_used_as_it_is(pod, image):
+    for name, version in image.items():
+        pod.python(name, version)
     status, output = pod.run()
     assert status == 0, output
-    assert 'install --yes --quiet python3.11' in (pod.folder / 'apt.log').read_text()
+    assert not (pod.folder / 'apt.log').exists()
 
 
-def test_a_machine_that_cannot_install_python_is_told_so(pod):
-    pod.python('python3', fits=False)
-    status, output = pod.run(APT_STATUS='1')
+@pytest.mark.parametrize('version', ['3.12', '3.13'])
+def test_ensurepip_is_installed_for_a_python_without_it(pod, version):
+    """As in images of Ubuntu 24.04 and Debian 13, whose repositories have no other Python."""
+    pod.python('python3', version, has_ensurepip=False)
+    pod.python(f'python{version}', version, has_ensurepip=False)
+    pod.packages_of_python(version)
+    status, output = pod.run()
+    assert status == 0, output
+    assert pod.installed_packages() == [f'python{version}-venv']
+
+
+@pytest.mark.parametrize(
+    ('available', 'tried'),
+    [
+        ('3.11', ['3.13', '3.12', '3.11']),  # Ubuntu 22.04
+        ('3.13', ['3.13']),
+    ],
+)
+def test_an_old_python_is_replaced_by_the_newest_that_can_be_installed(pod, available, tried):
+    pod.python('python3', '3.10')
+    pod.packages_of_python(available)
+    status, output = pod.run()
+    assert status == 0, output
+    wanted = [f'python{version} python{version}-venv' for version in tried]
+    assert pod.installed_packages() == wanted
+
+
+@pytest.mark.parametrize('version', ['3.10', '3.12'])
+def test_a_machine_that_cannot_install_python_is_told_so(pod, version):
+    pod.python('python3', version, has_ensurepip=False)
+    status, output = pod.run()
     assert status == 2
-    assert output.splitlines()[-1].startswith('error: no Python 3.11 or 3.12 found')
+    line = output.splitlines()[-1]
+    assert line.startswith('error: no Python 3.11 or later with ensurepip found')
 
 
 def test_training_restarts_after_a_death_and_passes_on_its_status(installed):
