@@ -1,19 +1,16 @@
 """What a user should know about a finished corpus before training on it."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from bert_jax.text.held_out import DIVIDE
+from bert_jax.text.held_out_share import NEAR
+from bert_jax.text.sources import Source
 from bert_jax.types import JsonObject
 
-if TYPE_CHECKING:  # training needs no text sources
-    from bert_jax.text.sources import Source
-
 MAX_UNKNOWN = 0.02  # share of unknown tokens in a language
-FACTOR = 2  # by which the held-out share may differ from the requested fraction
-FEW_TEXTS = 10
 
 
-def find(manifest: JsonObject, sources: 'Sequence[Source]') -> list[str]:
+def find(manifest: JsonObject, sources: Sequence[Source]) -> list[str]:
     """Return warnings about a corpus, each a line.
 
     Args:
@@ -30,26 +27,7 @@ def find(manifest: JsonObject, sources: 'Sequence[Source]') -> list[str]:
     return lines
 
 
-def held_out(manifest: JsonObject) -> list[str]:
-    """Return a warning if the held-out share of a finished corpus is far from what was asked."""
-    return [*_held_out(manifest, range(len(manifest['sources'])), '')]
-
-
-def few_texts(manifest: JsonObject) -> list[str]:
-    """Return a line if random next sentences are from few texts, which can be told apart."""
-    number = sum(
-        source['report']['documents'] - source['report'].get('cut_documents', 0)
-        for source in manifest['sources']
-    )
-    if number >= FEW_TEXTS:
-        return []
-    return [
-        f'warning: the corpus has {number:,} text(s): next sentence prediction learns which text a '
-        "sentence is from; use more texts, or data.segments='single' with objectives.nsp=0"
-    ]
-
-
-def _markup(sources: 'Sequence[Source]') -> Iterator[str]:
+def _markup(sources: Sequence[Source]) -> Iterator[str]:
     """Warn of tables and web pages that were read as plain text."""
     for source in sources:
         if number := source.report.get('files_with_markup'):
@@ -87,9 +65,7 @@ def _held_out(manifest: JsonObject, own: Sequence[int], place: str) -> Iterator[
     if not own or not held_out + train:
         return
     share = held_out / (held_out + train)
-    if not fraction / FACTOR <= share <= min(FACTOR * fraction, (1 + fraction) / 2):
-        from bert_jax.text.held_out import DIVIDE  # a run on a good corpus does not need it
-
+    if not fraction / NEAR <= share <= min(NEAR * fraction, (1 + fraction) / 2):
         yield (
             f'{share:.2%} of the tokens{place} are held out instead of {fraction:.2%}: the '
             'documents (or files, with held_out_by=file) are too few, too unequal or too often '

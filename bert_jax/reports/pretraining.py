@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bert_jax import markdown
-from bert_jax.types import Array
+from bert_jax.types import Array, JsonView
 
 if TYPE_CHECKING:
     from bert_jax.models.rows import Rows
@@ -22,6 +22,8 @@ def unigram_entropy(counts_V: np.ndarray) -> float:
 
 # Objectives whose loss is comparable with the unigram entropy.
 _OF_TOKENS = ('mlm', 'clm', 'plm', 'diffusion', 'mntp', 'ntp', 'denoising')
+_FAR = 2  # factor by which the held-out share may differ from the fraction
+_FEW_TEXTS = 10
 _CLEARLY = 1.02  # times the loss of a guess; a model that has learned nothing is near 1
 # Metric that bounds the negative log likelihood of the text, or equals it → name in bits per byte.
 _LIKELIHOODS = {
@@ -81,6 +83,32 @@ def warnings(held_out: Mapping[str, float]) -> list[str]:
         'change the learning rate'
         for name, loss in losses.items()
         if not loss < entropy
+    ]
+
+
+def share_warnings(manifest: JsonView) -> list[str]:
+    """Return a line if the held-out share of a corpus is far from the fraction asked for."""
+    held_out, train = (manifest['splits'][name]['tokens'] for name in ('held_out', 'train'))
+    share, fraction = held_out / (held_out + train), manifest['made_from']['held_out_fraction']
+    if fraction / _FAR <= share <= min(_FAR * fraction, (1 + fraction) / 2):
+        return []
+    return [
+        f'{share:.2%} of the tokens are held out instead of {fraction:.2%}: the documents are too '
+        'few, too unequal or too often copied'
+    ]
+
+
+def few_texts(manifest: JsonView) -> list[str]:
+    """Return a line if random next sentences are from few texts, which can be told apart."""
+    number = sum(
+        source['report']['documents'] - source['report'].get('cut_documents', 0)
+        for source in manifest['sources']
+    )
+    if number >= _FEW_TEXTS:
+        return []
+    return [
+        f'warning: the corpus has {number:,} text(s): next sentence prediction learns which text a '
+        "sentence is from; use more texts, or data.segments='single' with objectives.nsp=0"
     ]
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from bert_jax import averages, lazy_table, objectives, progress
 from bert_jax.averages import Terms
-from bert_jax.corpus import corpus_warnings
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError, warn
 from bert_jax.examples.example_source import ExampleSource, FirstExamples
@@ -127,7 +126,7 @@ class Pretraining:
             else:
                 lines += [f'stage {number}: {stage.steps:,} steps, {first}', *others]
         if pretraining_data.SEGMENTS[self.config.data.segments].mixes_texts:
-            lines += corpus_warnings.few_texts(self.corpus.manifest)
+            lines += evaluation.few_texts(self.corpus.manifest)
         lines += self._long_evaluations()
         return [*lines, *(line for evaluator in self.evaluators for line in evaluator.lines)]
 
@@ -307,7 +306,10 @@ class Pretraining:
         if self.config.evaluation.cloze_examples:
             examples = self._write_examples(params, workdir)
         held_out = results['held_out']
-        warnings = [*evaluation.warnings(held_out), *corpus_warnings.held_out(self.corpus.manifest)]
+        warnings = [
+            *evaluation.warnings(held_out),
+            *evaluation.share_warnings(self.corpus.manifest),
+        ]
         if warnings:
             results['warnings'] = warnings
             for warning in warnings:
