@@ -27,9 +27,8 @@ def train(
     where each character is a word, the rarer characters fill it.
 
     The library's trainer of WordPiece writes the merges of its trainer of BPE as WordPiece, but
-    does not report how far it is, so the latter is used. It is not deterministic: it numbers the
-    '##' characters in the order of a randomly seeded hash table, and the numbers decide ties
-    between merges. Listing the '##' characters as special tokens makes it deterministic.
+    does not report how far it is, so the latter is used. Listing the '##' characters as special
+    tokens makes it deterministic (findings/tokenizers_continuing_subword_order.sh).
     """
     counts = word_counts(texts, lowercase, strip_accents)
     if not counts:

@@ -215,7 +215,7 @@ def encode_segment(
                 texts[number].append(index)
                 break
     is_answer = ids == tokenizer.mask_id if mask else np.zeros(len(ids), bool)
-    for indices in texts:  # SentencePiece reads a fullwidth ＜mask＞ in a text as the token
+    for indices in texts:  # findings/sentencepiece_fullwidth_symbol.sh
         is_answer[indices] = False
     return Segment(ids, is_answer, [np.array(indices, np.int64) for indices in texts])
 
