@@ -311,7 +311,12 @@ def build(
     is_number = pretrained.num_labels(model.params) == 1
     setup = Setup(
         settings,
-        SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size),
+        SpecialTokenLayout(
+            tokenizer,
+            length,
+            architecture.type_vocab_size,
+            is_published='task' not in model.metadata,
+        ),
         tuple(model.labels or settings.labels),
         kept=model.metadata.get('kept', {}),
         activation=model.activation if is_number else 'identity',

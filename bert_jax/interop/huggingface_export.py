@@ -100,6 +100,12 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
     if has_pooler and not architecture.pooler:
         lines.append(f'encoder/pooler is newly initialized: {published} has a pooler')
     architecture = dataclasses.replace(architecture, pooler=has_pooler, pair_pooling='pooler')
+    if (tokenizer := model.tokenizer) is not None:
+        if family.is_causal and 'sequence_classification' in heads:
+            architecture = architecture.changed({'classifier.skipped_id': tokenizer.pad_id})
+        if 'problem' in model.metadata.get('config', {}) and tokenizer.adds_nothing:
+            lines.append('the tokenizer puts <|endoftext|> around texts, as in fine-tuning')
+            model = dataclasses.replace(model, tokenizer=tokenizer.with_ends())
     modules = model.sentence_modules
     if modules and modules.unsupported and not (modules.sparse and 'mlm' in heads):
         lines.append(f'modules.json is dropped: it has {modules.unsupported}')

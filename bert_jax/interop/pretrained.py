@@ -28,7 +28,8 @@ PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'plm', 'seq2seq', 'rtd')
 TOKEN_HEADS = ('mlm', 'clm', 'plm', 'seq2seq')  # they predict tokens
 PAIR_HEADS = ('nsp', 'sop')  # they read what `Architecture.pair_pooling` says
 LABEL_HEADS = ('sequence_classification', 'token_classification')  # with any number of classes
-PUBLISHED_HEADS = (*PRETRAINING_HEADS, *LABEL_HEADS, 'question_answering', 'multiple_choice')
+FINE_TUNED_HEADS = (*LABEL_HEADS, 'question_answering', 'multiple_choice')
+PUBLISHED_HEADS = (*PRETRAINING_HEADS, *FINE_TUNED_HEADS)
 # Value of `activation_fn` → activation.
 ACTIVATIONS: dict[str | None, str] = {
     'torch.nn.modules.linear.Identity': 'identity',
@@ -90,8 +91,13 @@ class Pretrained:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Names of the model's heads, in the order of PUBLISHED_HEADS."""
-        return published_heads(self.params, self.architecture, self.is_causal)
+        """Names of the model's heads, in the order of PUBLISHED_HEADS.
+
+        A causal model that was fine-tuned, but not to write, has no head clm.
+        """
+        is_tuned = bool({*FINE_TUNED_HEADS} & {*self.params})
+        writes = self.metadata.get('is_generative', not is_tuned)
+        return published_heads(self.params, self.architecture, self.is_causal and writes)
 
     @property
     def activation(self) -> str:
@@ -136,7 +142,7 @@ def num_labels(params: Params) -> int:
     """Return the number of classes of the classification heads; 2 without such a head."""
     for name in LABEL_HEADS:
         if name in params:
-            return len(params[name]['head']['output']['bias'])
+            return int(params[name]['head']['output']['kernel'].shape[-1])
     return 2
 
 

@@ -19,8 +19,9 @@ CHARACTERS = 261  # bytes, begin and end of a text, begin and end of a token, pa
 WORD_LENGTH = 50  # characters of a token, its begin and its end included
 FILTER_WIDTHS = range(1, 8)
 _FILTER_SHARES = (1, 1, 2, 4, 8, 16, 32)
-_MOST = {'vocab_size': limits.VOCABULARY, 'num_layers': limits.LAYERS}
-_MAY_BE_ZERO = ('type_vocab_size', 'first', 'layers', 'highways')
+_MOST = {name: limits.VOCABULARY for name in ('vocab_size', 'skipped_id')}
+_MOST |= {'num_layers': limits.LAYERS}
+_MAY_BE_ZERO = ('type_vocab_size', 'first', 'layers', 'highways', 'skipped_id')
 
 
 def _problems_of_field(field: dataclasses.Field[Any], value: Any) -> Iterator[str]:
@@ -300,12 +301,17 @@ class Classifier(Checked):
         activation: of a dense layer among them.
         pooling: how a sequence becomes one vector: 'concat' is [last; max; mean].
         dropout: None: hidden_dropout of the architecture.
+        bias: whether the logits of sequences have a bias.
+        skipped_id: a token that cannot be the last one, as transformers skips the padding token by
+            its id; None: the last token is any.
     """
 
-    layers: Literal['linear', 'dense', 'dropout_dense', 'dense_norm'] = 'linear'
+    layers: Literal['none', 'linear', 'dense', 'dropout_dense', 'dense_norm'] = 'linear'
     activation: Activation = 'tanh'
     pooling: Literal['pooler', 'first', 'last', 'mean', 'concat'] = 'pooler'
     dropout: float | None = None
+    bias: bool = True
+    skipped_id: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,23 +33,43 @@ class SpecialTokenLayout:
     (RoBERTa, XLM-R); or, for a tokenizer with [CLS] last, A [SEP] [CLS] and A [SEP] B [SEP] [CLS]
     with token types 0, 1 and, for [CLS], 2 (XLNet). A tokenizer whose texts start without a special
     token has A </s> and A </s> B </s> (T5) or, with a language behind </s>, A </s> [en] and
-    A B </s> [en] (mBART).
+    A B </s> [en] (mBART). A tokenizer that puts no token around a text (GPT-2) has END A END and
+    END A END B END with END = <|endoftext|>; or A and A B, as transformers reads them, if
+    `is_plain`.
 
     Attributes:
         tokenizer: The tokenizer of the texts.
         max_length: Longest sequence in tokens, special tokens included.
+        is_plain: Whether texts have no special tokens around them.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int, type_vocab_size: int):
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: int,
+        type_vocab_size: int,
+        *,
+        is_published: bool = False,
+    ):
+        """Prepare a layout.
+
+        Args:
+            tokenizer, max_length: See the class.
+            type_vocab_size: Number of token types.
+            is_published: Whether the model was fine-tuned with rows of transformers.
+        """
         self.tokenizer, self.max_length = tokenizer, max_length
+        self.is_plain = is_published and tokenizer.adds_nothing
         self._has_types = type_vocab_size > 1
-        self._start = [tokenizer.cls_id] if tokenizer.text_start else []
+        self._start = [tokenizer.cls_id] if tokenizer.text_start and not self.is_plain else []
+        self._end = [] if self.is_plain else [tokenizer.sep_id, *tokenizer.suffix_ids]
         is_roberta = tokenizer.vocab[tokenizer.first_id] == '<s>' and not self._has_types
-        self._num_separators = 0 if tokenizer.suffix_ids else 2 if is_roberta else 1
+        has_none = bool(tokenizer.suffix_ids) or self.is_plain
+        self._num_separators = 0 if has_none else 2 if is_roberta else 1
 
     def max_text_tokens(self, num_texts: int) -> int:
         """Return the number of text tokens that fit into a sequence of this many texts."""
-        around = len(self._start) + 1 + len(self.tokenizer.suffix_ids) + self.tokenizer.is_cls_last
+        around = len(self._start) + len(self._end) + self.tokenizer.is_cls_last
         return self.max_length - around - (num_texts - 1) * self._num_separators
 
     def lay_out(self, *texts: np.ndarray) -> LaidOutSequence:
@@ -62,7 +82,7 @@ class SpecialTokenLayout:
             ids += [*separators, *text]
             types += [max(number - 1, 0) * self._has_types] * len(separators)
             types += [number * self._has_types] * len(text)
-        end = [self.tokenizer.sep_id, *self.tokenizer.suffix_ids]
+        end = self._end if ids or self._end else [self.tokenizer.sep_id]  # no row is empty
         ids += end
         types += [max(len(texts) - 1, 0) * self._has_types] * len(end)
         cls_position = 0

@@ -65,7 +65,7 @@ def extend(ids: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
 def find_in_settings(settings: JsonObject, ids: dict[str, int]) -> dict[str, int]:
     """Return the id of each role of a tokenizer.json; raise UserError if a role has no token.
 
-    The tokenizer of a left-to-right model, which has END but no token before or after a text, needs
+    The tokenizer of a left-to-right model, which has no token before or after a text but END, needs
     no unknown and mask tokens; the roles in END_ROLES that have no token are left out as well. A
     template without a token before a text (T5, mBART) has no cls, and needs no mask token.
 
@@ -86,7 +86,8 @@ def find_in_settings(settings: JsonObject, ids: dict[str, int]) -> dict[str, int
         name = next((name for name in candidates if name in ids), None)
         if name is not None:
             role_ids[role] = ids[name]
-    is_left_to_right = END in ids and not {'cls', 'sep'} & {*role_ids}
+    ends = {role_ids[role] for role in ('cls', 'sep') if role in role_ids}
+    is_left_to_right = END in ids and ends <= {ids[END]}
     optional = {*NAMES} if is_left_to_right else {'cls', 'mask'} if begins_plain else set()
     for role in NAMES:
         if role not in role_ids and role not in optional:

@@ -52,6 +52,7 @@ class Tokenizer:
         pad_id, unk_id, cls_id, sep_id, mask_id: These ids; UserError if the tokenizer lacks one.
         special_ids: The ids of these special tokens, of sentinels and of languages.
         starts_texts: Whether a text has the tokens of the roles cls and sep around it.
+        adds_nothing: Whether the tokenizers library puts no token around a text (GPT-2).
         is_cls_last: Whether these tokens follow a text, as in XLNet: A [SEP] [CLS].
         text_start: Index of the first token of a text in its row.
         suffix_ids: The ids behind the token that ends a text: the language of mBART.
@@ -81,7 +82,8 @@ class Tokenizer:
         self.role_ids = special_tokens.find_in_settings(settings, ids)
         self.starts_texts = 'cls' in self.role_ids
         self.is_cls_last = special_tokens.is_cls_last(settings.get('post_processor'))
-        if 'sep' not in self.role_ids:
+        self.adds_nothing = 'sep' not in self.role_ids
+        if self.adds_nothing or self.role_ids['sep'] == ids.get(special_tokens.END):
             end = dict.fromkeys(special_tokens.END_ROLES, ids[special_tokens.END])
             self.role_ids = end | self.role_ids
         self.text_start = int('cls' in self.role_ids and not self.is_cls_last)
@@ -238,6 +240,15 @@ class Tokenizer:
         library = backend.read(json.loads(self._json))
         names = {role: self.vocab[getattr(self, f'{role}_id')] for role in special_tokens.NAMES}
         library.post_processor = special_tokens.template(names, self._ids, has_types=True)
+        return Tokenizer(library.to_str())
+
+    def with_ends(self) -> 'Tokenizer':
+        """Return this tokenizer with <|endoftext|> around texts if it puts no token there."""
+        if not self.adds_nothing:
+            return self
+        library = backend.read(json.loads(self._json))
+        names = dict.fromkeys(('cls', 'sep'), special_tokens.END)
+        library.post_processor = special_tokens.template(names, self._ids)
         return Tokenizer(library.to_str())
 
     def with_lowercase(self) -> 'Tokenizer':

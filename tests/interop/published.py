@@ -60,6 +60,7 @@ CHANGES = {
         'n_head': 4,
         'n_inner': 28,
         'n_positions': 19,
+        'pad_token_id': 0,
     },
     'modernbert': {
         'num_attention_heads': 2,

@@ -48,7 +48,9 @@ _ODD = dict(
 )
 _MOST = _ODD | dict(vocab_size=128, hidden_size=20, num_attention_heads=5, num_hidden_layers=2)
 _ONE = _ODD | dict(num_hidden_layers=1, num_attention_heads=1, hidden_size=16)
-_GPT2 = dict(n_embd=24, n_layer=3, n_head=3, n_inner=40, n_positions=19, vocab_size=97)
+_GPT2 = dict(n_embd=24, n_layer=3, n_head=3, n_inner=40, n_positions=19, vocab_size=97) | dict(
+    pad_token_id=0
+)
 _XLNET = dict(vocab_size=97, d_model=24, n_layer=3, n_head=3, d_inner=40)
 _MODERN = dict(pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3)
 
@@ -278,8 +280,11 @@ def is_real(head: str, architecture: Architecture, mask_BT: np.ndarray) -> np.nd
     real_BT = mask_BT > 0
     if head in ('mlm', 'clm', 'plm', 'rtd', 'token_classification', 'question_answering'):
         return real_BT
-    anywhere = architecture.classifier.pooling == 'mean' or (
-        head == 'multiple_choice' and architecture.classifier.layers == 'dense_norm'
+    classifier = architecture.classifier
+    anywhere = (
+        classifier.pooling == 'mean'
+        or classifier.skipped_id is not None
+        or (head == 'multiple_choice' and classifier.layers == 'dense_norm')
     )
     # All other published classes read the first or the last position, even if it is padding.
     place = -1 if architecture.pooling == 'last' else 0

@@ -5,9 +5,10 @@ from bert_jax.interop.families.family import ACTIVATIONS, Family, Key
 from bert_jax.models.architecture import Architecture
 from bert_jax.types import JsonObject, JsonView
 
-# Keys that have no effect on the encoder and the prediction of tokens.
+# Keys that have no effect on the encoder and the heads, and the padding token.
 _OTHERS = {
     'n_ctx': int,
+    'pad_token_id': int,
     'summary_activation': str,
     'summary_first_dropout': int | float,
     'summary_proj_to_labels': bool,
@@ -18,11 +19,16 @@ _OTHERS = {
 
 
 def _complete(architecture: Architecture, config: JsonView) -> Architecture:
-    """Set the width of the feed-forward layers, by default four times that of the states."""
+    """Set the width of the feed-forward layers, and which token is not the last of a text.
+
+    The width is by default four times that of the states. Classification reads the last token that
+    does not have the id of the padding token.
+    """
     if config.get('embd_pdrop', 0.1) != architecture.hidden_dropout:
         raise UserError('resid_pdrop and embd_pdrop differ; only equal rates are supported')
     width = config.get('n_inner', 4 * architecture.hidden_size)
-    return architecture.changed({'intermediate_size': width})
+    skipped_id = config.get('pad_token_id')
+    return architecture.changed({'intermediate_size': width, 'classifier.skipped_id': skipped_id})
 
 
 def _more_keys(architecture: Architecture) -> JsonObject:
@@ -30,6 +36,7 @@ def _more_keys(architecture: Architecture) -> JsonObject:
     return {
         'embd_pdrop': architecture.hidden_dropout,
         'n_inner': None if width == 4 * architecture.hidden_size else width,
+        'pad_token_id': architecture.classifier.skipped_id,
     }
 
 
@@ -47,6 +54,7 @@ FAMILY = Family(
         'resid_pdrop': Key('hidden_dropout', 0.1),
         'attn_pdrop': Key('attention_dropout', 0.1),
         'initializer_range': Key('initializer_range', 0.02),
+        'classifier_dropout': Key('classifier.dropout', None),
     },
     complete=_complete,
     read_by_complete={'embd_pdrop': int | float, 'n_inner': int, **_OTHERS},
@@ -69,10 +77,19 @@ FAMILY = Family(
         'encoder/layers_#/feedforward/output': 'transformer.h.#.mlp.c_proj|0/1 transposed',
         'encoder/final_norm': 'transformer.ln_f',
         'clm/head/decoder': 'lm_head.weight',
+        'sequence_classification/head/output': 'score',
+        'token_classification/head/output': 'classifier',
+        'question_answering/head/output': 'qa_outputs',
     },
     prefix='transformer.',
-    classes={'GPT2LMHeadModel': ('clm',)},
-    token_keys={'bos_token_id': 'cls_id', 'eos_token_id': 'sep_id'},
+    classes={
+        'GPT2Model': (),
+        'GPT2LMHeadModel': ('clm',),
+        'GPT2ForSequenceClassification': ('sequence_classification',),
+        'GPT2ForTokenClassification': ('token_classification',),
+        'GPT2ForQuestionAnswering': ('question_answering',),
+    },
+    token_keys={'bos_token_id': 'cls_id', 'eos_token_id': 'sep_id', 'pad_token_id': 'pad_id'},
     decoder='lm_head',
     buffers=r'(transformer\.)?h\.\d+\.attn\.(masked_)?bias',
     is_causal=True,

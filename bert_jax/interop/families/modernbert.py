@@ -152,7 +152,7 @@ _ENCODER = Family(
 
 
 def _complete_causal(architecture: Architecture, config: JsonView) -> Architecture:
-    """As for the encoder, with other windows.
+    """As for the encoder, with other windows, and with a padding token that is never the last one.
 
     A local layer sees distances below `sliding_window`, which is half of `local_attention`; in the
     encoder it sees this distance, too.
@@ -160,14 +160,17 @@ def _complete_causal(architecture: Architecture, config: JsonView) -> Architectu
     complete = _complete(architecture, config)
     distance = config.get('sliding_window', config.get('local_attention', _WINDOW) // 2)
     windows = [None if window is None else distance - 1 for window in complete.windows]
-    return complete.changed({'windows': tuple(windows)})
+    skipped_id = config.get('pad_token_id')
+    return complete.changed({'windows': tuple(windows), 'classifier.skipped_id': skipped_id})
 
 
 def _more_keys_causal(architecture: Architecture) -> JsonObject:
     windows = architecture.layer_windows
     distance = next((window + 1 for window in windows if window), _WINDOW // 2)
     sizes = {'local_attention': 2 * distance, 'sliding_window': distance}
-    return _more_keys(architecture) | sizes
+    skipped_id = architecture.classifier.skipped_id
+    padding = {} if skipped_id is None else {'pad_token_id': skipped_id}
+    return _more_keys(architecture) | sizes | padding
 
 
 DECODER = dataclasses.replace(
@@ -176,7 +179,7 @@ DECODER = dataclasses.replace(
     architecture='modernbert_decoder',
     keys={name: key for name, key in _ENCODER.keys.items() if name != 'classifier_pooling'},
     complete=_complete_causal,
-    read_by_complete={**_ENCODER.read_by_complete, 'sliding_window': int},
+    read_by_complete={**_ENCODER.read_by_complete, 'sliding_window': int, 'pad_token_id': int},
     more_keys=_more_keys_causal,
     table={ours: name for ours, name in _ENCODER.table.items() if ours.startswith('encoder/')}
     | {
@@ -187,8 +190,15 @@ DECODER = dataclasses.replace(
         'clm/head/norm': 'lm_head.norm',
         'clm/head/bias': 'decoder.bias',
         'clm/head/decoder': 'decoder.weight',
+        'sequence_classification/head/transform': 'head.dense',
+        'sequence_classification/head/norm': 'head.norm',
+        'sequence_classification/head/output': 'classifier',
     },
-    classes={'ModernBertDecoderModel': (), 'ModernBertDecoderForCausalLM': ('clm',)},
+    classes={
+        'ModernBertDecoderModel': (),
+        'ModernBertDecoderForCausalLM': ('clm',),
+        'ModernBertDecoderForSequenceClassification': ('sequence_classification',),
+    },
     pad_token_id=0,  # the class takes no null
     is_causal=True,
 )

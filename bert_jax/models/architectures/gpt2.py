@@ -7,6 +7,7 @@ from bert_jax.models.architectures.builder import Builder
 #
 # Norms before the layers, none after the embeddings; tokens are predicted by the token embeddings
 # alone. Kernels that write to the residual stream are initialized smaller, by 1/√(2 num_layers).
+# Texts are classified by the last token, without dropout and bias, as in transformers.
 GPT2 = Builder(
     family='gpt2',
     sizes=dict(
@@ -21,7 +22,7 @@ GPT2 = Builder(
         scaled_output_init=True,
         pooler=False,
         prediction=Prediction(transform=False, bias=False),
-        classifier=Classifier(pooling='mean'),
+        classifier=Classifier('none', pooling='last', bias=False),
     ),
 )
 

@@ -43,9 +43,16 @@ MODERNBERT = Builder(
 )
 
 # ModernBERT for causal models, as Ettin's decoders (Weller et al. 2025, arXiv 2507.11412): a layer
-# with a window sees positions less than 64 away, and rotates them as the other layers do.
+# with a window sees positions less than 64 away, and rotates them as the other layers do. Texts are
+# classified by the last token, without a bias.
 MODERNBERT_DECODER = MODERNBERT.resized(
-    'modernbert-decoder', windows=(None, 63, 63), **{'attention.local_theta': 160_000.0}
+    'modernbert-decoder',
+    windows=(None, 63, 63),
+    **{
+        'attention.local_theta': 160_000.0,
+        'classifier.pooling': 'last',
+        'classifier.bias': False,
+    },
 )
 
 

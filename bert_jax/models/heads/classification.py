@@ -3,11 +3,12 @@
 The architecture's `classifier.pooling` represents a sequence as one vector:
     pooler: the output of the encoder's pooler.
     first: the state of the first token.
-    last: the state of the last token (XLNet, whose [CLS] is there).
+    last: the state of the last token (XLNet, whose [CLS] is there; causal models).
     mean: the mean state of the tokens.
     concat: [last; max; mean], the state of the last token, and maximum and mean over the tokens
         (Howard & Ruder 2018, arXiv 1801.06146, section 3.3).
 The `classifier.layers` precede the output projection:
+    none: nothing (GPT-2).
     linear: dropout.
     dense: dense, activation, dropout (DistilBERT).
     dropout_dense: dropout, dense, activation, dropout (RoBERTa, ELECTRA).
@@ -31,6 +32,7 @@ from bert_jax.models.partitioning import constrain
 from bert_jax.models.rows import Rows, gather_positions, masked_max, masked_mean
 
 CLASSIFIERS: dict[str, tuple[str, ...]] = {
+    'none': (),
     'linear': ('dropout',),
     'dense': ('dense', 'dropout'),
     'dropout_dense': ('dropout', 'dense', 'dropout'),
@@ -75,9 +77,14 @@ class _Classifier(Head):
                 x = self.make_dense(spec, shape, names, **options)(x)
                 x = ACTIVATIONS[architecture.classifier.activation](x)
         spec, names = f'{letters}D,DC->{letters}C', ('embed', 'labels')
-        options = dict(use_bias=True, init_range=init_range, name='output')
+        options = dict(use_bias=self.has_bias, init_range=init_range, name='output')
         output = self.make_dense(spec, (x.shape[-1], self.num_labels), names, **options)
         return output(x).astype(jnp.float32)
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether the logits have a bias."""
+        return True
 
     def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
         """Return states [B, D], [B, S, D] or [B, T, D] and the layers before the logits."""
@@ -97,6 +104,10 @@ class SequenceClassificationHead(_Classifier):
         layers = CLASSIFIERS[self.architecture.classifier.layers]
         return _pool(self.architecture, states, rows), layers
 
+    @property
+    def has_bias(self) -> bool:
+        return self.architecture.classifier.bias
+
     @nn.nowrap
     def reads_pooler(self) -> bool:
         return self.architecture.pooling == 'pooler'
@@ -106,13 +117,14 @@ class MultipleChoiceHead(SequenceClassificationHead):
     """logit_B of each sequence being the correct choice; logit_BS in packed rows.
 
     Reads the pooler and applies dropout if the encoder has a pooler, even if sequence
-    classification does not read it (RoBERTa); otherwise as sequence classification.
+    classification does not read it (RoBERTa), unless that reads the last token; otherwise as
+    sequence classification.
     """
 
     num_labels: int = 1
 
     def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
-        if states.pooled_BD is None:
+        if states.pooled_BD is None or not self.reads_pooler():
             return super().inputs(states, rows)
         return states.pooled_BD, CLASSIFIERS['linear']
 
@@ -121,7 +133,9 @@ class MultipleChoiceHead(SequenceClassificationHead):
 
     @nn.nowrap
     def reads_pooler(self) -> bool:
-        return self.architecture.pooler and self.architecture.reads_last_layer
+        architecture = self.architecture
+        has_pooler = architecture.pooler and architecture.reads_last_layer
+        return has_pooler and architecture.pooling != 'last'
 
 
 class TokenClassificationHead(_Classifier):
@@ -147,32 +161,40 @@ def _pool(architecture: Architecture, states: EncoderOutput, rows: Rows) -> jax.
         if states.pooled_BD is None:
             raise UserError('architecture: pooling pooler needs an encoder with a pooler')
         return states.pooled_BD
-    vector_BSD = _POOLINGS[architecture.pooling](states.hidden_BTD, rows)
+    pool, skipped_id = _POOLINGS[architecture.pooling], architecture.classifier.skipped_id
+    vector_BSD = pool(states.hidden_BTD, rows, skipped_id)
     return vector_BSD[:, 0] if rows.first_positions_BS is None else vector_BSD
 
 
-def _first(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
+def _first(hidden_BTD: jax.Array, rows: Rows, _: int | None) -> jax.Array:
+    return gather_positions(hidden_BTD, _first_positions(rows))
+
+
+def _first_positions(rows: Rows) -> jax.Array:
     first_BS = rows.first_positions_BS
     place_BS = rows.is_token_BT.argmax(1)[:, None] if first_BS is None else first_BS
-    return gather_positions(hidden_BTD, jnp.maximum(place_BS, 0))
+    return jnp.maximum(place_BS, 0)
 
 
-def _mean(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
+def _mean(hidden_BTD: jax.Array, rows: Rows, _: int | None) -> jax.Array:
     return masked_mean(hidden_BTD, rows.members())
 
 
-def _last(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
+def _last(hidden_BTD: jax.Array, rows: Rows, skipped_id: int | None) -> jax.Array:
+    """The state of the last token of each sequence; of the first one if all have `skipped_id`."""
     member_BST = rows.members()
-    last_BS = (member_BST * jnp.arange(member_BST.shape[2])).max(2)
-    return gather_positions(hidden_BTD, last_BS)
+    if skipped_id is not None:
+        member_BST &= (jnp.asarray(rows.input_ids_BT) != skipped_id)[:, None]
+    last_BS = jnp.where(member_BST, jnp.arange(member_BST.shape[2]), -1).max(2)
+    return gather_positions(hidden_BTD, jnp.where(last_BS < 0, _first_positions(rows), last_BS))
 
 
-def _concat(hidden_BTD: jax.Array, rows: Rows) -> jax.Array:
+def _concat(hidden_BTD: jax.Array, rows: Rows, skipped_id: int | None) -> jax.Array:
     parts = (masked_max, masked_mean)
     pooled = [pool(hidden_BTD, rows.members()) for pool in parts]
-    return jnp.concatenate([_last(hidden_BTD, rows), *pooled], -1)
+    return jnp.concatenate([_last(hidden_BTD, rows, skipped_id), *pooled], -1)
 
 
-# `Architecture.pooling` → function of states and rows: [B, S, …], with S = 1 in rows of one
-# sequence.
+# `Architecture.pooling` → function of states, rows and `Classifier.skipped_id`: [B, S, …], with
+# S = 1 in rows of one sequence.
 _POOLINGS = {'first': _first, 'last': _last, 'mean': _mean, 'concat': _concat}
