@@ -46,6 +46,13 @@ def get_config(task: str = 'file') -> ConfigDict:
     config.task = kind
     config.workdir = f'runs/{task}'
     config.model.architecture = None  # the architecture of init_from
+    config.init_attention = key(
+        'same',
+        "Attention of the model at init_from: 'same' as it was pretrained, 'both' directions in a "
+        "causal model, or 'causal' in one that was pretrained in both ways (GPT-BERT, UniLM).",
+        choices=('same', 'both', 'causal'),
+        unused='bert_jax.tasks.key_conditions:unused_attention',
+    )
     unused = 'bert_jax.tasks.key_conditions:unused_head_states'
     config.model.head_states = key(
         None,

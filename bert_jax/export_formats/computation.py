@@ -218,10 +218,16 @@ def _mean(states_BTD: jax.Array, is_token_BT1: jax.Array, power: float = 1.0) ->
     return (states_BTD * weight_BT1).sum(1) / weight_BT1.sum(1) ** power
 
 
+def _last(states_BTD: jax.Array, is_token_BT1: jax.Array) -> jax.Array:
+    place_BT = is_token_BT1[..., 0] * jnp.arange(states_BTD.shape[1])
+    return jnp.take_along_axis(states_BTD, place_BT.max(1)[:, None, None], axis=1)[:, 0]
+
+
 # Mode of `SentenceModules.pooling` → the vector of a text.
 _POOLINGS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     'mean': _mean,
     'mean_sqrt_len_tokens': lambda states, is_token: _mean(states, is_token, 0.5),
     'cls': lambda states, is_token: states[:, 0],
+    'lasttoken': lambda states, is_token: _last(states, is_token),
     'max': lambda states, is_token: jnp.where(is_token, states, -jnp.inf).max(1),
 }

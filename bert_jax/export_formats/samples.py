@@ -115,7 +115,8 @@ def expected_of_problem(
     model: Pretrained, problem: AnyProblem, samples: Samples
 ) -> dict[str, np.ndarray]:
     """The outputs of `predict` for a fine-tuning problem, before decoding."""
-    module = FineTuningModel(problem, Model(model.architecture, Compute(), problem.loss.heads()))
+    heads = problem.loss.heads()
+    module = FineTuningModel(problem, Model(model.architecture, Compute(), heads, model.is_causal))
 
     @jax.jit
     def compute(params: Params, batch: Batch) -> HostOutputs:

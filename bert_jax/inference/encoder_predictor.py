@@ -18,7 +18,7 @@ from bert_jax.models import head_states, layer_names
 from bert_jax.models.sparse_pooling import SparsePooling
 
 _SPARSE_TEXTS = 256  # texts whose weights of all terms are in memory at a time
-POOLINGS = ('mean', 'cls', 'max', 'tokens')
+POOLINGS = ('mean', 'cls', 'lasttoken', 'max', 'tokens')
 
 
 class EncoderPredictor(BasePredictor):
@@ -69,9 +69,10 @@ class EncoderPredictor(BasePredictor):
 
         Args:
             pooling: 'mean' or 'max' over all tokens, [CLS] and [SEP] included; 'cls', the state of
-                [CLS] (averaged over windows); 'tokens', one vector for each token, [CLS] and [SEP]
-                included, as a list with one array for each text. None: the pooling, dense layers,
-                normalization and prompt of a sentence-transformers folder; 'mean' for other models.
+                [CLS], or 'lasttoken' (averaged over windows); 'tokens', one vector for each token,
+                [CLS] and [SEP] included, as a list with one array for each text. None: the pooling,
+                dense layers, normalization and prompt of a sentence-transformers folder; 'mean' for
+                other models.
             layer: 0 (embeddings) to the number of layers, or negative from the last; 'last';
                 'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers;
                 'lstm_1' to 'lstm_N', the layers of the LSTM that a fine-tuned head reads
@@ -94,6 +95,11 @@ class EncoderPredictor(BasePredictor):
             raise unknown(f'prompt of {self.name}', prompt, prompts)
         if pooling is not None and pooling not in POOLINGS:
             raise unknown('pooling', pooling, POOLINGS)
+        if self.is_causal and (pooling == 'cls' or (modules and 'cls' in modules.pooling)):
+            raise UserError(
+                f"the pooling is 'cls', but {self.name} is causal: its first token has seen no "
+                "other token of a text; set pooling to 'lasttoken', 'mean' or 'max'"
+            )
         layer = self.layers(layer)
         if dimensions is not None and modules is None:
             raise UserError(

@@ -112,8 +112,10 @@ class TextRows:
             first = window.first + before * (window.first > 0) - window.start
             after = (2 - before) * (window.last == len(ids))
             last = window.last + before + after - window.start
-            cls = len(row) - 1 if self._tokenizer.is_cls_last else 0
-            span = (cls, cls + 1) if pooling == 'cls' else (first, last)
+            is_last = pooling == 'lasttoken' or self._tokenizer.is_cls_last
+            place = len(row) - 1 if is_last else 0
+            is_single = pooling in ('cls', 'lasttoken')
+            span = (place, place + 1) if is_single else (first, last)
             yield TokenizedText(row, {'span': np.array(span)})
 
     def of_tokens(self, ids: np.ndarray, maker: RowMaker) -> Iterator[ScoredRow]:

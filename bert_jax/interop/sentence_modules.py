@@ -27,7 +27,7 @@ _MODES = {
     'pooling_mode_weightedmean_tokens': 'weightedmean',
     'pooling_mode_lasttoken': 'lasttoken',
 }
-_SUPPORTED_MODES = ('cls', 'max', 'mean', 'mean_sqrt_len_tokens')
+_SUPPORTED_MODES = ('cls', 'max', 'mean', 'mean_sqrt_len_tokens', 'lasttoken')
 _ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {  # of the array module (NumPy or JAX) and x
     'torch.nn.modules.activation.Tanh': lambda xp, x: xp.tanh(x),
     'torch.nn.modules.linear.Identity': lambda xp, x: x,

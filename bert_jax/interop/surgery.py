@@ -16,7 +16,8 @@ from bert_jax.tokenizers import Tokenizer, old_subwords
 _INDEPENDENT = {'hidden_dropout', 'attention_dropout', 'feedforward_dropout', 'output_dropout'}
 _INDEPENDENT |= {'initializer_range', 'fan_in_init'}
 _INDEPENDENT |= {'attention.theta', 'attention.local_theta', 'pair_pooling'}
-_INDEPENDENT |= {'head_states', 'head_lstm.layers', 'head_lstm.size', 'classifier.pooling'}
+_INDEPENDENT |= {'head_states', 'head_lstm.layers', 'head_lstm.size'}
+_INDEPENDENT |= {'classifier.pooling', 'classifier.skipped_id'}
 _FITTED = {'vocab_size', 'max_position_embeddings', 'characters.spelling'}
 _POSITIONS = tuple(f'{stack}/embeddings/position' for stack in ('encoder', 'decoder'))
 
@@ -28,6 +29,8 @@ def fit(
     heads: Iterable[str],
     positions: str = 'tile',
     reasons: Mapping[str, str] | None = None,
+    *,
+    is_causal: bool = False,
 ) -> tuple[Pretrained, list[str]]:
     """Fit a model to another vocabulary, number of positions and exactly the given heads.
 
@@ -38,6 +41,7 @@ def fit(
         positions: how to make more positions: 'tile' repeats the old embeddings, 'interpolate'
             stretches them.
         reasons: why a head is not among `heads`, if not because no objective uses it.
+        is_causal: whether the new model attends only to earlier tokens.
 
     Returns:
         The model, and a line for everything that was changed or dropped.
@@ -53,7 +57,7 @@ def fit(
     ]
     why = dict.fromkeys(PUBLISHED_HEADS, 'no objective uses it') | dict(reasons or {})
     lines = _dropped(dict.fromkeys(name.partition('/')[0] for name in unused), why)
-    if model.is_causal and 'clm' not in heads:
+    if model.is_causal and not is_causal:
         lines.append(
             'the weights were trained left to right; here tokens attend in both directions'
         )

@@ -30,7 +30,7 @@ Prediction = JsonObject  # see AnswerDecoder.decode
 class QuestionEncoding(base.Encoding[QuestionExample]):
     """[CLS] question [SEP] window of the context [SEP].
 
-    A window without the answer points at [CLS].
+    A window without the answer points at [CLS], that of a causal model at the last [SEP].
     """
 
     def parse_input(self, name: str, record: JsonView) -> QuestionExample:
@@ -59,12 +59,23 @@ class QuestionEncoding(base.Encoding[QuestionExample]):
         tokens = self._gold_tokens(example.answers[0], context.offsets) if example.answers else None
         is_known = bool(tokens) or example.answers == ()
         sequences = [
-            _sequence(laid_out, window, tokens, is_known)
+            _sequence(laid_out, window, tokens, is_known, self._null_position(laid_out))
             for window, laid_out in zip(context.windows, context.sequences, strict=True)
         ]
         if tokens and all(sequence.tokens['answer_ends'][0].any() for sequence in sequences):
             self.setup.counts['answers longer than a window'] += 1
         return [(sequence,) for sequence in sequences]
+
+    @property
+    def is_null_last(self) -> bool:
+        """Whether the last token stands for no answer: [CLS] of XLNet, or [SEP] if causal.
+
+        The first token of a causal model has seen neither the question nor the context.
+        """
+        return self.setup.is_causal or self.tokenizer.is_cls_last
+
+    def _null_position(self, laid_out: LaidOutSequence) -> int:
+        return len(laid_out.ids) - 1 if self.is_null_last else laid_out.cls_position
 
     def windowed_context(self, example: QuestionExample) -> answer_spans.WindowedContext:
         """Tokenize a question and the windows of its context."""
@@ -99,7 +110,7 @@ class QuestionEncoding(base.Encoding[QuestionExample]):
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
     ) -> JsonObject:
-        """Return the tokens of 'answer': [CLS] without an answer, None if nothing is learned."""
+        """Return the tokens of 'answer': [CLS] or the last [SEP] without an answer, else None."""
         if not fields['answer_ends'].any():
             return {'answer': None}
         first, last = fields['answer_ends'].argmax(0)
@@ -128,7 +139,7 @@ class AnswerLoss(base.Loss):
         """Return the n_best starts and ends of every sequence, and the score of no answer.
 
         'logits', fp32 [R, S, 2, K]; 'positions', int32 [R, S, 2, K], counted from the start of the
-        sequence; 'null_score', fp32 [R, S], the sum of both logits of [CLS].
+        sequence; 'null_score', fp32 [R, S], the sum of both logits of the token for no answer.
         """
         logits_R2T = outputs['logits'].swapaxes(1, 2)
         first_RS = jnp.maximum(batch['first_positions'], 0)
@@ -137,7 +148,7 @@ class AnswerLoss(base.Loss):
         number = min(self.settings.n_best, logits_RS2T.shape[-1])
         logits_RS2K, positions_RS2K = jax.lax.top_k(logits_RS2T, number)
         null_RS = first_RS
-        if self.setup.layout.tokenizer.is_cls_last:
+        if self.encoding.is_null_last:
             null_RS = first_RS + _sequence_positions(batch).sum(2) - 1
         null_RS = jnp.take_along_axis(logits_R2T.sum(1), null_RS, axis=1)
         positions_RS2K -= first_RS[:, :, None, None]
@@ -245,13 +256,18 @@ QUESTION_ANSWERING = base.Parts(QuestionEncoding, AnswerLoss, AnswerDecoder)
 
 
 def _sequence(
-    laid_out: LaidOutSequence, window: Window, answer: tuple[int, int] | None, is_known: bool
+    laid_out: LaidOutSequence,
+    window: Window,
+    answer: tuple[int, int] | None,
+    is_known: bool,
+    null_position: int,
 ) -> TokenSequence:
     """Add the labels of a window.
 
     Args:
         answer: first and last token of the answer in the context; None for no answer.
         is_known: whether to learn the answer or its absence.
+        null_position: position that stands for no answer.
     """
     ends = np.zeros((len(laid_out.ids), 2), np.int32)
     is_context = np.zeros(len(laid_out.ids), np.int32)
@@ -260,7 +276,7 @@ def _sequence(
     if answer and window.start <= answer[0] and answer[1] < window.stop:
         ends[np.array(answer) - window.start + first, [0, 1]] = 1
     elif is_known:
-        ends[laid_out.cls_position] = 1
+        ends[null_position] = 1
     tokens = {'answer_ends': ends, 'is_context': is_context}
     return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 

@@ -98,6 +98,7 @@ def finetuned(
     facts = {
         'problem': config.task,
         'initialized from': markdown.escape(config.init_from) or 'random values',
+        **({'attention': results['attention']} if 'attention' in results else {}),
         'data': markdown.escape(_data_name(config)),
         'training examples': f'{num_train:,}',
         'parameters': f'{results["parameters"]:,}',

@@ -39,7 +39,13 @@ from bert_jax.models.head_states import describe_states
 from bert_jax.models.visibility import Pattern
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import AnyProblem, Calibration
-from bert_jax.tasks import finetuning_data, initialization, next_commands, show_batch
+from bert_jax.tasks import (
+    attention_direction,
+    finetuning_data,
+    initialization,
+    next_commands,
+    show_batch,
+)
 from bert_jax.tasks.finetuning_report import Evaluated, Report
 from bert_jax.training import sharding
 from bert_jax.training.step import all_rows, map_micro_batches
@@ -107,12 +113,14 @@ class FineTuning:
 
     @functools.cached_property
     def _report(self) -> Report:
+        is_causal = self.model.model.is_causal
         return Report(
             self.config,
             self.splits.train,
             self.held_out,
             self.problem,
             self.learning_rate,
+            '' if self.architecture.decoder else attention_direction.describe(is_causal),
             self.evaluated,
         )
 
@@ -168,6 +176,9 @@ class FineTuning:
                 Pattern(has_prefix=self.problem.loss.has_prefix),
             ),
         ]
+        if sizes.decoder is None:
+            direction = attention_direction.describe(self.model.model.is_causal)
+            lines.append(f'attention: {direction}{self._why_direction()}')
         if not sizes.reads_last_layer:
             pooled = 'pooling' in self.config.problem
             pooling = f'; a text as one vector: {sizes.pooling}' if pooled else ''
@@ -184,6 +195,12 @@ class FineTuning:
         lines += self.splits.report.lines()
         counts = self.problem.setup.counts.items()
         return lines + [f'{number:,} {name}' for name, number in counts if number]
+
+    def _why_direction(self) -> str:
+        chosen = self.config.init_attention
+        if chosen != 'same':
+            return f' (init_attention={chosen!r})'
+        return ', as pretrained' if self.config.init_from else ''
 
     def check(self, metadata: JsonObject) -> None:
         """Raise UserError if a checkpoint has another task, train split, tokenizer or labels."""

@@ -13,7 +13,7 @@ from bert_jax.models.model import Model
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import AnyProblem
 from bert_jax.problems.setup import Setup
-from bert_jax.tasks import finetuning_data, initialization, learning_rate
+from bert_jax.tasks import attention_direction, finetuning_data, initialization, learning_rate
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training import sharding
@@ -37,13 +37,12 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
     reasons = finetuning_data.reasons_to_drop(config.task, labels, model)
     starts_from = kind.load().loss_of(config.problem).starts_from
     heads = (*heads, *(name.partition('/')[0] for name in starts_from))
-    start = initialization.initialize(config, model, tokenizer, heads, reasons)
+    is_causal = attention_direction.is_causal(config, model)
+    start = initialization.initialize(config, model, tokenizer, heads, reasons, is_causal=is_causal)
     start = initialization.renamed(start, starts_from)
     architecture, compute = start.architecture, Compute(**config.compute.to_dict())
     if kind.writes:
-        is_causal = finetuning_data.is_causal(config, architecture, model)
-    else:
-        is_causal = kind.keeps_causality and model is not None and model.is_causal
+        is_causal = attention_direction.writes_causally(config, architecture, model)
     rate, rate_origin = learning_rate.choose(config, architecture)
     is_set = 'training.sequence_length' in user_keys
     length = _sequence_length(config.training.sequence_length, is_set, architecture.max_length)

@@ -12,7 +12,6 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import Example, texts_of
 from bert_jax.labels.loader import Splits
 from bert_jax.labels.records import printable
-from bert_jax.models.architecture import Architecture
 from bert_jax.problems import ProblemKind
 from bert_jax.tokenizers import training_text
 from bert_jax.training import multihost
@@ -88,35 +87,6 @@ def _check_classes(labels: Sequence[str], num_examples: int) -> None:
         f'numbers from {min(numbers):g} to {max(numbers):g}; to predict numbers use '
         '--config=configs/finetune.py:regression, to predict classes list them in problem.labels'
     )
-
-
-def is_causal(config: ConfigDict, architecture: Architecture, model: Pretrained | None) -> bool:
-    """Whether a model that writes text is a causal model, not one with a decoder.
-
-    Raises:
-        UserError: the target has more tokens than the model has positions, init_from is an encoder,
-            or a causal model would have a tuned prompt.
-    """
-    size = config.problem.get('target_tokens', 0)
-    if size + 1 > architecture.max_length:
-        raise UserError(
-            f'problem.target_tokens is {size}, but the model has {architecture.max_length} '
-            'positions, and at least one token precedes the target; lower it'
-        )
-    if architecture.decoder is not None:
-        return False
-    if model is not None and not model.is_causal:
-        raise UserError(
-            f'{config.task} writes text, but init_from={config.init_from} is an encoder, whose '
-            'positions attend in both directions; set init_from to a causal model or to a model '
-            'with a decoder'
-        )
-    if architecture.tuning is not None and architecture.tuning.prompt_length:
-        raise UserError(
-            f'transfer.method={architecture.tuning.method} tunes a prompt, which has no place in '
-            'the cache of a causal model that writes text; choose another method'
-        )
-    return True
 
 
 def choose_labels(

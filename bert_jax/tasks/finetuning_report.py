@@ -53,6 +53,7 @@ class Report:
         held_out: the other encoded splits by name.
         problem: the `Problem` of config.task.
         learning_rate: the peak learning rate.
+        attention: its direction in words; '' for a model with a decoder.
         evaluated: the last evaluation of each held-out split.
     """
 
@@ -61,6 +62,7 @@ class Report:
     held_out: Mapping[str, finetuning_model.EncodedExamples]
     problem: AnyProblem
     learning_rate: float
+    attention: str
     evaluated: Mapping[str, Evaluated]
 
     @functools.cached_property
@@ -89,6 +91,8 @@ class Report:
                 self._save(workdir.local / split, split, records, scored.get(split))
             shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
             progress.say(f'{split}: {shown or why_no_metrics(examples)}')
+        if self.attention:
+            results['attention'] = self.attention
         results['warnings'] = self._warnings(scored)
         pictures = [
             path.relative_to(workdir.local).as_posix()

@@ -89,6 +89,8 @@ def initialize(
     tokenizer: Tokenizer,
     heads: Iterable[str],
     reasons: Mapping[str, str] | None = None,
+    *,
+    is_causal: bool = False,
 ) -> InitialModel:
     """Build the initial model of a config.
 
@@ -99,6 +101,7 @@ def initialize(
         model: what `load_weights` returned.
         heads: heads to keep from the weights.
         reasons: why another head of the weights is dropped, see `surgery.fit`.
+        is_causal: whether the model of the run attends only to earlier tokens.
 
     Raises:
         UserError: a size does not fit the weights, or there are fewer layers than
@@ -107,8 +110,10 @@ def initialize(
     values = config_keys.flatten(config.model)
     sizes = {name: value for name, value in values.items() if value is not None}
     sizes['vocab_size'] = tokenizer.vocab_size
-    if pooling := config.get('problem', {}).get('pooling'):
+    if pooling := _pooling(config, model, is_causal):
         sizes['classifier.pooling'] = pooling
+    if config.task != 'pretraining':
+        sizes['classifier.skipped_id'] = tokenizer.pad_id if is_causal else None
     if _reads_last_layer(config):  # also if the weights had a head with other states
         sizes |= {'head_states': 'last', 'head_lstm.layers': 0}
     name = sizes.pop('architecture', None)
@@ -134,7 +139,13 @@ def initialize(
     reasons |= {name: 'it was trained on other states' for name in refitted if name in heads}
     heads = tuple(name for name in heads if name not in refitted)
     fitted, lines = surgery.fit(
-        model, architecture, tokenizer, heads, config.init_positions, reasons
+        model,
+        architecture,
+        tokenizer,
+        heads,
+        config.init_positions,
+        reasons,
+        is_causal=is_causal,
     )
     lines[:0] = [f'weights of {config.init_from}', *grown]
     if config.get('init_decoder'):
@@ -263,6 +274,28 @@ def _reads_last_layer(config: Config) -> bool:
     from bert_jax import problems  # imports file formats, which pretraining does not need
 
     return problems.find(config.task).reads_last_layer
+
+
+def _pooling(config: Config, model: 'Pretrained | None', is_causal: bool) -> str | None:
+    """Return how the head of a text pools its states; None: as the architecture does.
+
+    A causal model is read at the last token, the only one that has seen the text, unless its own
+    head pools in another way.
+
+    Raises:
+        UserError: problem.pooling is the state of the first token of a causal model.
+    """
+    pooling: str | None = config.get('problem', {}).get('pooling')
+    if not is_causal:
+        return pooling
+    if pooling in ('pooler', 'first'):
+        raise UserError(
+            f'problem.pooling is {pooling!r}, the state of the first token, which has seen no '
+            "other token of a text, because the model at init_from is causal; set it to 'last', "
+            "'mean' or 'concat', or set init_attention='both'"
+        )
+    has_head = model is not None and 'sequence_classification' in model.heads
+    return pooling or (None if has_head else 'last')
 
 
 def _check_pooling(config: Config, architecture: Architecture) -> None:

@@ -58,6 +58,13 @@ def unused_head_states(config: Config, key: str) -> str:
     return 'model.head_lstm.layers is not set' if is_size else ''
 
 
+def unused_attention(config: Config, key: str) -> str:
+    """Return why `init_attention` has no effect; '' if it has one."""
+    if problems.find(config.task).keeps_attention:
+        return f'task={config.task} learns to write as the model at init_from does'
+    return '' if config.init_from else "init_from is ''"
+
+
 def unused_transfer(config: Config, key: str) -> str:
     """Return why a key of `config.transfer` has no effect: it is for other tuning methods."""
     name, method = key.removeprefix('transfer.'), config.transfer.method

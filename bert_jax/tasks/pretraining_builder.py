@@ -65,7 +65,11 @@ def build(
     corpus = corpus or pretraining_data.open_corpus(config.data)
     heads = [head for objective in built.values() for head in objective.heads()]
     start = initialization.initialize(
-        config, initialization.load_weights(config), corpus.tokenizer, heads
+        config,
+        initialization.load_weights(config),
+        corpus.tokenizer,
+        heads,
+        is_causal=any(objective.is_causal for objective in built.values()),
     )
     compute = Compute(**config.compute.to_dict())
     model = objectives.build_model(start.architecture, compute, built.values())

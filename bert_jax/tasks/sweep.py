@@ -230,8 +230,8 @@ def compare(config: Config, results: dict[RunKey, JsonObject]) -> JsonObject:
     Returns:
         {'metric': name of the compared metric, 'best_learning_rate': the rate with the best mean,
         'best_run': the folder of the run with the best value, 'rates': [{'learning_rate', 'seeds',
-        'metrics': name → summary}, …]}. If ranks are swept, also 'best_rank', and a 'rank' in each
-        of the 'rates'.
+        'metrics': name → summary}, …]}; of fine-tuning also 'attention', its direction. If ranks
+        are swept, also 'best_rank', and a 'rank' in each of the 'rates'.
     """
     metric = _compared_metric(config, results)
     rates: list[JsonObject] = []
@@ -254,6 +254,11 @@ def compare(config: Config, results: dict[RunKey, JsonObject]) -> JsonObject:
         'best_learning_rate': best['learning_rate'],
         **({'best_rank': best['rank']} if 'rank' in best else {}),
         'best_run': _run_name(config, best_run),
+        **(
+            {'attention': results[best_run]['attention']}
+            if 'attention' in results[best_run]
+            else {}
+        ),
         'rates': rates,
     }
 
@@ -340,6 +345,8 @@ def table(sweep_results: JsonObject) -> str:
         ]
         title = f'{split}, each seed with its best {" and ".join(setting_columns)} on dev'
         tables.append(f'{title}\n\n{markdown_table(Table((split, "mean", interval), cells))}')
+    if 'attention' in sweep_results:
+        tables.append(f'Attention {sweep_results["attention"]}.')
     return '\n\n'.join(tables) + '\n'
 
 

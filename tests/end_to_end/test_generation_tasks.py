@@ -17,7 +17,7 @@ from bert_jax.models.architecture_parts import DecoderStack
 from bert_jax.models.architectures.bart import BART
 from bert_jax.models.architectures.builder import Builder
 from bert_jax.models.tuning.prompt import PromptTuning
-from bert_jax.tasks import finetuning_data
+from bert_jax.tasks import attention_direction
 from bert_jax.training import checkpoints
 from configs import finetune
 from tests.end_to_end import commands
@@ -150,14 +150,14 @@ def test_an_encoder_cannot_write():
     config, encoder = finetune.get_config('generation'), types.SimpleNamespace(is_causal=False)
     architecture = architectures.build('bert')
     with pytest.raises(UserError, match='generation writes text, but init_from=.* is an encoder'):
-        finetuning_data.is_causal(config, architecture, encoder)
+        attention_direction.writes_causally(config, architecture, encoder)
     config.problem.target_tokens = 1000
     with pytest.raises(UserError, match='target_tokens is 1000, but the model has 512 positions'):
-        finetuning_data.is_causal(config, architecture, None)
+        attention_direction.writes_causally(config, architecture, None)
     config.problem.target_tokens = 64
     prompted = dataclasses.replace(architectures.build('gpt2'), tuning=PromptTuning())
     with pytest.raises(UserError, match='transfer.method=prompt tunes a prompt, which has no pla'):
-        finetuning_data.is_causal(config, prompted, None)
+        attention_direction.writes_causally(config, prompted, None)
 
 
 @pytest.mark.slow

@@ -38,9 +38,10 @@ def test_an_equal_architecture_and_tokenizer_change_nothing(model):
 
 def test_weights_trained_left_to_right_are_named_where_attention_becomes_bidirectional(model):
     causal = dataclasses.replace(model, is_causal=True)
-    for heads, named in ((('mlm',), True), (('clm',), False)):
-        lines = surgery.fit(causal, model.architecture, model.tokenizer, heads)[1]
-        assert any('left to right' in line for line in lines) == named
+    arguments = (causal, model.architecture, model.tokenizer, ('mlm',))
+    for is_causal in (True, False):
+        lines = surgery.fit(*arguments, is_causal=is_causal)[1]
+        assert any('left to right' in line for line in lines) == (not is_causal)
 
 
 def test_tokens_keep_their_embeddings_or_get_the_mean_of_their_subwords(model, tmp_path):

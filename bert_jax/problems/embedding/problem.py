@@ -64,8 +64,14 @@ class EmbeddingEncoding(base.Encoding[TextGroup]):
         Raises:
             UserError: the folder computes vectors in a way that cannot be trained.
         """
-        folder = self.setup.kept.get('modules', {})
-        modes = folder.get('pooling', ('mean',))
+        folder, is_causal = self.setup.kept.get('modules', {}), self.setup.is_causal
+        modes = folder.get('pooling', ('lasttoken' if is_causal else 'mean',))
+        if is_causal and 'cls' in (self.settings.text_pooling or modes):
+            raise UserError(
+                "the pooling is 'cls', the state of the first token, which has seen no other token "
+                'of a text, because the model at init_from is causal; set problem.text_pooling to '
+                "'lasttoken', 'mean' or 'max', or set init_attention='both'"
+            )
         if self.settings.text_pooling:
             return str(self.settings.text_pooling)
         if unsupported := folder.get('unsupported') or (len(modes) > 1 and 'several poolings'):

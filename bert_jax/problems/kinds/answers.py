@@ -92,6 +92,7 @@ GENERATION = ProblemKind(
     fine_tuned_heads=('seq2seq',),
     reads_last_layer=True,
     writes=True,
+    keeps_attention=True,
     long_texts=('truncate',),
 )
 
@@ -121,6 +122,6 @@ INSTRUCTIONS = ProblemKind(
     pretrained_heads=('mlm', 'clm'),
     required_heads=('mlm', 'clm'),
     reads_last_layer=True,
-    keeps_causality=True,
+    keeps_attention=True,
     long_texts=('truncate',),
 )

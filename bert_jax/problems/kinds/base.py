@@ -37,8 +37,8 @@ class ProblemKind:
         min_labels: minimum number of classes.
         has_probabilities: whether predictions can list the probability of every class.
         writes: whether its models write text: causal models, and models with a decoder.
-        keeps_causality: whether a causal model at init_from stays causal; other problems train it
-            to attend in both directions.
+        keeps_attention: whether its models learn to write as they were pretrained to, so that
+            `init_attention` has no effect.
         long_texts: supported treatments of texts longer than a sequence, the default first:
             'truncate', or 'windows' whose predictions are combined.
     """
@@ -56,7 +56,7 @@ class ProblemKind:
     min_labels: int = 0
     has_probabilities: bool = False
     writes: bool = False
-    keeps_causality: bool = False
+    keeps_attention: bool = False
     long_texts: tuple[str, ...] = ('windows',)
 
     @property

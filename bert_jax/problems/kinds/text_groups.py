@@ -61,8 +61,9 @@ EMBEDDING = ProblemKind(
         ),
         text_pooling=key(
             '',
-            "vector of a text: 'mean' or 'max' of the states of its tokens, or 'cls'; '' = as "
-            "the sentence-transformers folder in init_from, else 'mean'",
+            "vector of a text: 'mean' or 'max' of the states of its tokens, 'cls', or 'lasttoken'; "
+            "'' = as the sentence-transformers folder in init_from, else 'lasttoken' of a causal "
+            "model, 'mean' of others",
             choices='bert_jax.models.heads.embedding:POOLINGS',
         ),
         normalize=key(True, 'whether vectors of the trained model have the norm 1'),

@@ -40,10 +40,11 @@ _LABEL_SETS = dict(
 _POOLING = dict(
     pooling=key(
         None,
-        "How a text becomes one vector: 'pooler' ([CLS] through a layer), 'first' ([CLS]), 'mean', "
-        "or 'concat' of the last token, maximum and mean. Default: as the architecture.",
+        "How a text becomes one vector: 'pooler' ([CLS] through a layer), 'first' ([CLS]), 'last' "
+        "token, 'mean', or 'concat' of the last token, maximum and mean. Default: 'last' for a "
+        'causal model, else as the architecture.',
         kind=str,
-        choices=('pooler', 'first', 'mean', 'concat'),
+        choices=('pooler', 'first', 'last', 'mean', 'concat'),
     ),
 )
 
