@@ -24,7 +24,14 @@ BLIMP = 'BLiMP'
 
 
 def config_keys(
-    task: TaskSettings, mode: str, head: Keys, data: str, weights: pathlib.Path, steps: int
+    task: TaskSettings,
+    mode: str,
+    head: Keys,
+    data: str,
+    weights: pathlib.Path,
+    steps: int,
+    *,
+    is_causal: bool = False,
 ) -> dict[str, object]:
     """Return the keys of configs/finetune.py for a task.
 
@@ -35,11 +42,13 @@ def config_keys(
         data: folder of the data sets.
         weights: folder of a pretraining run.
         steps: training steps.
+        is_causal: whether the model was pretrained from left to right, as it then is fine-tuned:
+            a text is classified by the state of its last token.
     """
     keys = tasks.config_keys(task, data, str(weights), steps)
     keys |= {'training.sequence_length': LENGTH, **MODES[mode], **head}
     if task.kind == 'classification':  # the mean: no encoder here was trained to pool
-        keys['problem.pooling'] = 'mean'
+        keys['problem.pooling'] = 'last' if is_causal else 'mean'
     return keys
 
 

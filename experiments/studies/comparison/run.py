@@ -94,7 +94,13 @@ def measure(
         for task_name in options.tasks:
             task = downstream.TASKS[task_name]
             task_keys = downstream.config_keys(
-                task, mode, head, options.data, folder, options.task_steps
+                task,
+                mode,
+                head,
+                options.data,
+                folder,
+                options.task_steps,
+                is_causal='objectives.clm' in PRETRAINING[pretraining],
             )
             run_name = runner.slug(f'{name} {task_name} {mode} {options.task_steps}')
             own = folder / 'downstream' / run_name

@@ -13,7 +13,7 @@ import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from bert_jax.errors import exit_cleanly
+from bert_jax.errors import exit_cleanly, look_up
 from experiments.studies import runner, step_times
 from experiments.studies.claims import BOTH, LEFT_TO_RIGHT, Claim
 from experiments.studies.comparison import downstream
@@ -159,7 +159,13 @@ def measure(
     for task_name in TASKS:
         task = downstream.TASKS[task_name]
         keys = downstream.config_keys(
-            task, 'fine-tuned', {}, options.data, folder, options.task_steps
+            task,
+            'fine-tuned',
+            {},
+            options.data,
+            folder,
+            options.task_steps,
+            is_causal='objectives.clm' in VARIANTS[name],
         )
         own = folder / task_name
         measured[task_name] = downstream.measure(own, task, keys | {'seed': seed})
@@ -175,11 +181,14 @@ def main() -> None:
     parser = runner.argument_parser('denoising', __doc__, seeds=1, steps=1200)
     parser.add_argument('--data', required=True, help='folder with qamr and med_nli')
     parser.add_argument('--task_steps', type=int, default=300, help='steps of fine-tuning')
+    parser.add_argument('--variants', nargs='+', default=list(VARIANTS), help='rows of the table')
     options = parser.parse_args()
+    for name in options.variants:
+        look_up('variant', name, VARIANTS)
     steps = find_steps(options)
     write_questions(pathlib.Path(options.data), pathlib.Path(options.runs) / 'questions')
     run = functools.partial(measure, options, steps)
-    results = runner.for_all_seeds(options.seeds, VARIANTS, run)
+    results = runner.for_all_seeds(options.seeds, options.variants, run)
     settings = {'task_steps': options.task_steps, 'common': COMMON, 'variants': VARIANTS}
     runner.write(options, results, COLUMNS, settings, tuple(COLUMNS)[:3])
 
