@@ -89,7 +89,8 @@ def align(tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]) -> 
         splits |= new_splits
     # Words without a subword become unknown tokens, each after the subwords of the words before it.
     index = np.searchsorted(np.maximum.accumulate(owners), missing)
-    ids = np.insert(ids, index, tokenizer.unk_id)
+    unknown_id = tokenizer.role_ids.get('unk', tokenizer.sep_id)  # GPT-2 has one token for both
+    ids = np.insert(ids, index, unknown_id)
     offsets = np.insert(offsets, index, words_W2[missing], axis=0)
     owners = np.insert(owners, index, missing)
     counts = np.bincount(owners[owners >= 0], minlength=len(words_W2))

@@ -12,6 +12,7 @@ import transformers
 
 import bert_jax
 from bert_jax import averages, main, tree_paths
+from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface, huggingface_export, loading, state_dict_map
 from bert_jax.interop.families import FAMILIES
 from bert_jax.tasks import make_task
@@ -25,7 +26,6 @@ CLASSES = {
     'sample_entities': 'GPT2ForTokenClassification',
     'sample_questions': 'GPT2ForQuestionAnswering',
 }
-HEADS = {'classification', 'tagging', 'question_answering'}
 
 
 @pytest.fixture(scope='module')
@@ -141,7 +141,7 @@ def test_exported_classifiers_answer_texts_as_the_run_does(name, gpt2, tmp_path)
     encoded.pop('token_type_ids', None)
     with torch.no_grad():
         p_NC = theirs.eval()(**encoded).logits.softmax(-1).numpy()
-    for loaded in (bert_jax.load(model), bert_jax.load(str(tmp_path / 'exported'))):
+    for loaded in (Predictor(model), bert_jax.load(str(tmp_path / 'exported'))):
         for own_C, record in zip(p_NC, loaded.classify(given, probabilities=True), strict=True):
             ours = [record['probabilities'][label] for label in model.labels]
             np.testing.assert_allclose(ours, own_C, atol=1e-5)
