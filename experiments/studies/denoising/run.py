@@ -83,7 +83,8 @@ CLAIMS = (
         ran={
             'mlm_0/[Qp]*': {'transfer.trainable': 'all', 'attention': BOTH},
             'left_to_right_0/[Qp]*': {'transfer.trainable': 'all', 'attention': LEFT_TO_RIGHT},
-            '*/pairs': {'problem.pooling': 'mean'},
+            '[!l]*/pairs': {'problem.pooling': 'mean'},
+            'left_to_right_0/pairs': {'problem.pooling': 'last'},
         },
         predates=True,
     ),
