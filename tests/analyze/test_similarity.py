@@ -145,7 +145,10 @@ def test_pairs_of_superglue_are_those_of_their_words():
 TEXTS = 'sea\tthe ship near the storm\nsea\ta ship , a storm\nland\tthe ship and the barn\n'
 
 
-@pytest.mark.parametrize('method', ['pca', 'tsne', 'umap'])
+@pytest.mark.parametrize(
+    'method',
+    ['pca', 'tsne', pytest.param('umap', marks=pytest.mark.slow)],  # numba compiles it
+)
 def test_a_picture_has_a_point_for_each_occurrence(run, tmp_path, method):
     if method != 'pca':
         pytest.importorskip({'tsne': 'sklearn', 'umap': 'umap'}[method])
