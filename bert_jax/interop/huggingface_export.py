@@ -264,7 +264,8 @@ def _compare(live: Pretrained, written: Pretrained) -> None:
 
     def compute(params: Params, model: Pretrained = live) -> dict[str, np.ndarray]:
         outputs = pretrained.outputs(model.architecture, Compute(), params, rows, model.is_causal)
-        return jax.device_get(outputs)
+        on_host: dict[str, np.ndarray] = jax.device_get(outputs)
+        return on_host
 
     ours, theirs = compute(live.params), compute(written.params, written)
     for name, values in ours.items():
