@@ -18,6 +18,7 @@ from bert_jax.training import checkpoints
 from tests.end_to_end import commands, small
 from tests.end_to_end.test_finetuning import SMALL
 
+SENTIMENT = 'bert_jax/labels/samples/sentiment.tsv'
 PRETRAINING = {
     'training.steps': (7,),
     'training.sequence_length': (16,),
@@ -93,7 +94,10 @@ def test_fine_tuning_ends_with_the_same_parameters_and_answers(tmp_path):
     )
     assert answered.returncode == 0, answered.stderr
     assert len(answered.stdout.splitlines()) == 2
-    evaluated = commands.run('bert_jax.evaluate', f'--model={model}', has_tensorflow=False)
+    options = (f'--input={SENTIMENT}', f'--output={tmp_path}/scores')
+    evaluated = commands.run(
+        'bert_jax.evaluate', f'--model={model}', *options, has_tensorflow=False
+    )
     assert evaluated.returncode == 0, evaluated.stderr
     assert 'accuracy' in evaluated.stdout
 
@@ -116,7 +120,8 @@ def test_an_environment_without_tensorflow_pretrains_and_finetunes(tmp_path):
     recipe = '--config=configs/finetune.py:sample_sentiment'
     tuned = {'init_from': tmp_path / 'run', 'workdir': tmp_path / 'tuned', 'training.epochs': 1}
     run('bert_jax.main', recipe, *flags(tuned))
-    assert 'accuracy' in run('bert_jax.evaluate', f'--model={tmp_path}/tuned')
+    options = (f'--input={SENTIMENT}', f'--output={tmp_path}/scores')
+    assert 'accuracy' in run('bert_jax.evaluate', f'--model={tmp_path}/tuned', *options)
 
 
 def make_environment(folder: pathlib.Path) -> pathlib.Path:
