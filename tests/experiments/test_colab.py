@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import time
@@ -27,6 +28,9 @@ KERNEL = (
     *('-m', 'ipykernel_launcher', '-f', '{connection_file}'),
     '--IPKernelApp.exec_lines=import numpy, PIL.Image',
 )
+
+# Of masked diffusion, within the 32 positions of the small run that it continues.
+ONE_STAGE = ('steps=(4,)', 'sequence_length=(32,)', 'max_predictions=(32,)')
 
 pytestmark = pytest.mark.slow
 
@@ -149,11 +153,13 @@ def test_the_other_notebooks(colab, tiny, name, tmp_path):
     """In folders of their own: a runtime of Colab has one notebook and no run of another."""
     own = dataclasses.replace(colab, content=tmp_path)
     options = small_options(tmp_path)
+    data = [flag for flag in shlex.split(options) if flag.startswith('--config.data.')]
+    one_stage = [f'--config.training.{key}' for key in ONE_STAGE]
     parameters = {
         'explore': {'options': options},
         'generation': {
             'tiny_options': options,
-            'options': '--config.training.steps=(4,)',
+            'options': shlex.join([*data, *one_stage]),
             'new_tokens': 4,
         },
         'finetune': {},
