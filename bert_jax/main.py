@@ -172,7 +172,7 @@ def train(
             workdir.write_results(results)
     if jax.process_index() == 0:
         progress.say(f'results in {config.workdir}: README.md is the overview')
-        for command in task.next_commands():
+        for command in task.next_commands(params):
             progress.say(f'  {command}')
     return results
 

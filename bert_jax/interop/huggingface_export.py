@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -14,6 +15,7 @@ from bert_jax.interop import (
     sentence_modules,
     sparse_modules,
     state_dict_map,
+    tuned,
     usage,
     weights,
 )
@@ -61,16 +63,68 @@ def write(model: Pretrained, folder: pathlib.Path) -> tuple[Pretrained, list[str
     return model, lines
 
 
+class Plan(NamedTuple):
+    """What the class of transformers with the most of a model's heads holds of it.
+
+    Attributes:
+        architecture: with a pooler if and only if the class has one.
+        heads: the heads of the class; it may lack pretraining heads of the model.
+        tokenizer: the tokenizer of the folder.
+        dropped: what the class lacks: heads, or 'modules.json'.
+        lines: a line for everything that is dropped, newly initialized or computed differently.
+    """
+
+    architecture: Architecture
+    heads: tuple[str, ...]
+    tokenizer: Tokenizer | None
+    dropped: tuple[str, ...]
+    lines: list[str]
+
+
 def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
     """Fit a model to the class of transformers with the most of its heads.
 
     Returns:
-        The model without the pretraining heads that the class lacks, with a pooler if and only if
-        the class has one; and a line for everything that was dropped or newly initialized.
+        The model as its `Plan` says, and the lines of the plan.
+
+    Raises:
+        UserError: as `plan`.
+    """
+    planned = plan(model)
+    known, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
+    params, _ = pretrained.fill(known, planned.architecture, planned.heads, num_labels)
+    model = dataclasses.replace(
+        model, architecture=planned.architecture, tokenizer=planned.tokenizer, params=params
+    )
+    return model, planned.lines
+
+
+def is_complete(model: Pretrained) -> bool:
+    """Whether a folder for transformers can hold all of a model, with tuned parameters merged.
+
+    The generator of replaced-token detection does not count: it is a model of its own.
+
+    Args:
+        model: its `params` and `other_parts` may hold the names of parts alone.
+    """
+    try:
+        architecture = tuned.merged_architecture(model.architecture)
+        planned = plan(dataclasses.replace(model, architecture=architecture))
+    except UserError:  # what is refused stands in one place
+        return False
+    return not planned.dropped and not model.other_parts.keys() - {'generator'}
+
+
+def plan(model: Pretrained) -> Plan:
+    """Choose the class of transformers with the most of a model's heads.
+
+    Args:
+        model: its `params` may hold the names of parts alone.
 
     Raises:
         UserError: the architecture has no published family, no class of the family has the model's
-            fine-tuned heads or causal attention, or the model has parameters that tuning added.
+            fine-tuned heads or causal attention, no config of the family can express the
+            architecture, or the model has parameters that tuning added.
     """
     family, architecture = huggingface.family_of(model), model.architecture
     if model.has_prefix:
@@ -100,20 +154,21 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
     if has_pooler and not architecture.pooler:
         lines.append(f'encoder/pooler is newly initialized: {published} has a pooler')
     architecture = dataclasses.replace(architecture, pooler=has_pooler, pair_pooling='pooler')
-    if (tokenizer := model.tokenizer) is not None:
+    tokenizer = model.tokenizer
+    if tokenizer is not None:
         if family.is_causal and 'sequence_classification' in heads:
             architecture = architecture.changed({'classifier.skipped_id': tokenizer.pad_id})
         if 'problem' in model.metadata.get('config', {}) and tokenizer.adds_nothing:
             lines.append('the tokenizer puts <|endoftext|> around texts, as in fine-tuning')
-            model = dataclasses.replace(model, tokenizer=tokenizer.with_ends())
+            tokenizer = tokenizer.with_ends()
+    family.write_config(architecture)
     modules = model.sentence_modules
     if modules and modules.unsupported and not (modules.sparse and 'mlm' in heads):
+        dropped.append('modules.json')
         lines.append(f'modules.json is dropped: it has {modules.unsupported}')
     if architecture.positions.kind == 'mask_decoder' and 'mlm' in heads:
         lines.append('transformers has no enhanced mask decoder: its predictions of [MASK] differ')
-    known, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
-    params, _ = pretrained.fill(known, architecture, heads, num_labels)
-    return dataclasses.replace(model, architecture=architecture, params=params), lines
+    return Plan(architecture, heads, tokenizer, tuple(dropped), lines)
 
 
 def check_head_inputs(model: Pretrained, family: Family) -> Architecture:

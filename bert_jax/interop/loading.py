@@ -20,7 +20,7 @@ from bert_jax.interop import (
     tuned,
     weights,
 )
-from bert_jax.interop.pretrained import PUBLISHED_HEADS, Pretrained
+from bert_jax.interop.pretrained import PARTS, PUBLISHED_HEADS, Pretrained
 from bert_jax.models import tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
@@ -176,10 +176,7 @@ def load_checkpoint(
         params = traverse_util.unflatten_dict(arrays, sep='/')
     if generator:
         architecture, params = _generator(architecture, metadata['config']['rtd'], params)
-    other_parts = {
-        part: params[part]
-        for part in sorted(params.keys() - {'encoder', 'decoder', *PUBLISHED_HEADS})
-    }
+    other_parts = {part: params[part] for part in sorted(params.keys() - {*PARTS})}
     params = _discriminator(params)
     params = {part: leaves for part, leaves in params.items() if part not in other_parts}
     arrays = tree_paths.flatten(params)

@@ -30,6 +30,7 @@ PAIR_HEADS = ('nsp', 'sop')  # they read what `Architecture.pair_pooling` says
 LABEL_HEADS = ('sequence_classification', 'token_classification')  # with any number of classes
 FINE_TUNED_HEADS = (*LABEL_HEADS, 'question_answering', 'multiple_choice')
 PUBLISHED_HEADS = (*PRETRAINING_HEADS, *FINE_TUNED_HEADS)
+PARTS = ('encoder', 'decoder', *PUBLISHED_HEADS)  # of the parameters of a published model
 # Value of `activation_fn` → activation.
 ACTIVATIONS: dict[str | None, str] = {
     'torch.nn.modules.linear.Identity': 'identity',

@@ -11,6 +11,7 @@ from flax import traverse_util
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.tuning import ADDED
 from bert_jax.models.tuning_method import Tuning
 from bert_jax.storage import hub, paths
@@ -45,31 +46,42 @@ def describe_base(path: str, params: Params) -> JsonObject:
     }
 
 
-def merge(model: Pretrained) -> Pretrained:
-    """Merge added parameters into those of encoder and decoder, in fp32; outputs stay the same.
+def merged_architecture(architecture: Architecture) -> Architecture:
+    """Return the architecture without the parameters that tuning added.
 
     Raises:
         UserError: the model's own parameters cannot express the added parameters.
     """
-    method = model.architecture.tuning
+    method = architecture.tuning
     if method is None:
-        return model
-    flat = tree_paths.flatten(model.params)
-    added = {name for name in flat if ADDED in name.split('/')}
+        return architecture
     if not method.can_merge:
         raise UserError(
             f'transfer.method={method.method} cannot be merged: the architecture has no place for '
             'the parameters that it adds; use the folder of the run'
         )
-    if added and model.architecture.sharing and method.per_layer:
+    if method.adds_parameters and architecture.sharing and method.per_layer:
         raise UserError(
             'parameters added to each layer cannot be merged into layers that share their '
             'parameters; tune with transfer.per_layer=False'
         )
+    return dataclasses.replace(architecture, tuning=None)
+
+
+def merge(model: Pretrained) -> Pretrained:
+    """Merge added parameters into those of encoder and decoder, in fp32; outputs stay the same.
+
+    Raises:
+        UserError: as `merged_architecture`.
+    """
+    method, architecture = model.architecture.tuning, merged_architecture(model.architecture)
+    if method is None:
+        return model
+    flat = tree_paths.flatten(model.params)
+    added = {name for name in flat if ADDED in name.split('/')}
     merged = {name: array for name, array in flat.items() if name not in added}
     for module in sorted({re.sub(f'/{ADDED}/.*', '', name) for name in added}):
         merged |= _merge_projection(method, module, flat)
-    architecture = dataclasses.replace(model.architecture, tuning=None)
     params = traverse_util.unflatten_dict(merged, sep='/')
     return dataclasses.replace(model, architecture=architecture, params=params)
 

@@ -269,9 +269,10 @@ class Architecture(Checked):
 
     @property
     def pooling(self) -> str:
-        """How a sequence becomes one vector; the pooler can only read the last layer."""
+        """How a sequence becomes one vector; 'first' where no pooler reads the head's states."""
         pooling = self.classifier.pooling
-        return 'first' if pooling == 'pooler' and not self.reads_last_layer else pooling
+        has_pooler = self.pooler and self.reads_last_layer
+        return 'first' if pooling == 'pooler' and not has_pooler else pooling
 
     @property
     def head_size(self) -> int:

@@ -14,6 +14,7 @@ from bert_jax.inference import finetuned, problem_kinds
 from bert_jax.interop import pretrained, tuned
 from bert_jax.interop.pretrained import TOKEN_ROWS, Pretrained
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.head_states import describe_states
 from bert_jax.models.heads.linear_chain import LinearChain
 from bert_jax.page import tokenizers, weights
 from bert_jax.text import scripts
@@ -34,6 +35,7 @@ _HEADS = {
 }
 _EXAMPLES = pathlib.Path(__file__).parent / 'assets/texts.tsv'
 _CRF = ('transition', 'start', 'end')
+_POOLINGS = ('pooler', 'first', 'last', 'mean')  # of assets/heads.js
 _ATTENTIONS = ('standard', 'rotary', 'alibi')
 
 
@@ -85,6 +87,9 @@ def describe(
         kind = None
     elif unsupported := problem_kinds.unsupported(model):
         notes.append(f'the page has no predictions: {unsupported}')
+    elif kind is not None and (states := _other_states(model.architecture)):
+        notes.append(f'the page has no predictions of a head that reads {states}')
+        kind = None
     packed = weights.pack(_arrays(model, kind), dtype)
     description = {
         'name': name,
@@ -137,12 +142,20 @@ def _unsupported(model: Pretrained) -> Iterator[str]:
         yield "its tokenizer puts no tokens around a text, as GPT-2's"
 
 
+def _other_states(architecture: Architecture) -> str:
+    """Which states a head reads that the page does not compute; '' if it computes them."""
+    if not architecture.reads_last_layer:
+        return describe_states(architecture)
+    return '' if architecture.pooling in _POOLINGS else f'the pooling {architecture.pooling}'
+
+
 def _architecture(architecture: Architecture) -> JsonObject:
     derived = {
         'layer_numbers': architecture.layer_numbers,
         'max_length': architecture.max_length,
         'windows': architecture.layer_windows,
         'prediction_act': architecture.prediction_act,
+        'pooling': architecture.pooling,
     }
     return dataclasses.asdict(architecture) | derived
 

@@ -179,8 +179,8 @@ class FineTuning:
         if sizes.decoder is None:
             direction = attention_direction.describe(self.model.model.is_causal)
             lines.append(f'attention: {direction}{self._why_direction()}')
-        if not sizes.reads_last_layer:
-            pooled = 'pooling' in self.config.problem
+        pooled = 'pooling' in self.config.problem
+        if not sizes.reads_last_layer or (pooled and sizes.pooling != sizes.classifier.pooling):
             pooling = f'; a text as one vector: {sizes.pooling}' if pooled else ''
             lines.append(f'heads read {describe_states(sizes)}{pooling}')
         asked, positions = self.config.training.sequence_length, sizes.max_length
@@ -338,7 +338,7 @@ class FineTuning:
         for row in range(stage.source.batch_size):
             yield show_batch.packed_row(batch, row, self.problem)
 
-    def next_commands(self) -> list[str]:
+    def next_commands(self, params: Params) -> list[str]:
         examples, texts = self.splits.train[:100], []
         takes_text = (
             TextExample
@@ -356,7 +356,7 @@ class FineTuning:
         workdir = self.config.workdir
         return [
             *next_commands.after_fine_tuning(workdir, task, texts),
-            *next_commands.export(workdir, self.architecture.tuning),
+            *next_commands.export(workdir, self.start, self.metadata, params),
         ]
 
     def references(self) -> dict[str, float]:

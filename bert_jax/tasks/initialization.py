@@ -299,12 +299,17 @@ def _pooling(config: Config, model: 'Pretrained | None', is_causal: bool) -> str
 
 
 def _check_pooling(config: Config, architecture: Architecture) -> None:
-    """Raise UserError if problem.pooling asks for a pooler that cannot read the head's states."""
-    if config.get('problem', {}).get('pooling') == 'pooler' != architecture.pooling:
-        raise UserError(
-            "problem.pooling is 'pooler', which reads the last layer, but model.head_states or "
-            "model.head_lstm choose other states; set it to 'first', 'mean' or 'concat'"
+    """Raise UserError if problem.pooling asks for a pooler that the model lacks or cannot use."""
+    if config.get('problem', {}).get('pooling') != 'pooler' or architecture.pooling == 'pooler':
+        return
+    if architecture.reads_last_layer:
+        reason = 'but the model has no pooler; model.pooler=True adds a new one, or '
+    else:
+        reason = (
+            'which reads the last layer, but model.head_states or model.head_lstm choose other '
+            'states; '
         )
+    raise UserError(f"problem.pooling is 'pooler', {reason}set it to 'first', 'mean' or 'concat'")
 
 
 def _tuning_method(config: Config) -> 'Tuning':

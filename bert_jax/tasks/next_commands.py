@@ -1,33 +1,33 @@
 """What to do with a finished run: commands that run as they are printed."""
 
 import shlex
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
 
+from bert_jax.tasks.initialization import InitialModel
 from bert_jax.tokenizers import Tokenizer
-
-if TYPE_CHECKING:
-    from bert_jax.models.tuning_method import Tuning
+from bert_jax.types import JsonView, Tree
 
 
 def after_pretraining(
-    workdir: str, tokenizer: Tokenizer, fills_masks: bool, languages: Collection[str]
+    workdir: str, tokenizer: Tokenizer, heads: Collection[str], languages: Collection[str]
 ) -> list[str]:
     """Return commands that query and fine-tune a pretrained model.
 
     Args:
         workdir: The folder of the run.
         tokenizer: Its tokenizer.
-        fills_masks: Whether it can fill masks.
+        heads: The heads of the model.
         languages: The languages of its text; only English has examples.
     """
     if not {'en', 'und'} & set(languages):
         return ['python -m bert_jax.predict --help']
-    if fills_masks:
+    if 'mlm' in heads:
         text = f'The old {tokenizer.vocab[tokenizer.mask_id]} looked at her and smiled.'
         query = _query(workdir, 'fill_mask', text)
+    elif {'clm', 'seq2seq'} & {*heads}:
+        query = _query(workdir, 'generate', 'The old man', '--new_tokens=20')
     else:
-        query = _query(workdir, 'embed', 'A sentence.', f'{workdir}_vectors.npz')
+        query = _embed(workdir)
     tuned = shlex.quote(f'--config.workdir={workdir}_sentiment')
     tune = (
         'python -m bert_jax.main --config=configs/finetune.py:sample_sentiment '
@@ -45,7 +45,7 @@ def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str
         texts: the texts of an example that the model takes; empty if it takes other input.
     """
     if task == 'embed':
-        return [_query(workdir, task, 'A sentence.', f'{workdir}_vectors.npz')]
+        return [_embed(workdir)]
     if task == 'terms':
         return [_query(workdir, task, 'A sentence.')]
     if texts:
@@ -53,22 +53,42 @@ def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str
     return ['python -m bert_jax.predict --help']  # describes the input of every task
 
 
-def export(workdir: str, tuning: 'Tuning | None') -> list[str]:
-    """Return the command that exports a run; none if its tuning cannot be merged.
+def export(
+    workdir: str, start: InitialModel, metadata: JsonView, parts: Iterable[str]
+) -> list[str]:
+    """Return commands that export a run; none if an export refuses it or leaves out a head.
 
     Args:
         workdir: the folder of the run.
-        tuning: the method of parameter-efficient tuning; None: the whole model was trained.
+        start: its initial model.
+        metadata: that of its checkpoints.
+        parts: the parts of its parameters, such as 'encoder'.
     """
-    if tuning and not tuning.can_merge:
-        return []
-    model, output = shlex.quote(f'--model={workdir}'), shlex.quote(f'--output={workdir}_exported')
-    return [f'python -m bert_jax.export {model} {output}{" --merge" if tuning else ""}']
+    from bert_jax.interop import huggingface_export, pretrained  # pretraining does without them
 
-
-def _query(workdir: str, task: str, text: str, output: str = '-') -> str:
-    model, output = shlex.quote(f'--model={workdir}'), shlex.quote(f'--output={output}')
-    return (
-        f"printf '%s\\n' {shlex.quote(text)} | python -m bert_jax.predict {model} --task={task} "
-        f'--input=- {output}'
+    params, others = dict[str, Tree](), dict[str, Tree]()
+    for name in parts:
+        (params if name in pretrained.PARTS else others)[name] = {}
+    flags = {name: metadata[name] for name in ('is_causal', 'has_prefix')}
+    model = pretrained.Pretrained(
+        start.family, start.architecture, params, other_parts=others, **flags
     )
+    if not huggingface_export.is_complete(model):
+        return []
+    command = f'python -m bert_jax.export {shlex.quote(f"--model={workdir}")}'
+    output = shlex.quote(f'--output={workdir}_exported')
+    commands = [f'{command} {output}{" --merge" if start.architecture.tuning else ""}']
+    if 'generator' in others:
+        output = shlex.quote(f'--output={workdir}_generator_exported')
+        commands.append(f'{command} {output} --generator')
+    return commands
+
+
+def _embed(workdir: str) -> str:
+    return _query(workdir, 'embed', 'A sentence.', output=f'{workdir}_vectors.npz')
+
+
+def _query(workdir: str, task: str, text: str, more: str = '', output: str = '-') -> str:
+    flags = [f'--model={workdir}', f'--task={task}', '--input=-', f'--output={output}']
+    query = ' '.join(map(shlex.quote, flags)) + f' {more}' * bool(more)
+    return f"printf '%s\\n' {shlex.quote(text)} | python -m bert_jax.predict {query}"

@@ -335,16 +335,13 @@ class Pretraining:
         )
         progress.say(f'held-out: {shown}')
 
-    def next_commands(self) -> list[str]:
-        commands = next_commands.after_pretraining(
-            self.config.workdir,
-            self.corpus.tokenizer,
-            'mlm' in self.model.heads,
-            self.corpus.split('train').languages,
-        )
-        if self.start.family is not None:
-            commands += next_commands.export(self.config.workdir, self.start.architecture.tuning)
-        return commands
+    def next_commands(self, params: Params) -> list[str]:
+        workdir, heads = self.config.workdir, self.model.heads
+        languages = self.corpus.split('train').languages
+        return [
+            *next_commands.after_pretraining(workdir, self.corpus.tokenizer, heads, languages),
+            *next_commands.export(workdir, self.start, self.metadata, params),
+        ]
 
     def references(self) -> dict[str, float]:
         """Return a horizontal line for the loss plot: the loss of guessing by token frequency."""

@@ -244,8 +244,8 @@ class Task(Protocol):
     def references(self) -> Mapping[str, float]:
         """Return horizontal lines for the loss plot: label → value in nats."""
 
-    def next_commands(self) -> Sequence[str]:
-        """Return command lines for a finished run, to be printed."""
+    def next_commands(self, params: Params) -> Sequence[str]:
+        """Return command lines for a finished run with these parameters, to be printed."""
 
     def report(self, params: Params, results: JsonObject, workdir: 'Workdir') -> None:
         """Write further files of a finished run, such as the model card.

@@ -121,10 +121,15 @@ def test_one_matrix_reads_the_raw_state_of_the_first_token(pooled):
         run(NextSentenceHead(architectures.build('bert', **SIZES), Compute()), encoded(False))
 
 
-def test_pooling_by_an_absent_pooler_is_an_error():
-    head = SequenceClassificationHead(architectures.build('bert', **SIZES), Compute())
-    with pytest.raises(UserError, match='needs an encoder with a pooler'):
-        run(head, encoded(pooled=False))
+def test_without_a_pooler_a_classifier_reads_the_first_state():
+    architecture = architectures.build('bert', pooler=False, **SIZES)
+    assert architecture.pooling == 'first'
+    named = architecture.changed({'classifier.pooling': 'first'})
+    found, wanted = (
+        run(SequenceClassificationHead(own, Compute()), encoded(pooled=False))[0]
+        for own in (architecture, named)
+    )
+    assert np.array_equal(found, wanted)
 
 
 @pytest.mark.parametrize('name', ['bert', 'roberta', 'modernbert'])

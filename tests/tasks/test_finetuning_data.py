@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.labels.examples import TextExample
+from bert_jax.models import architectures
 from bert_jax.problems import PROBLEMS
 from bert_jax.tasks import finetuning_data, initialization, make_task
 from bert_jax.tasks.finetuning import FineTuning
@@ -143,9 +144,10 @@ def test_the_printed_command_has_a_short_text_of_the_training_data():
     texts = ['word ' * 500, "It's short.", 'A little longer.']
     splits = types.SimpleNamespace(train=[TextExample('x', (text,), 'a') for text in texts])
     config = ConfigDict({'workdir': 'runs/x', 'task': 'classification'})
-    architecture = types.SimpleNamespace(tuning=None)
-    task = types.SimpleNamespace(splits=splits, config=config, architecture=architecture)
-    query, _ = FineTuning.next_commands(task)
+    start = types.SimpleNamespace(family=None, architecture=architectures.build('bert'))
+    metadata = {'is_causal': False, 'has_prefix': False}
+    task = types.SimpleNamespace(splits=splits, config=config, start=start, metadata=metadata)
+    (query,) = FineTuning.next_commands(task, {'encoder': {}})
     assert shlex.split(query)[2] == "It's short."
 
 

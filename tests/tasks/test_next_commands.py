@@ -1,48 +1,60 @@
-"""The commands that are shown at the end of pretraining."""
+"""The commands that are shown at the end of a run."""
 
 import types
 
 import pytest
 
+from bert_jax.models import architectures
 from bert_jax.models.tuning.lora import Lora
 from bert_jax.models.tuning.mam import Mam
 from bert_jax.tasks import next_commands
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.initialization import InitialModel
 
 TOKENIZER = types.SimpleNamespace(vocab=['[MASK]'], mask_id=0)
+METADATA = {'is_causal': False, 'has_prefix': False}
 
 
-@pytest.mark.parametrize('fills_masks', [True, False])
-def test_examples_are_english_only_for_text_that_may_be_english(fills_masks):
+@pytest.mark.parametrize(
+    ('heads', 'task'),
+    [
+        (('mlm', 'nsp'), 'fill_mask'),
+        (('clm',), 'generate'),
+        (('seq2seq',), 'generate'),
+        (('rtd',), 'embed'),
+    ],
+)
+def test_examples_are_english_only_for_text_that_may_be_english(heads, task):
     for languages in ({'en'}, {'und'}, {'de', 'en'}):
-        query, tune = next_commands.after_pretraining('r', TOKENIZER, fills_masks, languages)
-        assert ('[MASK]' in query) == fills_masks
+        query, tune = next_commands.after_pretraining('r', TOKENIZER, heads, languages)
+        assert f'--task={task} ' in query
         assert 'sample_sentiment' in tune
-    commands = next_commands.after_pretraining('r', TOKENIZER, fills_masks, {'de', 'fr'})
+    commands = next_commands.after_pretraining('r', TOKENIZER, heads, {'de', 'fr'})
     assert not any('MASK' in line or 'printf' in line or 'sentiment' in line for line in commands)
+
+
+def exports(family='bert', parts=('encoder', 'sequence_classification'), **changes):
+    start = InitialModel(family, architectures.build(family or 'bert', **changes), {}, [])
+    return next_commands.export('r', start, METADATA, parts)
 
 
 def test_only_models_that_can_be_exported_are_exported():
     """A tuned model is exported after its added parameters are merged, if they can be."""
-    commands = {
-        name: next_commands.export('r', method)
-        for name, method in (('full', None), ('lora', Lora()), ('mam', Mam()))
-    }
-    assert commands['full'] == ['python -m bert_jax.export --model=r --output=r_exported']
-    assert commands['lora'] == [f'{commands["full"][0]} --merge']
-    assert commands['mam'] == []
+    command = 'python -m bert_jax.export --model=r --output=r_exported'
+    assert exports() == [command]
+    assert exports(tuning=Lora()) == [f'{command} --merge']
+    assert exports(tuning=Mam()) == []
+    assert exports(family=None) == []
 
 
-@pytest.mark.parametrize('family', ['bert', None])
-def test_pretraining_prints_an_export_if_transformers_has_the_family(family):
-    split = types.SimpleNamespace(languages={'de'})
-    corpus = types.SimpleNamespace(tokenizer=TOKENIZER, split=lambda name: split)
-    architecture = types.SimpleNamespace(tuning=None)
-    task = types.SimpleNamespace(
-        config=types.SimpleNamespace(workdir='r'),
-        corpus=corpus,
-        model=types.SimpleNamespace(heads={'mlm'}),
-        start=types.SimpleNamespace(family=family, architecture=architecture),
-    )
-    commands = Pretraining.next_commands(task)
-    assert any('bert_jax.export' in command for command in commands) == (family == 'bert')
+def test_an_export_that_leaves_out_a_head_or_reads_other_states_is_not_proposed():
+    assert exports(parts=('encoder', 'spans')) == []
+    assert exports(parts=('encoder', 'mlm', 'nsp'))
+    assert exports(parts=('encoder', 'mlm', 'nsp'), pair_pooling='first') == []
+    assert exports(head_states='mix') == []
+    assert exports(pooler=False) == []
+
+
+def test_a_generator_is_exported_on_its_own():
+    commands = exports('electra', ('encoder', 'rtd', 'generator'))
+    assert len(commands) == 2
+    assert commands[1].endswith('--output=r_generator_exported --generator')

@@ -1,7 +1,7 @@
 """Fine-tuning heads: classes of sequences or tokens, multiple choice, and answer spans.
 
 The architecture's `classifier.pooling` represents a sequence as one vector:
-    pooler: the output of the encoder's pooler.
+    pooler: the output of the encoder's pooler; without a pooler as `first`.
     first: the state of the first token.
     last: the state of the last token (XLNet, whose [CLS] is there; causal models).
     mean: the mean state of the tokens.
@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import head_dropout
 from bert_jax.models.encoders import EncoderOutput
@@ -158,8 +157,7 @@ class QuestionAnsweringHead(_Classifier):
 def _pool(architecture: Architecture, states: EncoderOutput, rows: Rows) -> jax.Array:
     """Pool each sequence into one vector: [B, D], or [B, S, D] in packed rows."""
     if architecture.pooling == 'pooler':
-        if states.pooled_BD is None:
-            raise UserError('architecture: pooling pooler needs an encoder with a pooler')
+        assert states.pooled_BD is not None
         return states.pooled_BD
     pool, skipped_id = _POOLINGS[architecture.pooling], architecture.classifier.skipped_id
     vector_BSD = pool(states.hidden_BTD, rows, skipped_id)

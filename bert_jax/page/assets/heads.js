@@ -72,11 +72,11 @@ class Heads {
 
   /** The vector that represents a sequence. */
   pool(output) {
-    const { classifier, hidden_size: size } = this.architecture;
-    const { pooling } = classifier;
+    const { pooling, hidden_size: size } = this.architecture;
     const states = output.states.at(-1);
     if (pooling === 'pooler') return output.pooled;
     if (pooling === 'first') return states.subarray(0, size);
+    if (pooling === 'last') return states.subarray(-size);
     return meanRow(states, size);
   }
 }

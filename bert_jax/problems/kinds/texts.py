@@ -42,7 +42,7 @@ _POOLING = dict(
         None,
         "How a text becomes one vector: 'pooler' ([CLS] through a layer), 'first' ([CLS]), 'last' "
         "token, 'mean', or 'concat' of the last token, maximum and mean. Default: 'last' for a "
-        'causal model, else as the architecture.',
+        "causal model, else as the architecture, or 'first' without its pooler.",
         kind=str,
         choices=('pooler', 'first', 'last', 'mean', 'concat'),
     ),
