@@ -24,7 +24,8 @@ from bert_jax.tokenizers.alignment import Alignment, join_words
 from bert_jax.tokenizers.sliding_windows import Window
 from bert_jax.types import Batch, JsonObject, JsonView
 
-THRESHOLD = 0.5  # without a tuned threshold
+HALF = 0.5  # the tuned threshold if no span of the dev split is correct
+_THRESHOLD = 'threshold'
 _NO_LABEL = 1  # stored class of a span without a label; 0: not learned, 2 …: labels
 
 Prediction = list[JsonObject]  # spans: start, end, text, label, probability
@@ -37,12 +38,14 @@ class CandidateSpans(NamedTuple):
         first, last: first and last word, inclusive, int64 [N].
         label: number of the most probable label, int [N].
         probability: probability of this label, float64 [N].
+        no_label: probability that the span has no label (NULL), float64 [N].
     """
 
     first: np.ndarray
     last: np.ndarray
     label: np.ndarray
     probability: np.ndarray
+    no_label: np.ndarray
 
     def take(self, chosen: np.ndarray) -> 'CandidateSpans':
         """Select spans by index or mask."""
@@ -171,10 +174,18 @@ class SpanLoss(base.Loss):
         return {'spans': weighted_sum(loss_RTL, weight_RTL)}
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        """Return the best label of each span and its probability; 0 where there is no span."""
-        p_RTLC = jax.nn.softmax(outputs['logits'])[..., 1:]
-        probability_RTL = jnp.where(batch['span_sizes'] > 0, p_RTLC.max(-1), 0)
-        return base.HostOutputs({}, {'label': p_RTLC.argmax(-1), 'probability': probability_RTL})
+        """Return the best label of each span, its probability, and that of no label.
+
+        All are 0 where there is no span.
+        """
+        p_RTLC = jax.nn.softmax(outputs['logits'])
+        is_span_RTL = batch['span_sizes'] > 0
+        best = {
+            'label': p_RTLC[..., 1:].argmax(-1),
+            'probability': jnp.where(is_span_RTL, p_RTLC[..., 1:].max(-1), 0),
+            'no_label': jnp.where(is_span_RTL, p_RTLC[..., 0], 0),
+        }
+        return base.HostOutputs({}, best)
 
     def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         """Return 'probabilities' of labels, fp32 [R, T, L, C]; 0 where there is no span."""
@@ -186,17 +197,32 @@ class SpanLoss(base.Loss):
 class SpanDecoder(base.Decoder[SpansExample, Prediction]):
     """The labeled spans of a text.
 
-    A span is predicted if the probability of its best label exceeds a threshold, tuned on the dev
-    split or THRESHOLD. Gold spans that cannot be predicted count as misses in the score.
+    With `decoding` argmax a span is predicted if its most probable class is a label rather than no
+    label (Jurafsky & Martin, Speech and Language Processing, 3rd ed., section 11.5); with
+    `decoding` threshold, if the probability of its best label exceeds `threshold`, tuned on the
+    dev split unless it is set. Gold spans that cannot be predicted count as misses in the score.
     """
+
+    @property
+    def dev_keys(self) -> Sequence[str]:
+        return ('decoding',) if self._tunes else ()
+
+    @property
+    def _tunes(self) -> bool:
+        return self.settings.decoding == 'threshold' and self.settings.threshold is None
 
     def decode(
         self, example: SpansExample, parts: base.ExampleOutputs, calibration: base.Calibration
     ) -> Prediction:
-        """Return {'start', 'end', 'text', 'label', 'probability'} of spans, in text order."""
+        """Return {'start', 'end', 'text', 'label', 'probability'} of spans, in text order.
+
+        Raises:
+            UserError: `decoding` is 'threshold', but no threshold was tuned or set.
+        """
         example = self.encoding.join_subwords(example)
         spans = self._candidates(example, parts)
-        spans = spans.take(spans.probability > calibration.thresholds.get('threshold', THRESHOLD))
+        spans = spans.take(spans.probability > self._least(spans, calibration))
+        spans = self._without_overlaps(spans, len(example.words))
         spans = spans.take(np.lexsort((spans.last, spans.first)))
         return [
             raw_input.describe_span(
@@ -206,11 +232,24 @@ class SpanDecoder(base.Decoder[SpansExample, Prediction]):
                 label=self.labels[label],
                 probability=float(probability),
             )
-            for first, last, label, probability in zip(*spans, strict=True)
+            for first, last, label, probability in zip(*spans[:4], strict=True)
         ]
 
+    def _least(self, spans: CandidateSpans, calibration: base.Calibration) -> float | np.ndarray:
+        """Return what the probability of the best label of a span must exceed."""
+        if self.settings.decoding == 'argmax':
+            return spans.no_label
+        if not self._tunes:
+            return float(self.settings.threshold)
+        if _THRESHOLD not in calibration.thresholds:
+            raise UserError(
+                "problem.decoding is 'threshold', but no threshold was tuned when the model was "
+                'trained; set problem.threshold'
+            )
+        return calibration.thresholds[_THRESHOLD]
+
     def _candidates(self, example: SpansExample, parts: base.ExampleOutputs) -> CandidateSpans:
-        """Return all spans, without overlaps unless they may nest."""
+        """Return all spans of a text with joined subwords."""
         aligned, windows = self.encoding.windows(example)
         word_P = np.full(len(aligned.ids) + 1, -1, np.int64)
         word_P[aligned.first] = np.arange(len(aligned.first))
@@ -219,31 +258,44 @@ class SpanDecoder(base.Decoder[SpansExample, Prediction]):
         for window, (part,) in zip(windows, parts, strict=True):
             place_N, size_N = np.nonzero(part['probability'])
             first_N = word_P[place_N - text_start + window.start]
-            label_N, p_N = (part[key][place_N, size_N] for key in ('label', 'probability'))
-            by_window.append(
-                CandidateSpans(first_N, first_N + size_N, label_N, p_N.astype(np.float64))
+            label_N = part['label'][place_N, size_N]
+            p_N, no_label_N = (
+                part[key][place_N, size_N].astype(np.float64) for key in ('probability', 'no_label')
             )
-        spans = CandidateSpans(*map(np.concatenate, zip(*by_window, strict=True)))
+            by_window.append(CandidateSpans(first_N, first_N + size_N, label_N, p_N, no_label_N))
+        return CandidateSpans(*map(np.concatenate, zip(*by_window, strict=True)))
+
+    def _without_overlaps(self, spans: CandidateSpans, num_words: int) -> CandidateSpans:
+        """Return the spans that do not overlap a more probable one, or all if they may nest."""
         if self.settings.nested:
             return spans
-        return spans.take(_without_overlaps(spans, len(aligned.first)))
+        is_covered_W, chosen = np.zeros(num_words, bool), []
+        for number in np.argsort(-spans.probability, kind='stable'):
+            inside = slice(spans.first[number], spans.last[number] + 1)
+            if not is_covered_W[inside].any():
+                is_covered_W[inside] = True
+                chosen.append(number)
+        return spans.take(np.array(chosen, np.int64))
 
     def tune_thresholds(
         self, examples: Sequence[SpansExample], parts: Sequence[base.ExampleOutputs]
     ) -> dict[str, float]:
-        """Find the threshold with the best F1."""
+        """Find the threshold with the best F1, if `decoding` needs one."""
+        if not self._tunes:
+            return {}
         is_correct, probability, num_gold = [], [], 0
         for example, example_parts in zip(examples, parts, strict=True):
             example = self.encoding.join_subwords(example)
             gold = {tuple(span) for span in example.spans or ()}
             num_gold += len(gold)
             spans = self._candidates(example, example_parts)
+            spans = self._without_overlaps(spans, len(example.words))
             probability.append(spans.probability)
             for first, last, label in zip(*spans[:3], strict=True):
                 start, end = example.words[first][0], example.words[last][1]
                 is_correct.append((start, end, self.labels[label]) in gold)
-        threshold = best_threshold(np.array(is_correct), np.concatenate(probability), num_gold)
-        return {'threshold': threshold}
+        best = best_threshold(np.array(is_correct), np.concatenate(probability), num_gold)
+        return {_THRESHOLD: best}
 
     def score(self, examples: Sequence[SpansExample], predictions: Sequence[Prediction]) -> Scores:
         """Return strict F1; gold spans that cannot be predicted are misses."""
@@ -282,14 +334,14 @@ def _compared(
 def best_threshold(is_correct: np.ndarray, probability: np.ndarray, num_gold: int) -> float:
     """Return the probability threshold with the best F1.
 
-    The threshold is the mean of two neighboring probabilities, or THRESHOLD if no span is correct.
+    The threshold is the mean of two neighboring probabilities, or HALF if no span is correct.
 
     Args:
         is_correct, probability: arrays over candidates, [N].
         num_gold: number of gold spans.
     """
     if not is_correct.any():
-        return THRESHOLD
+        return HALF
     order = np.argsort(-probability, kind='stable')
     probability = probability[order]
     below = np.append(probability[1:], 0)
@@ -322,14 +374,3 @@ def _assigned_window(aligned: Alignment, windows: list[Window], size_WL: np.ndar
         context_KWL.append(np.where(is_inside_WL, np.minimum(left_WL, right_WL), -1))
     best_KWL = np.stack(context_KWL)
     return np.where(best_KWL.max(0) >= 0, best_KWL.argmax(0), -1)
-
-
-def _without_overlaps(spans: CandidateSpans, num_words: int) -> np.ndarray:
-    """Return the indices of spans that do not overlap a more probable span, chosen greedily."""
-    is_covered_W, chosen = np.zeros(num_words, bool), []
-    for number in np.argsort(-spans.probability, kind='stable'):
-        inside = slice(spans.first[number], spans.last[number] + 1)
-        if not is_covered_W[inside].any():
-            is_covered_W[inside] = True
-            chosen.append(number)
-    return np.array(chosen, np.int64)

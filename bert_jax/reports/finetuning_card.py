@@ -88,13 +88,14 @@ def finetuned(
     """The card of a fine-tuning run, in Markdown.
 
     Args:
-        results: what the training loop returns.
+        results: what the training loop returns, and 'tuned_on_dev', tuned thresholds by name.
         num_train: number of training examples.
         splits: scores by split.
         command: sys.argv of the run.
         license_name: license of the initial weights.
         pictures: names of files beside the card.
     """
+    tuned = results.get('tuned_on_dev', {})
     facts = {
         'problem': config.task,
         'initialized from': markdown.escape(config.init_from) or 'random values',
@@ -108,15 +109,18 @@ def finetuned(
         'seed': config.seed,
         'command': markdown.code(shown_command(command)),
     }
+    if tuned:
+        facts['thresholds, tuned on dev'] = markdown.escape(describe_thresholds(tuned))
     scores = '\n'.join(
-        f'### {markdown.escape(name)}, {split.num_examples:,} examples\n\n{_scores(split)}\n'
+        f'### {markdown.escape(name_of_split(name, tuned))}, {split.num_examples:,} examples\n\n'
+        f'{_scores(split)}\n'
         for name, split in splits.items()
     )
     warnings = ''.join(
         f'**Warning:** {markdown.escape(text)}\n\n' for text in results.get('warnings', ())
     )
     shown = ''.join(f'![{picture}]({picture})\n' for picture in pictures)
-    return f"""{markdown.header(_header(config, splits, license_name))}# {config.task}
+    return f"""{markdown.header(_header(config, tuned, splits, license_name))}# {config.task}
 
 A model fine-tuned with bert_jax.
 
@@ -141,6 +145,16 @@ scores.
 {json_block(config.to_dict())}"""
 
 
+def describe_thresholds(thresholds: Mapping[str, float]) -> str:
+    """List tuned thresholds by name for the log and the card."""
+    return ', '.join(f'{name} {value:.4g}' for name, value in thresholds.items())
+
+
+def name_of_split(split: str, tuned: Mapping[str, float]) -> str:
+    """Return the name of a split; that of dev says whether thresholds were `tuned` on it."""
+    return 'dev, on which the thresholds were tuned' if tuned and split == 'dev' else split
+
+
 def shown_command(argv: Sequence[str]) -> str:
     """Return the command line of a run as it can be typed, from its sys.argv."""
     program = pathlib.PurePath(argv[0])
@@ -154,7 +168,12 @@ def _data_name(config: Config) -> str:
     return data.dataset or ', '.join([*data.train, *data.dev, *data.test])
 
 
-def _header(config: Config, splits: Mapping[str, SplitScores], license_name: str) -> JsonObject:
+def _header(
+    config: Config,
+    tuned: Mapping[str, float],
+    splits: Mapping[str, SplitScores],
+    license_name: str,
+) -> JsonObject:
     """Return the header for the Hugging Face Hub: license, base model, task and metrics."""
     name = pathlib.PurePath(config.workdir).name
     tag = PIPELINE_TAGS.get(config.task)
@@ -163,7 +182,7 @@ def _header(config: Config, splits: Mapping[str, SplitScores], license_name: str
         {
             'task': {'type': tag or 'other'},
             'dataset': {
-                'name': f'{_data_name(config)} ({split})',
+                'name': f'{_data_name(config)} ({name_of_split(split, tuned)})',
                 'type': 'custom',
                 'split': split,
             },

@@ -79,9 +79,17 @@ class Report:
                 )
         return sentences
 
+    @property
+    def _tuned(self) -> Mapping[str, float]:
+        """The thresholds that were tuned on the dev split; {} if none were."""
+        return self.evaluated['dev'].thresholds if 'dev' in self.evaluated else {}
+
     def write(self, workdir: Workdir, results: JsonObject) -> None:
         """Write predictions, scores and the card; add warnings to the results."""
         scored: dict[str, finetuning_card.SplitScores] = {}
+        if self._tuned:
+            results['tuned_on_dev'] = dict(self._tuned)
+            progress.say(f'tuned on dev: {finetuning_card.describe_thresholds(self._tuned)}')
         for split, (_, predictions, _, metrics, _) in self.evaluated.items():
             examples = self.held_out[split].examples
             records = list(map(self.problem.decoder.to_record, examples, predictions))
@@ -90,7 +98,8 @@ class Report:
             with workdir.writing():
                 self._save(workdir.local / split, split, records, scored.get(split))
             shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
-            progress.say(f'{split}: {shown or why_no_metrics(examples)}')
+            name = finetuning_card.name_of_split(split, self._tuned)
+            progress.say(f'{name}: {shown or why_no_metrics(examples)}')
         if self.attention:
             results['attention'] = self.attention
         results['warnings'] = self._warnings(scored)
@@ -152,7 +161,7 @@ class Report:
         if self.config.data.columns.candidate_labels:
             tables.save_candidates(records, self.config.data.columns.candidate_labels, folder)
         if scored and (scores := self.evaluated[split].scores):
-            title = f'{self.config.task}, {split}'
+            title = f'{self.config.task}, {finetuning_card.name_of_split(split, self._tuned)}'
             tables.save_scores(scores, folder, title, scored.intervals, baseline=scored.baseline)
         if test_set := glue.test_set(self.config.data.dataset, split):
             predicted = {record['id']: record['predicted'] for record in records}

@@ -149,6 +149,8 @@ def config_keys(task: TaskSettings, data: str, weights: str, steps: int = 0) -> 
         'evaluation.every_steps': steps,
         'logging.every_steps': untimed_steps(steps),
     }
+    if task.kind == 'spans':  # as torch_problems.py decodes them
+        keys |= {'problem.decoding': 'threshold'}
     data_keys = task.data if 'dev' in task.data else {'dev_fraction': 0.2} | task.data
     return keys | {f'data.{key}': _fill_in(value, data) for key, value in data_keys.items()}
 

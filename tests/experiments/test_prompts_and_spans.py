@@ -71,7 +71,12 @@ def test_the_study_of_spans_writes_a_row_for_each_head(tmp_path, monkeypatch, ca
     written = json.loads((tmp_path / 'out/results.json').read_text())
     found = {name: heads['one_word']['values'] for name, heads in written['variants'].items()}
     assert found == {'BIO': [100, 100], 'spans': [0, 0]}
-    assert written['settings'] == {'steps': 400, 'rate': 1e-4, 'weights': 'w'}
+    assert written['settings'] == {
+        'steps': 400,
+        'rate': 1e-4,
+        'weights': 'w',
+        'decoding': 'argmax',
+    }
     assert '| spans | 1.000 ± 0.000 | 100.0 ± 0.0 |' in (tmp_path / 'out/table.md').read_text()
 
 

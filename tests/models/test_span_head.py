@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+import scipy.special
 from flax import linen as nn
 
 from bert_jax.models import architectures
@@ -68,6 +69,9 @@ def of_one_span(p, states, summary, boundary):
     weights = np.ones(len(states))
     if summary == 'attention':
         weights = np.exp(4 * np.tanh(states @ p['attention']['kernel'][:, 0]))
+    if summary == 'self_attention':  # equation 11.20: the mean over the queries
+        queries, keys = (states @ p[name]['kernel'] for name in ('query', 'key'))
+        weights = scipy.special.softmax(queries @ keys.T / WIDTH**0.5, axis=-1).mean(0)
     middle = weights @ states / weights.sum()
     kernel = np.concatenate([p[part]['kernel'] for part in ('start', 'end', 'inside')])
     hidden = gelu(np.concatenate([first, last, middle]) @ kernel + p['bias'])
@@ -75,7 +79,8 @@ def of_one_span(p, states, summary, boundary):
 
 
 @pytest.mark.parametrize(
-    ('summary', 'boundary'), [('mean', 'ffn'), ('mean', 'state'), ('attention', 'ffn')]
+    ('summary', 'boundary'),
+    [('mean', 'ffn'), ('mean', 'state'), ('attention', 'ffn'), ('self_attention', 'ffn')],
 )
 def test_logits_agree_with_one_span_at_a_time(summary, boundary):
     head, params = make(summary, boundary)
@@ -107,7 +112,7 @@ def test_logits_agree_with_one_span_at_a_time(summary, boundary):
     assert checked == 9 + 3 + 6
 
 
-@pytest.mark.parametrize('summary', ['mean', 'attention'])
+@pytest.mark.parametrize('summary', ['mean', 'attention', 'self_attention'])
 def test_a_span_depends_only_on_its_own_positions(summary):
     """Earlier positions cancel up to rounding; other sequences contribute exactly nothing."""
     head, params = make(summary, 'ffn')

@@ -34,6 +34,34 @@ def test_classes_of_texts_and_pairs(texts, tmp_path):
 
 
 @needs_node
+@pytest.mark.parametrize(
+    'architecture',
+    [{'pooler': False}, *({'classifier.pooling': name} for name in ('last', 'mean'))],
+)
+def test_poolings(architecture, tmp_path):
+    model = loading.load_any(save_run(tmp_path / 'run', 'classification', None, architecture))
+    (found,) = pages.run(
+        pages.write(tmp_path, model, dtype='float32'), ('classify', [SENTENCE, 'a storm'])
+    )
+    (record,) = Predictor(model).classify([(SENTENCE, 'a storm')], probabilities=True)
+    assert found['probabilities'] == pytest.approx(list(record['probabilities'].values()), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ('architecture', 'states'),
+    [
+        ({'head_states': 'mix'}, 'a learned mix of all layers'),
+        ({'classifier.pooling': 'concat'}, 'the pooling concat'),
+    ],
+)
+def test_states_that_the_page_does_not_compute_are_named(architecture, states, tmp_path):
+    model = loading.load_any(save_run(tmp_path / 'run', 'classification', None, architecture))
+    found = contents.describe(model, 'test')
+    assert found.description['problem'] is None
+    assert found.notes == (f'the page has no predictions of a head that reads {states}',)
+
+
+@needs_node
 def test_numbers(tmp_path):
     predictor, found = both(tmp_path, 'regression', 'regress', [SENTENCE])
     (record,) = predictor.classify([SENTENCE])
@@ -107,7 +135,13 @@ def test_tags_of_words_whose_first_subword_is_a_space(tmp_path, monkeypatch):
 @needs_node
 @pytest.mark.parametrize(
     'changes',
-    [{}, {'nested': False}, {'summary': 'attention', 'boundary': 'state', 'max_span_words': 3}],
+    [
+        {},
+        {'nested': False},
+        {'summary': 'attention', 'boundary': 'state', 'max_span_words': 3},
+        {'summary': 'self_attention', 'decoding': 'threshold'},
+        {'decoding': 'threshold', 'threshold': 0.3},
+    ],
 )
 @pytest.mark.parametrize('words', ['punctuation', 'characters'])
 def test_spans(changes, words, tmp_path):

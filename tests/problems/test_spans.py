@@ -16,7 +16,7 @@ from bert_jax.labels import word_spans
 from bert_jax.labels.examples import Span, SpansExample
 from bert_jax.problems.base import Calibration
 from bert_jax.problems.finetuning_model import decode_all
-from bert_jax.problems.spans import SPANS, THRESHOLD, best_threshold
+from bert_jax.problems.spans import HALF, SPANS, best_threshold
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks import small_problems
 
@@ -29,6 +29,8 @@ SETTINGS = dict(
     summary='mean',
     boundary='ffn',
     nested=True,
+    decoding='argmax',
+    threshold=None,
     overlap=0.5,
 )
 LABELS = ('PER', 'THING')
@@ -70,7 +72,9 @@ def perfect(problem, example):
     for (sequence,) in problem.encoding.encode(example):
         label, size = sequence.tokens['span_labels'], sequence.tokens['span_sizes']
         probability = np.where(label > 1, 0.9, np.where(size > 0, 0.1, 0)).astype(np.float32)
-        parts.append([{'label': np.maximum(label - 2, 0), 'probability': probability}])
+        no_label = np.where(size > 0, 1 - probability, 0)
+        best = {'label': np.maximum(label - 2, 0), 'probability': probability}
+        parts.append([best | {'no_label': no_label}])
     return parts
 
 
@@ -134,6 +138,7 @@ def test_without_nesting_the_most_probable_of_overlapping_spans_is_kept(nested):
     ((own,),) = perfect(problem, one)
     first = np.flatnonzero(own['probability'].any(1))
     own['probability'] *= 0
+    own['no_label'] *= 0
     for word, number, probability in [(0, 1, 0.8), (1, 1, 0.9), (3, 0, 0.7), (0, 0, 0.6)]:
         own['probability'][first[word], number] = probability
     found = [span['text'] for span in problem.decoder.decode(one, [[own]], Calibration())]
@@ -181,21 +186,55 @@ def test_the_best_threshold_has_the_best_f1_of_all():
 
         best = max(f1(threshold) for threshold in (0.0, *probability))
         assert f1(best_threshold(right, probability, gold)) == pytest.approx(best)
-    assert best_threshold(np.zeros(3, bool), np.ones(3), 2) == THRESHOLD
+    assert best_threshold(np.zeros(3, bool), np.ones(3), 2) == HALF
 
 
-def test_the_tuned_threshold_is_used():
-    problem, examples = make(max_span_words=3), list(sentences(5))
+def test_by_default_a_span_is_predicted_if_no_label_is_less_probable_than_its_label():
+    """A probability below one half is enough, and one above a tuned threshold is not."""
+    problem, (one,) = make(max_span_words=1, nested=False), sentences(1)
+    assert problem.setup.settings.decoding == 'argmax'
+    ((own,),) = perfect(problem, one)
+    spans = np.argwhere(own['probability'])
+    for number, (best, none) in enumerate([(0.3, 0.2), (0.4, 0.5), (0.9, 0.1)]):
+        own['probability'][tuple(spans[number])] = best
+        own['no_label'][tuple(spans[number])] = none
+    predicted = problem.decoder.decode(one, [[own]], Calibration({'threshold': 0.35}))
+    places = [one.words[number][0] for number in (0, 2)]
+    assert [span['start'] for span in predicted if span['start'] < one.words[3][0]] == places
+    assert problem.decoder.tune_thresholds([one], [[[own]]]) == {}
+    assert problem.decoder.dev_keys == ()
+
+
+def test_a_span_without_a_label_does_not_hide_a_labeled_one():
+    problem = make(max_span_words=2, nested=False)
+    one = example('x', ['the', 'old'], [])
+    ((own,),) = perfect(problem, one)
+    first = np.flatnonzero(own['probability'].any(1))
+    for place, best, none in (((0, 1), 0.45, 0.5), ((0, 0), 0.4, 0.3), ((1, 0), 0.1, 0.9)):
+        own['probability'][first[place[0]], place[1]] = best
+        own['no_label'][first[place[0]], place[1]] = none
+    found = problem.decoder.decode(one, [[own]], Calibration())
+    assert [span['text'] for span in found] == ['the']
+
+
+def test_a_threshold_is_tuned_on_dev_or_set():
+    problem = make(max_span_words=3, decoding='threshold')
+    assert problem.decoder.dev_keys == ('decoding',)
+    examples = list(sentences(5))
     parts = [perfect(problem, one) for one in examples]
     for own in parts:
         own[0][0]['probability'] /= 3
-    assert not any(
-        problem.decoder.decode(*pair, Calibration()) for pair in zip(examples, parts, strict=True)
-    )
+    with pytest.raises(UserError, match='no threshold was tuned.*; set problem.threshold'):
+        problem.decoder.decode(examples[0], parts[0], Calibration())
     thresholds = problem.decoder.tune_thresholds(examples, parts)
     assert 0.1 / 3 < thresholds['threshold'] < 0.3
     found = decode_all(problem, examples, parts, Calibration(thresholds))
     assert problem.decoder.score(examples, found).metrics['f1'] == 1.0
+
+    fixed = make(max_span_words=3, decoding='threshold', threshold=0.31)
+    assert fixed.decoder.tune_thresholds(examples, parts) == {}
+    assert fixed.decoder.dev_keys == ()
+    assert not any(decode_all(fixed, examples, parts, Calibration(thresholds)))
 
 
 def test_raw_text_and_words_are_accepted_as_input():
@@ -248,8 +287,7 @@ def test_a_model_learns_a_few_sentences_in_packed_rows():
     problem, model = small_problems.make(SPANS, LABELS, **settings)
     examples = list(sentences(8, line=small_problems.TEXT))
     parts, losses = small_problems.fit(model, examples, 250)
-    thresholds = problem.decoder.tune_thresholds(examples, parts)
-    found = decode_all(problem, examples, parts, Calibration(thresholds))
+    found = decode_all(problem, examples, parts, Calibration())
     assert losses[-1] < 0.1 < losses[0]
     assert problem.decoder.score(examples, found).metrics['f1'] == 1.0
 

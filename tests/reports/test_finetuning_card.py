@@ -48,6 +48,26 @@ def test_the_page_names_what_was_trained_and_how_well():
         assert text in page
 
 
+def test_the_score_of_the_split_that_thresholds_were_tuned_on_says_so():
+    config = finetune.get_config('sample_spans')
+    scores = finetuning_card.SplitScores(90, {'f1': 0.5}, {'f1': (0.4, 0.6)}, {})
+    results = dict(parameters=1, steps=1, train_seconds=1.0, devices='cpu', learning_rate=1e-3)
+    splits = {'dev': scores, 'test': scores}
+    command = ['/x/bert_jax/main.py']
+    tuned = {'tuned_on_dev': {'threshold': 0.31254}}
+    page = finetuning_card.finetuned(config, results | tuned, 600, splits, command)
+    assert '| thresholds, tuned on dev | threshold 0.3125 |' in page
+    assert '### dev, on which the thresholds were tuned, 90 examples' in page
+    assert '### test, 90 examples' in page
+    assert '(dev, on which the thresholds were tuned)' in page
+    assert (
+        'tuned'
+        not in finetuning_card.finetuned(config, results, 600, splits, command).partition(
+            '## Config'
+        )[0]
+    )
+
+
 def test_the_header_is_one_that_the_hub_reads():
     hub = pytest.importorskip('huggingface_hub')
     config = finetune.get_config('sample_pos')

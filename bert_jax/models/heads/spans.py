@@ -13,23 +13,25 @@ from bert_jax.models.partitioning import constrain, param
 from bert_jax.models.rows import Rows, gather_positions
 from bert_jax.types import Array
 
-SUMMARIES = ('mean', 'attention')
+SUMMARIES = ('mean', 'attention', 'self_attention')
 BOUNDARIES = ('state', 'ffn')
 _MAX_LOGIT = 4.0  # attention weights are within e^±4, so differences of their sums stay exact
+_MAX_SCORE = 40.0  # scores of self-attention, so that exp(score) and its inverse stay finite
 
 
 class SpanClassificationHead(Head):
     """Classes of spans, from [start_i; end_j; summary_ij] through a hidden layer.
 
     Jurafsky & Martin, Speech and Language Processing, 3rd ed., section 11.5 "Fine-Tuning for
-    Span-Based Applications"; Lee et al. 2017, arXiv 1707.07045, section 4. The first projection
-    applies to the three parts separately, before spans are formed, so no array has the size of all
-    pairs of positions times D.
+    Span-Based Applications", equations 11.18 to 11.20; Lee et al. 2017, arXiv 1707.07045, section
+    4. The first projection applies to the three parts separately, before spans are formed, so no
+    array has the size of all pairs of positions times D.
 
     Attributes:
         width: size of the hidden layer.
-        summary: 'mean' of the states from i to j, or 'attention', the mean weighted by
-            exp(4 tanh(w · h_t)).
+        summary: 'mean' of the states from i to j; 'attention', the mean weighted by
+            exp(4 tanh(w · h_t)); or 'self_attention', the mean of the outputs of self-attention
+            among these states, with one head of size `width`.
         boundary: start and end are the states themselves ('state') or the outputs of two separate
             layers ('ffn').
     """
@@ -53,14 +55,12 @@ class SpanClassificationHead(Head):
         drop = head_dropout(self.architecture, dropout_seeds_B)
         hidden_BTD = drop(constrain(states.hidden_BTD, ('batch', 'length', 'embed')), 0)
         start_BTE, end_BTE = (self._boundary(hidden_BTD, side) for side in ('start', 'end'))
-        # The sum over a span is the running sum at its end minus the sum before its start.
-        weighted_BTF = self._weighted_states(hidden_BTD)
-        sum_BTF = _running_sum(weighted_BTF, rows.segment_ids_BT)
-        ends_BTF = jnp.concatenate([end_BTE, sum_BTF], axis=-1)
-        last_BTLF = _gather_ahead(ends_BTF, jnp.maximum(span_sizes_BTL - 1, 0))
-        end_BTLE, sum_BTLF = jnp.split(last_BTLF, [self.width], axis=-1)
-        sum_BTLF = sum_BTLF - (sum_BTF - weighted_BTF)[:, :, None]
-        summary_BTLE = sum_BTLF[..., :-1] / sum_BTLF[..., -1:]
+        last_BTL = jnp.maximum(span_sizes_BTL - 1, 0)
+        if self.summary == 'self_attention':
+            end_BTLE = _gather_ahead(end_BTE, last_BTL)
+            summary_BTLE = self._attended(hidden_BTD, last_BTL + 1)
+        else:
+            end_BTLE, summary_BTLE = self._averaged(hidden_BTD, end_BTE, rows, last_BTL)
         bias_E = param(self, 'bias', nn.initializers.zeros, (self.width,), (None,))
         x_BTLE = add_bias(start_BTE[:, :, None] + end_BTLE + summary_BTLE, bias_E)
         activation = ACTIVATIONS[self.architecture.hidden_act]
@@ -76,6 +76,40 @@ class SpanClassificationHead(Head):
             hidden_BTD = self._project(hidden_BTD, self.width, f'{side}_ffn', use_bias=True)
             hidden_BTD = ACTIVATIONS[self.architecture.hidden_act](hidden_BTD)
         return self._project(hidden_BTD, self.width, side).astype(jnp.float32)
+
+    def _averaged(
+        self, hidden_BTD: jax.Array, end_BTE: jax.Array, rows: Rows, last_BTL: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Gather the ends of spans, and average the states inside, both fp32 [B, T, L, E]."""
+        # The sum over a span is the running sum at its end minus the sum before its start.
+        weighted_BTF = self._weighted_states(hidden_BTD)
+        sum_BTF = _running_sum(weighted_BTF, rows.segment_ids_BT)
+        ends_BTF = jnp.concatenate([end_BTE, sum_BTF], axis=-1)
+        last_BTLF = _gather_ahead(ends_BTF, last_BTL)
+        end_BTLE, sum_BTLF = jnp.split(last_BTLF, [self.width], axis=-1)
+        sum_BTLF = sum_BTLF - (sum_BTF - weighted_BTF)[:, :, None]
+        return end_BTLE, sum_BTLF[..., :-1] / sum_BTLF[..., -1:]
+
+    def _attended(self, hidden_BTD: jax.Array, size_BTL: jax.Array) -> jax.Array:
+        """Average the outputs of self-attention inside each span of ≥ 1 tokens, fp32 [B, T, L, E].
+
+        The mean over the queries k of Σ_m softmax_m(q_k · k_m / √E) v_m is Σ_m c_m v_m, where c_m
+        is the mean attention that m gets. So a span costs a number for each position, not a vector.
+        """
+        float32, (batch, length, number) = jnp.dtype('float32'), size_BTL.shape
+        query_BTE = self._project(hidden_BTD, self.width, 'query').astype(float32)
+        key_BTE = self._project(hidden_BTD, self.width, 'key').astype(float32)
+        value_BTE = self._project(hidden_BTD, self.width, 'inside').astype(float32)
+        score_BQK = product('BQE,BKE->BQK', query_BTE, key_BTE, float32) * self.width**-0.5
+        weight_BQK = jnp.exp(jnp.clip(score_BQK, -_MAX_SCORE, _MAX_SCORE))
+        first_T1, place_T = jnp.arange(length)[:, None, None], jnp.arange(length)
+        is_inside_BTLK = (place_T >= first_T1) & (place_T < first_T1 + size_BTL[..., None])
+        inside_BSK = is_inside_BTLK.reshape(batch, -1, length).astype(float32)  # S = T · L spans
+        total_BSQ = product('BSK,BQK->BSQ', inside_BSK, weight_BQK, float32)
+        share_BSQ = inside_BSK / total_BSQ / size_BTL.reshape(batch, -1, 1)
+        got_BSK = inside_BSK * product('BSQ,BQK->BSK', share_BSQ, weight_BQK, float32)
+        mean_BSE = product('BSK,BKE->BSE', got_BSK, value_BTE, float32)
+        return mean_BSE.reshape(batch, length, number, -1)
 
     def _weighted_states(self, hidden_BTD: jax.Array) -> jax.Array:
         """fp32 [B, T, E + 1]: each position's weighted state for summaries, and its weight."""

@@ -1,6 +1,6 @@
 """The kinds that label words, or spans of words."""
 
-from bert_jax.config_keys import key, needs
+from bert_jax.config_keys import key, needs, only_with
 from bert_jax.labels import conll, conllu, dependencies, word_lists
 from bert_jax.problems.kinds.base import CLASSES, LABELS, LISTS, WEIGHTS, WINDOWS, ProblemKind
 
@@ -63,9 +63,24 @@ SPANS = ProblemKind(
     | dict(
         max_span_words=key(10, 'longer spans are never predicted', '[1, inf)'),
         nested=key(True, 'spans may overlap; False: only the most probable of overlapping spans'),
+        decoding=key(
+            'argmax',
+            "Which spans are predicted: 'argmax', those whose most probable class is a label, not "
+            "no label; 'threshold', those whose best label is more probable than problem.threshold",
+            choices=('argmax', 'threshold'),
+        ),
+        threshold=key(
+            None,
+            'Probability above which a span is predicted. Default: tuned on dev by F1 and stored '
+            'in the run.',
+            '[0, 1)',
+            kind=float,
+            unused=only_with('problem.decoding', 'threshold'),
+        ),
         summary=key(
             'mean',
-            "of the states inside a span; 'attention': weighted by a learned score",
+            "Of the states inside a span: their 'mean'; 'attention', weighted by a learned score; "
+            "'self_attention', the mean after attention among them",
             choices='bert_jax.models.heads.spans:SUMMARIES',
         ),
         boundary=key(
@@ -78,6 +93,7 @@ SPANS = ProblemKind(
             'none', '\'balanced\': ∝ 1 / frequency; "no label" is a class too', choices=WEIGHTS
         ),
     ),
+    answer_settings=('nested', 'decoding', 'threshold'),
     readers={
         'conll': conll.build_spans,
         **dict.fromkeys((*LISTS, 'brat'), word_lists.build_spans),

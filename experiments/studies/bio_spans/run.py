@@ -130,6 +130,12 @@ def main():
     parser.add_argument('--train', required=True, help='CoNLL files with tags of entities; a glob')
     parser.add_argument('--dev', required=True, help='the files to predict; a glob')
     parser.add_argument('--weights', required=True, help='pretrained model: a run or a folder')
+    parser.add_argument(
+        '--decoding',
+        default='argmax',
+        choices=('argmax', 'threshold'),
+        help='problem.decoding of spans; a threshold is tuned on --dev itself',
+    )
     parser.add_argument('--rate', type=float, default=1e-4, help='peak learning rate')
     options = parser.parse_args()
 
@@ -140,7 +146,12 @@ def main():
 
     results = runner.for_all_seeds(options.seeds, KINDS, measure)
     weights = pathlib.Path(options.weights).name
-    settings = {'steps': options.steps, 'rate': options.rate, 'weights': weights}
+    settings = {
+        'steps': options.steps,
+        'rate': options.rate,
+        'weights': weights,
+        'decoding': options.decoding,
+    }
     runner.write(options, results, COLUMNS, settings, PLOTTED)
 
 
@@ -158,8 +169,12 @@ def train(options: argparse.Namespace, name: str, seed: int) -> pathlib.Path:
         'training.sequence_length': 64,
         'schedule.learning_rate': options.rate,
         'seed': seed,
-    } | ({'problem.nested': False} if name == 'spans' else {})
-    folder = runner.run_folder(options, f'{name} {options.steps}', seed)
+    }
+    variant = f'{name} {options.steps}'
+    if name == 'spans':
+        keys |= {'problem.nested': False, 'problem.decoding': options.decoding}
+        variant += f' {options.decoding}'
+    folder = runner.run_folder(options, variant, seed)
     command = runner.main_command(f'configs/finetune.py:{KINDS[name]}', keys)
     runner.run_once(folder, command, '--config.workdir')
     return folder
