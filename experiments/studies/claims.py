@@ -17,6 +17,7 @@ _KEYS = (
     'init_attention',
     'transfer.trainable',
     'problem.pooling',
+    'problem.decoding',
     'model.head_states',
     'model.head_lstm.layers',
     'masking.scheme',

@@ -33,7 +33,7 @@ TEXTBOOK = {
     'data.segments': 'pairs',
 }
 PRETRAINED = RUNS | {'textbook': TEXTBOOK}
-# Name of a pretraining run → its tasks of bert_jax.predict, if not fill_mask, and its exports.
+# Name of a pretraining run → its task of bert_jax.predict, if not fill_mask.
 QUERIES = {
     'replaced': 'embed',
     'disentangled': 'embed',
@@ -43,7 +43,8 @@ QUERIES = {
     'denoised': 'generate',
     'edited': 'embed',
 }
-EXPORTS = dict.fromkeys(('order', 'causal', 'diffused', 'denoised'), 1) | {'disentangled': 2}
+# Those that transformers can open with all of their heads.
+EXPORTED = ('order', 'causal', 'permuted', 'diffused', 'denoised')
 PROMPT = {'problem.template': '{text} It was [MASK].', 'data.train': 'sample:sentiment.tsv'}
 # Name of a fine-tuning run → its task in configs/finetune.py, and changed keys; 'textbook' and
 # 'causal' at init_from are pretraining runs.
@@ -73,7 +74,7 @@ FINE_TUNED = {
 PUBLISHED = (
     *('sample_embedding', 'sample_sentiment', 'sample_pairs', 'sample_similarity', 'sample_topics'),
     *('sample_ratings', 'sample_choice', 'sample_entities', 'sample_pos', 'sample_summaries'),
-    *('sample_questions', 'prompt', 'sparse_embedding', 'reranking'),
+    *('sample_questions', 'sample_instructions', 'prompt', 'sparse_embedding', 'reranking'),
 )
 
 
@@ -182,7 +183,7 @@ def test_commands_after_pretraining(name, folder, no_loader_process):
     query, tune, *exports = save_untrained(pretraining_config(folder, name))
     assert f'--task={QUERIES.get(name, "fill_mask")} ' in query
     assert 'bert_jax.main' in tune
-    assert count_exports(exports) == EXPORTS.get(name, 0)
+    assert count_exports(exports) == (name in EXPORTED)
     for command in (query, tune, *exports):
         run_here(command)
 

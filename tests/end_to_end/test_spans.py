@@ -36,7 +36,7 @@ def test_a_tuned_threshold_is_in_log_results_and_card_and_names_the_dev_score(tm
     assert json.loads((tmp_path / 'run/results.json').read_text())['tuned_on_dev'] == {
         'threshold': threshold
     }
-    log = capsys.readouterr().err
+    log = ''.join(capsys.readouterr())
     assert f'tuned on dev: threshold {threshold:.4g}\n' in log
     assert 'dev, on which the thresholds were tuned: f1' in log
     card = (tmp_path / 'run/README.md').read_text()

@@ -99,6 +99,7 @@ def options(monkeypatch, tmp_path):
         pairs='blimp/*.jsonl',
         per_paradigm=30,
         task_steps=300,
+        decoding='threshold',
         tasks=list(comparison.downstream.TASKS),
         modes=list(comparison.downstream.MODES),
         variants=list(comparison.VARIANTS),

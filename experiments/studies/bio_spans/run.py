@@ -35,11 +35,11 @@ CLAIMS = (
     Claim(
         'bio_spans/results.json',
         default_seeds=2,
-        settings={'': {'steps': 600, 'rate': 5e-4}},
+        settings={'': {'steps': 600, 'rate': 5e-4, 'decoding': 'threshold'}},
         ran={
             '*': {'transfer.trainable': 'all'},
             'bio_*': {'task': 'tagging'},
-            'spans_*': {'task': 'spans'},
+            'spans_*': {'task': 'spans', 'problem.decoding': 'threshold'},
         },
         predates=True,
     ),
