@@ -51,7 +51,7 @@ PROMPT = {'problem.template': '{text} It was [MASK].', 'data.train': 'sample:sen
 FINE_TUNED = {
     **{name: (name, {}) for name in finetune.TASKS if name.startswith('sample_')},
     'sample_instructions': ('sample_instructions', {'init_from': 'textbook'}),
-    'sample_summaries': ('sample_summaries', {'init_from': 'causal'}),
+    'sample_summaries': ('sample_summaries', {'init_from': 'causal', 'problem.target_tokens': 8}),
     'prompt': (
         'prompt',
         PROMPT | {'init_from': 'textbook', 'problem.answers': ('positive=good', 'negative=bad')},
