@@ -31,8 +31,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')  # for tests that import Tens
 import jax
 import pytest
 
-from bert_jax.training import runtime, state
-from tests import op_by_op
+from bert_jax.training import runtime
 
 gc.disable()  # until all tests are collected: imports make no garbage worth a search
 
@@ -66,22 +65,6 @@ def pytest_collection_finish():
     gc.freeze()
     gc.enable()
     gc.set_threshold(100_000, 20, 50)
-
-
-@pytest.fixture(scope='session', autouse=True)
-def initialize_by_operation():
-    """Initialize parameters one operation at a time, on one device.
-
-    Compiling takes most of the time of the tests, and an initialization as long as a step.
-    """
-
-    def compute(init, shardings, *arguments):
-        return jax.device_put(op_by_op.evaluate(init, *arguments), shardings)
-
-    with pytest.MonkeyPatch.context() as patch:
-        if NUM_DEVICES == 1:
-            patch.setattr(state, '_compute', compute)
-        yield
 
 
 @pytest.fixture(scope='module', autouse=True)

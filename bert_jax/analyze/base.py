@@ -7,9 +7,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import flax.linen as nn
-import jax
 import numpy as np
+from flax import traverse_util
 from numpy.typing import DTypeLike
 
 from bert_jax.errors import UserError
@@ -21,10 +20,10 @@ from bert_jax.interop import MODEL_HELP, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.formats import expand_globs
 from bert_jax.metrics.scores import Table
-from bert_jax.models import head_states
+from bert_jax.models import head_states, initialization
 from bert_jax.models.architecture import Compute
 from bert_jax.text import scripts, text_files
-from bert_jax.types import JsonObject, Tree
+from bert_jax.types import JsonObject, Key, Tree
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,15 +68,14 @@ class AnalyzedModel:
         has_lstm = bool(self.predictor.lstm_layers)
         heads = [name for name in heads if name in self.pretrained.heads]
 
-        @jax.jit
-        def initialize() -> Tree:
-            params = pretrained.init(architecture, heads, jax.random.key(seed))
+        def start(key: Key) -> Tree:
+            params = pretrained.init(architecture, heads, key)
             if has_lstm:
                 lstm = head_states.HeadStates(architecture, Compute())
-                params['lstm'] = {'states': lstm.initial(jax.random.key(seed))}
-            return nn.unbox(params)
+                params['lstm'] = {'states': lstm.initial(key)}
+            return params
 
-        params = jax.device_get(initialize())
+        params = traverse_util.unflatten_dict(initialization.draw(start, seed), sep='/')
         untrained = dataclasses.replace(self.pretrained, params=params, other_parts={}, metadata={})
         return dataclasses.replace(self, name=f'{self.name}, untrained', pretrained=untrained)
 

@@ -15,7 +15,7 @@ from flax import traverse_util
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop.sentence_modules import SentenceModules
-from bert_jax.models import parameters
+from bert_jax.models import initialization, parameters
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import HEADS
 from bert_jax.models.model import Model
@@ -174,8 +174,8 @@ def abstract(
     architecture: Architecture, heads: tuple[str, ...], num_labels: int = 2
 ) -> dict[str, Tree]:
     """Shapes and axis names of `init`, without computing anything."""
-    shapes: dict[str, Tree] = jax.eval_shape(
-        lambda: init(architecture, heads, jax.random.key(0), num_labels)
+    shapes: dict[str, Tree] = initialization.abstract(
+        lambda key: init(architecture, heads, key, num_labels)
     )
     return shapes
 
@@ -206,14 +206,8 @@ def fill(
     missing = tuple(name for name in names if name not in known)
     arrays = dict(known)
     if missing:
-
-        @jax.jit
-        def initialize() -> dict[str, jax.Array]:
-            params = nn.unbox(init(architecture, heads, jax.random.key(0), num_labels))
-            initial = tree_paths.flatten(params)
-            return {name: initial[name] for name in missing}  # XLA computes only these
-
-        arrays |= jax.device_get(initialize())
+        start = functools.partial(init, architecture, heads, num_labels=num_labels)
+        arrays |= initialization.draw(start, 0, missing)
     return traverse_util.unflatten_dict({name: arrays[name] for name in names}, sep='/'), missing
 
 

@@ -183,9 +183,14 @@ def weight_init(
     """
     if architecture.fan_in_init:
         return nn.initializers.normal(1.0 if stddev is None else stddev)
-    return nn.initializers.truncated_normal(
+    init = nn.initializers.truncated_normal(
         architecture.initializer_range if stddev is None else stddev
     )
+
+    def flat_init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        return init(key, (math.prod(shape),)).reshape(shape)  # arrays of one size share a program
+
+    return flat_init
 
 
 def output_init_range(architecture: Architecture) -> float | None:

@@ -1,7 +1,6 @@
 """The training state: parameters, optimizer state and counters, and their shardings."""
 
 import functools
-from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +10,11 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 
 from bert_jax import tree_paths
+from bert_jax.models import initialization
 from bert_jax.training import runtime, sharding
 from bert_jax.training.task import Task
 from bert_jax.training.transfer import TRAIN_ALL, Transfer
-from bert_jax.types import Key, Params, Tree
+from bert_jax.types import Params, Tree
 
 
 class TrainState(NamedTuple):
@@ -93,7 +93,7 @@ def abstract_state(
         spike_factor: above 0, the state has a running mean of the gradient norm.
         ema: above 0, the state has a moving average of the trained parameters.
     """
-    boxed = jax.eval_shape(lambda: task.init(jax.random.key(0)))
+    boxed = initialization.abstract(task.init)
     params = sharding.unbox(boxed)
     shardings = sharding.param_shardings(boxed, mesh, rules)
     replicated = sharding.replicated(mesh)
@@ -130,37 +130,34 @@ def initial_state(
     seed: int,
     transfer: Transfer = TRAIN_ALL,
 ) -> TrainState:
-    """Return the state before the first step, every array created on the devices that hold it.
+    """Return the state before the first step.
 
     Parameters in `task.start.params` start with these values; the others are drawn from `seed`.
     """
 
-    def init(key: Key, loaded: Mapping[str, np.ndarray]) -> TrainState:
-        params = jax.tree_util.tree_map_with_path(
-            lambda path, leaf: loaded.get(tree_paths.path_name(path), leaf),
-            sharding.unbox(task.init(key)),
-        )
+    def rest(params: Params) -> TrainState:
         zero = jnp.zeros((), jnp.int32)
         usual_norm = None if abstract.usual_norm is None else jnp.zeros((), jnp.float32)
         trained = transfer.select(params)
-        # Copies: a step could not donate one buffer twice.
         average = None if abstract.average is None else jax.tree.map(jnp.copy, trained)
         opt_state = optimizer.init(trained)
         memory = task.memory.init() if task.memory else None
-        return TrainState(zero, zero, zero, params, opt_state, usual_norm, average, memory)
+        return TrainState(zero, zero, zero, {}, opt_state, usual_norm, average, memory)
 
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    by_name = tree_paths.flatten(shardings.params)
-    loaded = {name: jax.device_put(a, by_name[name]) for name, a in task.start.params.items()}
-    return _compute(init, shardings, jax.random.key(seed), loaded)
+    wanted = tree_paths.flatten(abstract.params)
+    arrays = dict(task.start.params)
+    arrays |= initialization.draw(task.init, seed, wanted.keys() - arrays.keys())
+    leaves = [_on_devices(arrays[name], leaf.sharding) for name, leaf in wanted.items()]
+    params: Params = jax.tree.unflatten(jax.tree.structure(abstract.params), leaves)
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract._replace(params={}))
+    make = jax.jit(rest, out_shardings=shardings, compiler_options=runtime.compiler_options())
+    state: TrainState = make(params)
+    return state._replace(params=params)
 
 
-def _compute(
-    init: Callable[..., TrainState], shardings: TrainState, *arguments: Tree
-) -> TrainState:
-    make = jax.jit(init, out_shardings=shardings, compiler_options=runtime.compiler_options())
-    state: TrainState = make(*arguments)
-    return state
+def _on_devices(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """Place an array that every process holds."""
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
 
 def _is_masked(leaf: object) -> bool:

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from bert_jax import objectives
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.training import optimizers, runtime, sharding
+from bert_jax.training import optimizers, sharding
 from bert_jax.training.devices import local_bytes
 from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.step import compile_train_step, make_train_step
@@ -57,16 +57,15 @@ def test_gradients_are_summed_over_the_devices_once_and_together(accumulation):
     'sizes',
     [*(pytest.param(own, marks=pytest.mark.slow) for own in [(8, 1, 1), (1, 8, 1)]), (2, 2, 2)],
 )
-def test_initialization_needs_no_collective(sizes, monkeypatch):
-    """So no host waits for another that is still compiling."""
-    monkeypatch.setattr(runtime, 'compiler_options', dict)  # refused inside another jit
+def test_initial_parameters_do_not_depend_on_the_mesh(sizes):
     task, mesh = synthetic.SyntheticTask(), make_mesh(*sizes)
     with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
         abstract = abstract_state(task, OPTIMIZER, mesh, RULES)
-        make = jax.jit(lambda seed: initial_state(task, OPTIMIZER, abstract, seed))
-        compiled = make.lower(1).compile()
-    assert 'while' in compiled.as_text()  # the random numbers
-    assert hlo.collectives(compiled.as_text()) == []
+        state = initial_state(task, OPTIMIZER, abstract, seed=1)
+    expected = jax.jit(lambda: nn.unbox(task.init(jax.random.key(1))))()
+    jax.tree.map(np.testing.assert_array_equal, state.params, expected)
+    for leaf, wanted in zip(jax.tree.leaves(state), jax.tree.leaves(abstract), strict=True):
+        assert leaf.sharding == wanted.sharding
 
 
 def test_the_new_state_has_the_shardings_of_the_old_one():

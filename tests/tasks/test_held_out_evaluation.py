@@ -10,16 +10,17 @@ import flax.linen as nn
 import jax
 import numpy as np
 import pytest
+from flax import traverse_util
 
 import configs
 from bert_jax import main, progress
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import blank_rows
+from bert_jax.models import initialization
 from bert_jax.objectives.edits import EDITS
 from bert_jax.tasks import pretraining_builder
 from bert_jax.training import loop, sharding
 from bert_jax.training.workdir import Workdir
-from tests import op_by_op
 from tests.end_to_end import small
 
 RECIPES = sorted(
@@ -123,7 +124,7 @@ def evaluated(folder, batch_size, mesh=None, **more):
 
 
 def large_parameters(task):
-    params = sharding.unbox(op_by_op.evaluate(task.init, jax.random.key(0)))
+    params = traverse_util.unflatten_dict(initialization.draw(task.init, 0), sep='/')
     return jax.tree.map(lambda leaf: 5 * leaf, params)
 
 
