@@ -39,7 +39,8 @@ def states(model: Model, layer: Layers, params: Params, batch: Batch) -> jax.Arr
     def read(name: int | str) -> jax.Array:
         states_LBTD = output.all_hidden_LBTD
         if isinstance(name, int):
-            return states_LBTD[name].astype(jnp.float32)
+            own_BTD: jax.Array = states_LBTD[name].astype(jnp.float32)
+            return own_BTD
         if name in COMBINATIONS:
             return COMBINATIONS[name](states_LBTD.astype(jnp.float32))
         settings = (model.architecture, model.compute, int(name.removeprefix('lstm_')))

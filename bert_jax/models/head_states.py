@@ -6,6 +6,7 @@ Values of `Architecture.head_states` are those of layer_names.py, and
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -136,5 +137,6 @@ def lstm_layer(
         rows: the rows that were encoded.
     """
     cut = architecture.changed({'head_lstm.layers': number})
-    output: EncoderOutput = HeadStates(cut, compute).apply({'params': params}, states, rows)
-    return output.hidden_BTD.astype(jnp.float32)
+    output: Any = HeadStates(cut, compute).apply({'params': params}, states, rows)
+    hidden_BTU: jax.Array = output.hidden_BTD.astype(jnp.float32)
+    return hidden_BTU
