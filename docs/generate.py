@@ -56,9 +56,9 @@ def page() -> str:
             *(table(f'`{name}`' if name else 'The run', rows) for name, rows in by_section(common)),
             FINE_TUNING.format(pretraining_only=names),
             *(
-                table(f'`{name}` of fine-tuning', rows)
+                table(f'`{name}` of fine-tuning' if name else 'The run of fine-tuning', rows)
                 for name, rows in by_section(own)
-                if name not in ('', 'problem')
+                if name != 'problem'
             ),
             *problem_tables(),
         ]

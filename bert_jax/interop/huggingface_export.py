@@ -155,6 +155,8 @@ def plan(model: Pretrained) -> Plan:
         lines.append(f'encoder/pooler is newly initialized: {published} has a pooler')
     architecture = dataclasses.replace(architecture, pooler=has_pooler, pair_pooling='pooler')
     tokenizer = model.tokenizer
+    if not any(HEADS[name].reads_head_states for name in heads):  # no head skips a token
+        architecture = architecture.changed({'classifier.skipped_id': None})
     if tokenizer is not None:
         if family.is_causal and 'sequence_classification' in heads:
             architecture = architecture.changed({'classifier.skipped_id': tokenizer.pad_id})
