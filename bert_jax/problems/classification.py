@@ -113,8 +113,8 @@ class ClassDecoder(base.Decoder[base.ExampleT, base.PredictionT]):
         return scores.classification_rows(*self._classes(examples, map(self.guess, predictions)))
 
     def baseline(
-        self, train: Sequence[base.ExampleT], examples: Sequence[base.ExampleT]
-    ) -> dict[str, float]:
+        self, train: Sequence[base.ExampleT], examples: Sequence[Any]
+    ) -> Mapping[str, float]:
         """Return the best value of each metric among predictions of one class for all examples.
 
         Tried are the most frequent classes of the examples, and the one that F1 is of.

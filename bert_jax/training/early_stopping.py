@@ -69,7 +69,8 @@ class EarlyStopping:
     def check(self, metrics: Mapping[str, float]) -> None:
         """Raise UserError if the metric is not one of `metrics`, or there is only a patience."""
         if self.patience and not self.metric:
-            known = f'one of {", ".join(sorted(metrics))}' if metrics else 'a metric of held-out examples'
+            names = ', '.join(sorted(metrics))
+            known = f'one of {names}' if metrics else 'a metric of held-out examples'
             raise UserError(
                 f'evaluation.patience is {self.patience}, but evaluation.best is not set: set it '
                 f'to the metric that must improve, {known}'
