@@ -234,8 +234,8 @@ def convert(case: Case, models: Mapping[str, torch.nn.Module]) -> tuple[Architec
             case.classes[name],
             num_labels=LABELS,
         )
-        heads = case.classes[name] if architecture.prediction.has_parameters else ()
-        assert set(own) == {'encoder', *heads}
+        without = () if architecture.prediction.has_parameters else ('clm',)
+        assert set(own) == {'encoder', *case.classes[name]} - {*without}
         assert not fresh
         params |= own
     return dataclasses.replace(architecture, pooler=any(poolers.values())), params
