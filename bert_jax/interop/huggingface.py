@@ -94,6 +94,7 @@ def load(
         problem_type=config.get('problem_type'),
         activation_fn=sentence_modules.activation_fn(pathlib.Path(path), config),
         is_causal=family.is_causal or bool(config.get('is_decoder')),
+        writes=family.classes.get(published) != (),
         sentence_modules=modules,
     )
 

@@ -179,17 +179,22 @@ def check_head_inputs(model: Pretrained, family: Family) -> Architecture:
     Raises:
         UserError: a head reads states, or pools them in a way, that the family does not have.
     """
-    architecture = model.architecture
-    if architecture.reads_last_layer and architecture.pooling in family.poolings:
+    architecture, has_bias = model.architecture, family.classifier.bias
+    is_published = architecture.reads_last_layer and architecture.pooling in family.poolings
+    if is_published and (
+        architecture.classifier.bias == has_bias or 'sequence_classification' in model.heads
+    ):
         return architecture
-    if readers := [name for name in model.heads if HEADS[name].reads_head_states]:
+    readers = [name for name in model.heads if HEADS[name].reads_head_states]
+    if readers and not is_published:
         raise UserError(
             f'{readers[0]} reads {describe_states(architecture)} with the pooling '
             f'{architecture.pooling}, which no {family.model_type} class of transformers does; '
             'export another format, such as --format=onnx'
         )
     defaults = {'head_states': 'last', 'head_lstm': HeadLSTM()}
-    return architecture.changed(defaults | {'classifier.pooling': family.poolings[0]})
+    classifier = {'classifier.pooling': family.poolings[0], 'classifier.bias': has_bias}
+    return architecture.changed(defaults | classifier)
 
 
 def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pathlib.Path) -> None:

@@ -204,6 +204,7 @@ def load_checkpoint(
         activation_fn=pretrained.torch_activation(metadata.get('kept', {}).get('activation')),
         is_causal=metadata['is_causal'],
         is_generative=metadata['is_generative'],
+        writes=metadata['is_generative'],
         sentence_modules=sentence_modules.of_run(metadata),
         learned_end=not objectives.is_causal(weights),
         has_prefix=metadata['has_prefix'],

@@ -65,6 +65,8 @@ class Pretrained:
             does not name one.
         is_causal: whether tokens attend only to themselves and earlier tokens.
         is_generative: whether the model is known to have learned to write text.
+        writes: whether a causal model is there to write text, and was not fine-tuned for another
+            task.
         learned_end: whether a causal model has learned to predict the token after a text; a model
             that was pretrained with clm has not.
         has_prefix: whether the positions of a causal model see the whole prompt before the text
@@ -85,6 +87,7 @@ class Pretrained:
     activation_fn: str | None = None
     is_causal: bool = False
     is_generative: bool = False
+    writes: bool = True
     learned_end: bool = True
     has_prefix: bool = False
     card: str = ''
@@ -96,9 +99,8 @@ class Pretrained:
 
         A causal model that was fine-tuned, but not to write, has no head clm.
         """
-        is_tuned = bool({*FINE_TUNED_HEADS} & {*self.params})
-        writes = self.metadata.get('is_generative', not is_tuned)
-        return published_heads(self.params, self.architecture, self.is_causal and writes)
+        writes = self.is_causal and self.writes and not {*FINE_TUNED_HEADS} & {*self.params}
+        return published_heads(self.params, self.architecture, writes)
 
     @property
     def activation(self) -> str:

@@ -259,6 +259,8 @@ def ours(loaded: Pretrained) -> dict[str, np.ndarray]:
     given = batch_for(loaded.architecture)
     settings = (loaded.architecture, Compute(), loaded.params)
     computed = pretrained.outputs(*settings, Rows(*given), is_causal=loaded.is_causal)
+    if 'clm' not in loaded.heads:  # computed for every model that predicts with its embeddings
+        computed = {name: array for name, array in computed.items() if name != 'clm_logits'}
     return _comparable(jax.device_get(computed), loaded.architecture, given)
 
 

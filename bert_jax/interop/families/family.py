@@ -14,7 +14,7 @@ from bert_jax import limits
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.architecture_parts import Activation
+from bert_jax.models.architecture_parts import Activation, Classifier
 from bert_jax.types import JsonObject, JsonView
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -190,9 +190,14 @@ class Family:
         return tuple(dict.fromkeys(head for heads in tuples for head in heads))
 
     @property
+    def classifier(self) -> Classifier:
+        """How classes of the family classify by default."""
+        return architectures.build(self.architecture).classifier
+
+    @property
     def poolings(self) -> tuple[str, ...]:
         """How classes of the family pool texts for classification, the default first."""
-        default = architectures.build(self.architecture).classifier.pooling
+        default = self.classifier.pooling
         keys = [key for key in self.keys.values() if key.field == 'classifier.pooling']
         others = [pooling for key in keys for pooling in key.values.values()]
         return tuple(dict.fromkeys([default, *others]))
@@ -283,7 +288,7 @@ class Family:
         """The config that `read_config` reads as this architecture. Raises UserError."""
         # The published class and the weights say whether there are a pooler and a mask decoder.
         written = _normalize(architecture.without_mask_decoder())
-        config = self.more_keys(written)
+        config = self.more_keys(dataclasses.replace(written, classifier=architecture.classifier))
         for name, key in {**_KEYS, **self.keys}.items():
             if name not in config:
                 config[name] = _write(operator.attrgetter(key.field)(written), key)
@@ -305,6 +310,7 @@ def _normalize(architecture: Architecture) -> Architecture:
     # Without what other files say, and without the initialization and dropout of training.
     return dataclasses.replace(
         architecture,
+        classifier=dataclasses.replace(architecture.classifier, skipped_id=None),
         windows=architecture.layer_windows,
         pooler=False,
         scaled_output_init=False,

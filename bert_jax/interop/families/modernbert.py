@@ -14,7 +14,7 @@ from bert_jax.types import JsonObject, JsonView
 
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
-_WINDOW, _GLOBAL_EVERY = 128, 3  # defaults
+_WINDOW, _GLOBAL_EVERY, _PADDING = 128, 3, 50283  # defaults
 
 
 def _complete(architecture: Architecture, config: JsonView) -> Architecture:
@@ -160,7 +160,7 @@ def _complete_causal(architecture: Architecture, config: JsonView) -> Architectu
     complete = _complete(architecture, config)
     distance = config.get('sliding_window', config.get('local_attention', _WINDOW) // 2)
     windows = [None if window is None else distance - 1 for window in complete.windows]
-    skipped_id = config.get('pad_token_id')
+    skipped_id = config.get('pad_token_id', _PADDING)
     return complete.changed({'windows': tuple(windows), 'classifier.skipped_id': skipped_id})
 
 
