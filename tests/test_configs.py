@@ -54,6 +54,7 @@ CONFIGS = {
     'albert': (albert.get_config, 'unigram'),
     'deberta': (deberta.get_config, 'unigram'),
     'gpt2': (gpt2.get_config, 'bytebpe'),
+    'gpt2:tiny': (lambda: gpt2.get_config('tiny'), 'bytebpe'),
     'xlmr': (xlmr.get_config, 'unigram'),
     'modernbert': (modernbert.get_config, 'bytebpe'),
     'fast:tiny': (fast.get_config, 'wordpiece'),
@@ -69,6 +70,7 @@ CONFIGS = {
     'mbart': (mbart.get_config, 'unigram:languages=aa,bb:cls=no'),
     't5:small': (t5.get_config, 'unigram:sentinels=100:cls=no'),
     't5:base': (lambda: t5.get_config('base'), 'unigram:sentinels=100:cls=no'),
+    't5:tiny': (lambda: t5.get_config('tiny'), 'unigram:sentinels=100:cls=no'),
 }
 SIZES = {'wordpiece': 120, 'bytebpe': 300, 'unigram': 90, 'xlnet': 90}
 
@@ -523,7 +525,7 @@ class Trained(NamedTuple):
 REPETITIONS = (
     *('roberta', 'spanbert', 'xlmr', 'mbart', 't5:small', 'mmbert', 'neobert', 'gpt2'),
     'diffusion:bert',
-    'fast:tiny',
+    *('fast:tiny', 'gpt2:tiny', 't5:tiny'),
 )
 
 

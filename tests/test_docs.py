@@ -11,6 +11,7 @@ import pytest
 
 from bert_jax import predict
 from bert_jax.models.model import ModelOutput
+from bert_jax.objectives.masking_schemes import TokenRow
 from bert_jax.problems import PROBLEMS
 from configs import base, finetune
 from tests import printed_commands
@@ -29,6 +30,12 @@ def test_the_fields_that_an_objective_reads_are_documented():
     table = (ROOT / 'docs/extending.md').read_text().partition('`ModelOutput` of')[2]
     rows = re.findall(r'^\| `(\w+)` \|', table.partition('An objective returns')[0], re.MULTILINE)
     assert tuple(rows) == ModelOutput._fields
+
+
+def test_the_fields_that_a_masking_scheme_reads_are_documented():
+    section = (ROOT / 'docs/extending.md').read_text().partition('## A masking scheme')[2]
+    rows = re.findall(r'^\| `(\w+)` \|', section.partition('```python')[0], re.MULTILINE)
+    assert tuple(rows) == TokenRow._fields
 
 
 def test_the_page_of_config_keys_has_every_key():
