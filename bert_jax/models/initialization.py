@@ -14,7 +14,6 @@ from bert_jax import tree_paths
 from bert_jax.models.block import Block
 from bert_jax.types import Key, Tree
 
-Path = tuple[str, ...]
 _NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
 
 
@@ -27,13 +26,10 @@ def abstract(init: Callable[[Key], Tree]) -> Tree:
     Returns:
         The same tree with jax.ShapeDtypeStruct in place of arrays, boxes included.
     """
-    layers = _EqualLayers()
-    with nn.intercept_methods(layers):
-        tree: Tree = jax.eval_shape(init, jax.eval_shape(lambda: jax.random.key(0)))
-    for path, equal in layers.copies.items():
-        _subtree(tree, path[:-1])[path[-1]] = _subtree(tree, equal)
-    sorted_tree: Tree = jax.tree.map(lambda leaf: leaf, tree)  # as jax.eval_shape orders it
-    return sorted_tree
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    with nn.intercept_methods(_EqualLayers()):
+        shapes: Tree = jax.eval_shape(init, key)
+    return shapes
 
 
 def draw(
@@ -63,15 +59,10 @@ def draw(
 
 
 class _EqualLayers:
-    """Flax interceptor that calls one layer of each kind, and notes which layers equal it.
-
-    Attributes:
-        copies: path of the parameters of a layer that was not called → path of its equal.
-    """
+    """Flax interceptor that calls one layer of each kind; its equals get the same parameters."""
 
     def __init__(self) -> None:
-        self.copies: dict[Path, Path] = {}
-        self._first: dict[Any, tuple[Path, Any]] = {}  # kind → path and outputs
+        self._first: dict[Any, tuple[nn.Module, Any]] = {}  # kind → layer and its outputs
         self._root: Any = None
 
     def __call__(
@@ -84,16 +75,16 @@ class _EqualLayers:
         module = context.module
         assert module.scope is not None
         self._root = self._root or module.scope.root
-        # A head may initialize another module inside an initializer: its paths start anew.
         is_layer = isinstance(module, Block) and context.method_name == '__call__'
-        if not is_layer or module.scope.root is not self._root:
+        if not is_layer or module.scope.root is not self._root:  # or initialized by a head
             return call(*arguments, **options)
         kind = (_settings(module), str(jax.tree.map(np.shape, (arguments, options))))
         if kind not in self._first:
-            self._first[kind] = (module.path, call(*arguments, **options))
-        path, outputs = self._first[kind]
-        if module.path != path:
-            self.copies[module.path] = path
+            self._first[kind] = (module, call(*arguments, **options))
+        first, outputs = self._first[kind]
+        if module.path != first.path:
+            for name, value in first.variables['params'].items():
+                module.put_variable('params', name, value)
         return outputs
 
 
@@ -103,9 +94,3 @@ def _settings(module: nn.Module) -> tuple[Any, ...]:
     return type(module).__qualname__, *(
         getattr(module, name) for name in names if name not in ('parent', 'name')
     )
-
-
-def _subtree(tree: Tree, path: Path) -> Tree:
-    for name in path:
-        tree = tree[name]
-    return tree

@@ -213,7 +213,7 @@ def test_a_head_on_a_mix_an_lstm_and_concat_pooling_trains_predicts_and_exports(
 @pytest.mark.parametrize(
     ('flags', 'message'),
     [
-        ({'model.head_states': '3'}, "head_states is '3'; it must be last"),
+        ({'model.head_states': '3'}, 'head_states: the encoder has no layer 3; it must be'),
         ({'model.head_lstm.size': 8}, 'model.head_lstm.layers is not set'),
         ({'problem.pooling': 'max'}, "unknown problem.pooling 'max'"),
         (
