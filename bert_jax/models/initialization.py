@@ -48,7 +48,7 @@ def draw(
     Returns:
         The arrays by '/'-joined name. They do not depend on the mesh or the number of processes.
     """
-    with jax.set_mesh(_NO_MESH), jax.default_device(jax.local_devices(backend='cpu')[0]):
+    with jax.set_mesh(_NO_MESH), jax.default_device(_host()):
         key = jax.random.key(seed)
         jaxpr, shapes = jax.make_jaxpr(lambda key: nn.unbox(init(key)), return_shape=True)(key)
         every = list(tree_paths.flatten(shapes))
@@ -56,6 +56,13 @@ def draw(
         needed, _ = dce_jaxpr(jaxpr.jaxpr, [name in drawn for name in every], instantiate=True)
         arrays = jaxpr_as_fun(ClosedJaxpr(needed, jaxpr.consts))(key)
     return {name: np.asarray(array) for name, array in zip(drawn, arrays, strict=True)}
+
+
+def _host() -> jax.Device:
+    """Return the CPU, or the first device if JAX_PLATFORMS leaves the CPU out."""
+    platforms: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]
+    has_cpu = not platforms or 'cpu' in platforms.split(',')
+    return jax.local_devices(backend='cpu' if has_cpu else None)[0]
 
 
 class _EqualLayers:
