@@ -155,7 +155,8 @@ def plan(model: Pretrained) -> Plan:
         lines.append(f'encoder/pooler is newly initialized: {published} has a pooler')
     architecture = dataclasses.replace(architecture, pooler=has_pooler, pair_pooling='pooler')
     tokenizer = model.tokenizer
-    if not any(HEADS[name].reads_head_states for name in heads):  # no head skips a token
+    reads_last = any(HEADS[name].reads_head_states for name in heads)
+    if not family.is_causal and not reads_last:  # no head skips a token, no key names it
         architecture = architecture.changed({'classifier.skipped_id': None})
     if tokenizer is not None:
         if family.is_causal and 'sequence_classification' in heads:

@@ -171,9 +171,9 @@ def test_a_cross_encoder_has_no_modules(folder):
     ('pooling', 'layers', 'message'),
     [
         (
-            legacy('lasttoken'),
+            legacy('weightedmean_tokens'),
             (),
-            'the pooling mode lasttoken, which is not supported; set pooling',
+            'the pooling mode weightedmean, which is not supported; set pooling',
         ),
         (legacy('mean'), ('CNN',), 'the module CNN'),
     ],
