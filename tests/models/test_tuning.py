@@ -54,7 +54,7 @@ COMPUTE = Compute()
 # Unlike XLA's older emitters, which other tests use where a jaxlib still has them, these round a
 # product the same whatever is added to it.
 FUSION_EMITTERS = 'xla_cpu_use_fusion_emitters'
-SAME_ROUNDING = {FUSION_EMITTERS: 'true'} if FUSION_EMITTERS in os.environ['XLA_FLAGS'] else {}
+SAME_ROUNDING = {FUSION_EMITTERS: True} if FUSION_EMITTERS in os.environ['XLA_FLAGS'] else {}
 IDS = np.random.default_rng(0).integers(4, VOCAB, (2, 12))
 MASK = (np.arange(12) < np.array([[12], [9]])).astype(np.int32)
 
