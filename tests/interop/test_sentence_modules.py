@@ -87,8 +87,7 @@ def expected(folder, modes, layers=(), length=19, texts=TEXTS):
 
 
 def legacy(mode):
-    key = 'lasttoken' if mode == 'lasttoken' else mode
-    key = {'cls': 'cls_token', 'max': 'max_tokens', 'mean': 'mean_tokens'}.get(mode, key)
+    key = {'cls': 'cls_token', 'max': 'max_tokens', 'mean': 'mean_tokens'}.get(mode, mode)
     return {'word_embedding_dimension': 20, f'pooling_mode_{key}': True}
 
 
