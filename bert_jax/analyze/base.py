@@ -20,7 +20,7 @@ from bert_jax.interop import MODEL_HELP, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.formats import expand_globs
 from bert_jax.metrics.scores import Table
-from bert_jax.models import head_states, initialization
+from bert_jax.models import head_states, layer_stack
 from bert_jax.models.architecture import Compute
 from bert_jax.text import scripts, text_files
 from bert_jax.types import JsonObject, Key, Tree
@@ -75,7 +75,7 @@ class AnalyzedModel:
                 params['lstm'] = {'states': lstm.initial(key)}
             return params
 
-        params = traverse_util.unflatten_dict(initialization.draw(start, seed), sep='/')
+        params = traverse_util.unflatten_dict(layer_stack.draw(start, seed), sep='/')
         untrained = dataclasses.replace(self.pretrained, params=params, other_parts={}, metadata={})
         return dataclasses.replace(self, name=f'{self.name}, untrained', pretrained=untrained)
 

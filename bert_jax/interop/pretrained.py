@@ -15,7 +15,7 @@ from flax import traverse_util
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop.sentence_modules import SentenceModules
-from bert_jax.models import initialization, parameters
+from bert_jax.models import layer_stack, parameters
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import HEADS
 from bert_jax.models.model import Model
@@ -176,7 +176,7 @@ def abstract(
     architecture: Architecture, heads: tuple[str, ...], num_labels: int = 2
 ) -> dict[str, Tree]:
     """Shapes and axis names of `init`, without computing anything."""
-    shapes: dict[str, Tree] = initialization.abstract(
+    shapes: dict[str, Tree] = layer_stack.abstract(
         lambda key: init(architecture, heads, key, num_labels)
     )
     return shapes
@@ -209,7 +209,7 @@ def fill(
     arrays = dict(known)
     if missing:
         start = functools.partial(init, architecture, heads, num_labels=num_labels)
-        arrays |= initialization.draw(start, 0, missing)
+        arrays |= layer_stack.draw(start, 0, missing)
     return traverse_util.unflatten_dict({name: arrays[name] for name in names}, sep='/'), missing
 
 

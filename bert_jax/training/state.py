@@ -10,7 +10,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 
 from bert_jax import tree_paths
-from bert_jax.models import initialization
+from bert_jax.models import layer_stack
 from bert_jax.training import runtime, sharding
 from bert_jax.training.task import Task
 from bert_jax.training.transfer import TRAIN_ALL, Transfer
@@ -93,7 +93,7 @@ def abstract_state(
         spike_factor: above 0, the state has a running mean of the gradient norm.
         ema: above 0, the state has a moving average of the trained parameters.
     """
-    boxed = initialization.abstract(task.init)
+    boxed = layer_stack.abstract(task.init)
     params = sharding.unbox(boxed)
     shardings = sharding.param_shardings(boxed, mesh, rules)
     replicated = sharding.replicated(mesh)
@@ -146,7 +146,7 @@ def initial_state(
 
     wanted = tree_paths.flatten(abstract.params)
     arrays = dict(task.start.params)
-    arrays |= initialization.draw(task.init, seed, wanted.keys() - arrays.keys())
+    arrays |= layer_stack.draw(task.init, seed, wanted.keys() - arrays.keys())
     leaves = [_on_devices(arrays[name], leaf.sharding) for name, leaf in wanted.items()]
     params: Params = jax.tree.unflatten(jax.tree.structure(abstract.params), leaves)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract._replace(params={}))

@@ -10,7 +10,7 @@ from flax import linen as nn
 
 from bert_jax import tree_paths
 from bert_jax.interop import pretrained
-from bert_jax.models import architectures, block, initialization
+from bert_jax.models import architectures, block, layer_stack
 
 SIZES = dict(num_layers=3, hidden_size=64, num_heads=2, vocab_size=100)
 FAMILIES = (
@@ -36,7 +36,7 @@ def init_of(family):
 def test_shapes_are_those_of_all_layers(family):
     init = init_of(family)
     expected = jax.eval_shape(lambda: init(jax.random.key(0)))
-    shapes = initialization.abstract(init)
+    shapes = layer_stack.abstract(init)
     assert jax.tree.structure(shapes) == jax.tree.structure(expected)
     assert jax.tree.leaves(shapes) == jax.tree.leaves(expected)
 
@@ -44,7 +44,7 @@ def test_shapes_are_those_of_all_layers(family):
 def test_one_layer_of_a_kind_is_traced(monkeypatch):
     calls, dropout = [], block.dropout
     monkeypatch.setattr(block, 'dropout', lambda *inputs: calls.append(1) or dropout(*inputs))
-    initialization.abstract(init_of('bert'))
+    layer_stack.abstract(init_of('bert'))
     of_one_layer = len(calls)
     jax.eval_shape(lambda: init_of('bert')(jax.random.key(0)))
     assert len(calls) == (1 + SIZES['num_layers']) * of_one_layer > 0
@@ -54,7 +54,7 @@ def test_one_layer_of_a_kind_is_traced(monkeypatch):
 def test_drawn_parameters_are_those_of_one_program(family):
     init = init_of(family)
     expected = tree_paths.flatten(nn.unbox(jax.jit(init)(jax.random.key(3))))
-    drawn = initialization.draw(init, 3)
+    drawn = layer_stack.draw(init, 3)
     assert drawn.keys() == expected.keys()
     for name, array in expected.items():
         np.testing.assert_allclose(drawn[name], array, rtol=1e-6, atol=1e-8, err_msg=name)
@@ -62,9 +62,9 @@ def test_drawn_parameters_are_those_of_one_program(family):
 
 def test_only_the_named_parameters_are_drawn():
     init = init_of('bert')
-    drawn = initialization.draw(init, 3, {'encoder/layers_1/attention/query/kernel'})
+    drawn = layer_stack.draw(init, 3, {'encoder/layers_1/attention/query/kernel'})
     ((name, array),) = drawn.items()
-    np.testing.assert_array_equal(array, initialization.draw(init, 3)[name])
+    np.testing.assert_array_equal(array, layer_stack.draw(init, 3)[name])
 
 
 def test_more_layers_need_no_more_programs(caplog):
@@ -73,7 +73,7 @@ def test_more_layers_need_no_more_programs(caplog):
         jax.clear_caches()
         caplog.clear()
         with jax.log_compiles(), caplog.at_level(logging.WARNING):
-            initialization.draw(functools.partial(pretrained.init, architecture, ('mlm',)), 0)
+            layer_stack.draw(functools.partial(pretrained.init, architecture, ('mlm',)), 0)
         return sum('Finished XLA compilation' in record.message for record in caplog.records)
 
     assert 0 < programs(1) == programs(4)

@@ -16,7 +16,7 @@ import configs
 from bert_jax import main, progress
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import blank_rows
-from bert_jax.models import initialization
+from bert_jax.models import layer_stack
 from bert_jax.objectives.edits import EDITS
 from bert_jax.tasks import pretraining_builder
 from bert_jax.training import loop, sharding
@@ -124,7 +124,7 @@ def evaluated(folder, batch_size, mesh=None, **more):
 
 
 def large_parameters(task):
-    params = traverse_util.unflatten_dict(initialization.draw(task.init, 0), sep='/')
+    params = traverse_util.unflatten_dict(layer_stack.draw(task.init, 0), sep='/')
     return jax.tree.map(lambda leaf: 5 * leaf, params)
 
 
