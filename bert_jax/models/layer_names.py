@@ -27,7 +27,7 @@ def resolve(layer: int | str, num_layers: int, owner: str, others: Sequence[str]
         The number of the layer from 0 to L, or the name of a combination or of `others`.
 
     Raises:
-        UserError: there is no such layer, or there are fewer than four to combine.
+        UserError: the encoder has no such layer, or fewer than four layers to combine.
     """
     name = str(layer)
     if name == 'last':

@@ -70,9 +70,9 @@ def add_baselines(
 
 
 def warnings(held_out: Mapping[str, float]) -> list[str]:
-    """Return a line for each loss that is no better than predicting frequencies.
+    """Return a line for each loss that is no better than predicting by frequency.
 
-    They are those of tokens, or of the two classes of a pair.
+    The frequencies are those of the tokens, or of the two classes of a pair.
     """
     entropy = held_out.get('unigram_entropy', math.inf)
     losses = {name: held_out.get(f'{name}_loss', -math.inf) for name in _OF_TOKENS}

@@ -135,10 +135,11 @@ def initial_state(
     Parameters in `task.start.params` start with these values; the others are drawn from `seed`.
     """
 
-    def rest(params: Params) -> TrainState:
+    def without_params(params: Params) -> TrainState:
         zero = jnp.zeros((), jnp.int32)
         usual_norm = None if abstract.usual_norm is None else jnp.zeros((), jnp.float32)
         trained = transfer.select(params)
+        # Copies: a step could not donate one buffer twice.
         average = None if abstract.average is None else jax.tree.map(jnp.copy, trained)
         opt_state = optimizer.init(trained)
         memory = task.memory.init() if task.memory else None
@@ -150,7 +151,7 @@ def initial_state(
     leaves = [_on_devices(arrays[name], leaf.sharding) for name, leaf in wanted.items()]
     params: Params = jax.tree.unflatten(jax.tree.structure(abstract.params), leaves)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract._replace(params={}))
-    make = jax.jit(rest, out_shardings=shardings, compiler_options=runtime.compiler_options())
+    make = jax.jit(without_params, out_shardings=shardings, compiler_options=runtime.compiler_options())
     state: TrainState = make(params)
     return state._replace(params=params)
 
