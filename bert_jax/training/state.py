@@ -151,7 +151,9 @@ def initial_state(
     leaves = [_on_devices(arrays[name], leaf.sharding) for name, leaf in wanted.items()]
     params: Params = jax.tree.unflatten(jax.tree.structure(abstract.params), leaves)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract._replace(params={}))
-    make = jax.jit(without_params, out_shardings=shardings, compiler_options=runtime.compiler_options())
+    make = jax.jit(
+        without_params, out_shardings=shardings, compiler_options=runtime.compiler_options()
+    )
     state: TrainState = make(params)
     return state._replace(params=params)
 

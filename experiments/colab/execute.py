@@ -54,7 +54,7 @@ def write_headings(name: str, notebook: nbformat.NotebookNode) -> None:
 
 
 def digest(notebook: nbformat.NotebookNode) -> str:
-    """Return the SHA-256 of the code after the first cell: the stored outputs must be its outputs."""
+    """Return the SHA-256 of the code after the first cell, which made the stored outputs."""
     _, *sources = [cell.source for cell in notebook.cells if cell.cell_type == 'code']
     return hashlib.sha256('\0'.join(sources).encode()).hexdigest()
 
