@@ -169,6 +169,7 @@ def test_pairs_of_real_text(real_data, tmp_path, faithful):
         output=tmp_path / 'articles',
         workers=0,
         shard_tokens=50_000,
+        held_out_fraction=0.05,
     )
     split = corpus.split('train')
     assert len(split.shards) > 2
