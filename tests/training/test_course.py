@@ -3,14 +3,13 @@
 import contextlib
 import dataclasses
 import json
-import time
 from unittest import mock
 
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.training import course, loop, schedules
+from bert_jax.training import course, loop, metrics_window, schedules
 from bert_jax.training.logging import Log
 from bert_jax.training.run import Hooks
 from bert_jax.training.task import StepCourse
@@ -31,7 +30,24 @@ class TimedToy(toy.Toy):
         )
 
 
-def train(folder, after_step=None):
+class Clock:
+    """Stands in for the module `time`: a step takes 17 to 23 ms, an evaluation 1 s."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        self.now += 1e-6  # as any clock, never the same twice
+        return self.now
+
+    def after_step(self, step):
+        self.now += 0.017 + 0.002 * (step % 4)
+
+    def after_evaluation(self, _):
+        self.now += 1.0
+
+
+def train(folder, clock, after_step=None):
     changes = dict(evaluation__every_steps=50, checkpoint__every_steps=20, logging__every_steps=3)
     made = toy.config(
         folder,
@@ -41,8 +57,13 @@ def train(folder, after_step=None):
         **changes,
     )
     workdir = Workdir.of(made.workdir)
-    with mock.patch.object(Log, 'plot'), contextlib.closing(workdir):
-        return loop.train(TimedToy(made), made, workdir, Hooks(after_step))[1]
+    hooks = Hooks(after_step or clock.after_step, clock.after_evaluation)
+    with (
+        mock.patch.object(Log, 'plot'),
+        mock.patch.object(metrics_window, 'time', clock),
+        contextlib.closing(workdir),
+    ):
+        return loop.train(TimedToy(made), made, workdir, hooks)[1]
 
 
 def records(folder):
@@ -50,13 +71,9 @@ def records(folder):
     return [one for one in map(json.loads, lines) if one['kind'] == 'train']
 
 
-def slow(_):
-    time.sleep(0.005)  # a step must be short beside the budget, but not too short to be measured
-
-
 def test_a_run_by_time_ends_with_its_schedule(tmp_path):
-    results = train(tmp_path, slow)
-    assert results['train_seconds'] == pytest.approx(BUDGET, rel=0.03)
+    results = train(tmp_path, Clock())
+    assert results['train_seconds'] == pytest.approx(BUDGET, rel=0.02)
     first, second = results['stage_steps']
     assert first + second == results['steps']
     assert first > 10
@@ -72,17 +89,19 @@ def test_an_interrupted_run_by_time_goes_on_with_the_time_that_is_left(tmp_path)
     class Killed(Exception):
         pass
 
+    clock = Clock()
+
     def kill(step):
-        slow(step)
-        if step == 25:  # after the first checkpoint, which a busy machine reaches in time too
+        clock.after_step(step)
+        if step == 25:  # after the first checkpoint
             raise Killed
 
     with pytest.raises(Killed):
-        train(tmp_path, kill)
-    time.sleep(0.5)  # of the clock, not of the run
+        train(tmp_path, clock, kill)
+    clock.now += 10.0  # of the clock, not of the run
     before = len(records(tmp_path))
-    results = train(tmp_path, slow)
-    assert results['train_seconds'] == pytest.approx(BUDGET, rel=0.03)
+    results = train(tmp_path, clock)
+    assert results['train_seconds'] == pytest.approx(BUDGET, rel=0.02)
     assert len(results['stage_steps']) == 2
     rates = [record['learning_rate'] for record in records(tmp_path)]
     assert rates[-1] < 0.03 * max(rates)
