@@ -36,8 +36,10 @@ def _divide(source: Source, total: int, fraction: float) -> Source:
     if not isinstance(source, TextSource) or not source.may_be_divided:
         return source
     longest = int(fraction * total / PARTS)
-    long = [size for size in source.file_sizes().values() if size > fraction * total]
-    if sum(long) <= GOOD_PART * total or longest < LEAST_CHARACTERS:
+    long = {path: size for path, size in source.file_sizes().items() if size > fraction * total}
+    if sum(long.values()) <= GOOD_PART * total or longest < LEAST_CHARACTERS:
+        return source
+    if all(map(source.has_articles, long)):
         return source
     number = len(long)
     progress.say(

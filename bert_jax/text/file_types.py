@@ -1,8 +1,10 @@
 """Tells text from other files by their first bytes, and says what the others are."""
 
 import codecs
+import csv
 import os
 import re
+from collections.abc import Iterator, Sequence
 
 from bert_jax.errors import UserError
 
@@ -49,6 +51,15 @@ _NOT_TEXT = {
     '.parquet': 'a Parquet file',
     '.zip': _ZIP,
 }
+# Suffixes of text files whose syntax is not prose.
+_MARKUP_SUFFIXES = (
+    *('.csv', '.tsv', '.tab', '.json', '.jsonl', '.jsonlines', '.ndjson'),
+    *('.html', '.htm', '.xhtml', '.xml', '.sgml'),
+)
+_PAGE = re.compile(r'<(\?xml|!doctype|html|mediawiki)\b', re.IGNORECASE)
+_TAG = re.compile(r'</?[a-zA-Z][^<>]*>')
+_JSON = re.compile(r'[{[]$|\{\s*"|\[\s*[{[]')
+_LEAST_ROWS = 4  # fewer lines with the same number of separators may be prose
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: 'utf-32',
     codecs.BOM_UTF32_BE: 'utf-32',
@@ -91,6 +102,48 @@ def check(head: bytes, path: str, encoding: str, option: str = '') -> None:
             f'{path} is named like {named}, but is text that begins with {text.strip()[:40]!r}: '
             'rename it, such as to .csv or .txt'
         )
+
+
+def has_markup(name: str, lines: Sequence[str]) -> bool:
+    """Whether a text file is a table, JSON or a page with tags, and not prose.
+
+    Args:
+        name: The name of the file, without the suffix of a compression format.
+        lines: Its first lines, decompressed.
+    """
+    if os.path.splitext(name)[1].lower() in _MARKUP_SUFFIXES:
+        return True
+    filled = [line.strip(' \t\ufeff') for line in lines if line.strip()]
+    if not filled:
+        return False
+    if _PAGE.match(filled[0]) or _JSON.match(filled[0]):
+        return True
+    untagged = [line for line in filled if not _TAG.match(line)]
+    return 2 * len(untagged) < len(filled) or any(
+        _is_table(untagged, separator) for separator in '\t,;|'
+    )
+
+
+def _is_table(lines: Sequence[str], separator: str) -> bool:
+    """Whether lines are rows of a table; in prose, a space follows a comma or semicolon."""
+    rows = list(_rows(lines, separator))
+    width = len(rows[0]) if rows else 0
+    return (
+        len(rows) >= _LEAST_ROWS
+        and width > 1
+        and all(len(row) == width and not any(map(_starts_with_space, row)) for row in rows)
+    )
+
+
+def _rows(lines: Sequence[str], separator: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader([f'{line}\n' for line in lines], delimiter=separator, strict=True)
+    except csv.Error:  # a stray quote, or a field that ends after these lines
+        return
+
+
+def _starts_with_space(field: str) -> bool:
+    return field.startswith(' ')
 
 
 def _how_to_set(option: str, encoding: str = '') -> str:

@@ -8,6 +8,7 @@ import textwrap
 
 from bert_jax import errors
 from bert_jax.lazy_table import LazyTable
+from bert_jax.text import text_files
 from bert_jax.text.sources.base import Document, Option, Piece, Source
 
 __all__ = [
@@ -33,6 +34,10 @@ SOURCES: LazyTable[type[Source]] = LazyTable(
         'canaries': 'bert_jax.text.sources.canaries:CanarySource',
     }
 )
+_KIND_OF_SUFFIX = {
+    **dict.fromkeys(('.jsonl', '.json', '.jsonlines', '.ndjson'), 'jsonl'),
+    **dict.fromkeys(('.parquet', '.arrow', '.feather'), 'parquet'),
+}
 
 
 def open_source(spec: str) -> Source:
@@ -93,8 +98,8 @@ def _looks_like_path(location: str) -> bool:
 def with_kind(spec: str) -> str:
     """Put the kind of source that reads a path in front of it: 'a.jsonl' → 'jsonl:a.jsonl'."""
     location, semicolon, settings = spec.strip().partition(';')
-    kinds = {'.jsonl': 'jsonl', '.json': 'jsonl', '.parquet': 'parquet', '.arrow': 'parquet'}
-    kind = kinds.get(os.path.splitext(location)[1], 'text')
+    suffix = os.path.splitext(text_files.uncompressed_name(location))[1].lower()
+    kind = _KIND_OF_SUFFIX.get(suffix, 'text')
     is_folder = '://' not in location and os.path.isdir(os.path.expanduser(location))
     saved = ('dataset_dict.json', 'dataset_info.json', 'state.json')  # by Hugging Face datasets
     if is_folder and any(os.path.exists(f'{location}/{name}') for name in saved):

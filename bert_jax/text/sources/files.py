@@ -1,22 +1,24 @@
 """Sources that read text files: plain text and JSON lines."""
 
 import abc
-import pathlib
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
 from bert_jax import errors
 from bert_jax.files import parse_json
-from bert_jax.text import text_files
+from bert_jax.text import file_types, text_files
 from bert_jax.text.sources.base import Document, Option, Piece
 from bert_jax.text.sources.file_source import FileSource
 from bert_jax.types import JsonObject
 
 MAX_DOCUMENT_CHARACTERS = 2**22  # bounds memory: longer documents of a text source are split
 _OPTION = ';encoding'  # of the spec
-_MARKUP = ('.csv', '.tsv', '.json', '.jsonl', '.html', '.htm', '.xml')  # their syntax is not prose
+# Lines with which WikiExtractor encloses each article.
+_ARTICLE = re.compile(r'<doc id="[^"]*".*>|</doc>')
 MAX_LINE_CHARACTERS = 2**26  # of a line of JSON, which cannot be split
+_CHECKED_LINES, _CHECKED_CHARACTERS = 30, 2**16  # at the beginning of a file, for markup
 
 
 class EncodedFileSource(FileSource):
@@ -60,8 +62,12 @@ class TextSource(EncodedFileSource):
     """Plain text files.
 
     A document of more than `longest` characters is split at the next blank line, or at any line
-    after twice as many. `report['cut_documents']` counts the splits, and
-    `report['files_with_markup']` the tables and web pages, which are read as they are.
+    after twice as many. The lines of WikiExtractor before and after an article are left out and
+    end a document.
+
+    `report['cut_documents']` counts the splits, `report['article_tags']` the lines of
+    WikiExtractor, and `report['files_with_markup']` the tables and web pages, which are read as
+    they are.
     """
 
     description = 'text files, plain or compressed; ** matches folders recursively'
@@ -98,17 +104,19 @@ class TextSource(EncodedFileSource):
                 f'source {spec!r}: {pattern!r} is not a valid regular expression: {error}'
             ) from None
 
-    def restart(self) -> None:
-        super().restart()
-        marked = [path for path in self.paths if pathlib.PurePath(path).suffix.lower() in _MARKUP]
-        if marked:
-            self.count('files_with_markup', marked[0], len(marked))
-
     @property
     def may_be_divided(self) -> bool:
         """Whether the spec leaves it open how long a document is."""
         chosen = self.settings.get('longest') or self.settings['held_out_by'] == 'file'
         return self.unit == 'file' and not chosen
+
+    def has_articles(self, path: str) -> bool:
+        """Whether a file begins as WikiExtractor writes it: its articles are documents."""
+        try:
+            first = next(self.parts(path), '')
+        except errors.UserError:  # the file is reported when it is read
+            return False
+        return bool(_ARTICLE.fullmatch(first))
 
     def can_divide(self, path: str) -> bool:
         return self.unit != 'file' and super().can_divide(path)
@@ -124,7 +132,13 @@ class TextSource(EncodedFileSource):
         """Yield the lines of each document of a file or range, without leading blank lines."""
         lines: list[str] = []
         size = 0
-        for line in self.lines(piece, MAX_DOCUMENT_CHARACTERS):
+        for line in self._checked_lines(piece):
+            if line.startswith(('<doc ', '</doc>')) and _ARTICLE.fullmatch(line):
+                self.count('article_tags', piece.path)
+                if lines:
+                    yield lines
+                lines, size = [], 0
+                continue
             is_blank = not line or line.isspace()
             is_full = size > self._longest * (1 if is_blank else 2)
             is_boundary = self.starts_document(line)
@@ -139,10 +153,31 @@ class TextSource(EncodedFileSource):
         if lines:
             yield lines
 
+    def _checked_lines(self, piece: Piece) -> Iterator[str]:
+        """Stream the lines of a piece; count the file if its first lines have markup."""
+        lines = self.lines(piece, MAX_DOCUMENT_CHARACTERS)
+        if piece.start:
+            return lines
+        first = list(_first_lines(lines))
+        prose = [line for line in first if not _ARTICLE.fullmatch(line)]
+        if file_types.has_markup(text_files.uncompressed_name(piece.path), prose):
+            self.count('files_with_markup', piece.path)
+        return itertools.chain(first, lines)
+
     def starts_document(self, line: str) -> bool:
         if self.title:
             return bool(self.title.search(line))
         return self.unit == 'line' or (self.unit == 'blank_line' and not line.strip())
+
+
+def _first_lines(lines: Iterator[str]) -> Iterator[str]:
+    """Take the first lines, enough for `file_types.has_markup`."""
+    size = 0
+    for line in itertools.islice(lines, _CHECKED_LINES):
+        yield line
+        size += len(line)
+        if size > _CHECKED_CHARACTERS:
+            return
 
 
 def _characters(spec: str, longest: str) -> int:

@@ -237,3 +237,63 @@ def test_novels_are_read_without_problems(real_data):
 def test_wikitext_titles_separate_articles(real_data):
     spec = f'text:{real_data}/wikitext2_valid/valid.txt;documents=title:^ = [^=].* = $'
     assert len(texts(spec)) == 60
+
+
+WIKI = (
+    '<doc id="7" url="https://en.wikipedia.org/wiki?curid=7" title="Ships">\nShips\n\n'
+    'A ship is large.\n\n</doc>\n'
+    '<doc id="8" revid="3" url="https://en.wikipedia.org/wiki?curid=8" title="&quot;Cow&quot;">\n'
+    'Cow\n\nA cow eats.\nA <doc> is no line.\n\n</doc>\n'
+)
+
+
+@pytest.mark.parametrize('documents', ['file', 'title:^<doc', 'title:^(?=Cow|Ships)'])
+def test_articles_of_wikiextractor_are_documents_without_their_tags(documents, tmp_path):
+    for name, compress in (('wiki_00', bytes), ('wiki_01.bz2', bz2.compress)):
+        (tmp_path / name).write_bytes(compress(WIKI.encode()))
+    source, found = read(f'text:{tmp_path}/*;documents={documents}')
+    texts = ['Ships\n\nA ship is large.', 'Cow\n\nA cow eats.\nA <doc> is no line.']
+    assert [document.text.strip() for document in found] == texts * 2
+    assert source.report['article_tags'] == 8
+    assert not source.report['files_with_markup']
+    assert not source.report['cut_documents']
+
+
+def test_articles_of_wikiextractor_in_units_of_lines(tmp_path):
+    path = write(tmp_path / 'wiki_00', WIKI)
+    lines = ['Ships', 'A ship is large.', 'Cow', 'A cow eats.', 'A <doc> is no line.']
+    assert texts(f'text:{path};documents=line') == lines
+    source = open_source(f'text:{path};documents=line')
+    in_units = [d.text for unit in source.units(60) for d in source.documents_of(unit)]
+    assert in_units == lines
+    assert texts(f'text:{path};documents=blank_line') == [*lines[:3], '\n'.join(lines[3:])]
+
+
+MARKED = {
+    'table.csv.gz': 'id,text\n1,Good.\n',
+    'rows': 'id,text\n1,"Good, old"\n2,Bad.\n3,"So\nso"\n4,Fair.\n',
+    'rows.txt': 'id;text\n1;Good.\n2;Bad.\n3;Fair.\n',
+    'words.txt': '<s>\nThe\tDT\ncat\tNN\nsat\tVBD\n.\t.\n</s>\n',
+    'c4.json.gz': '{"text": "One.", "url": "u"}\n{"text": "Two.", "url": "v"}\n',
+    'dolma': '{"id": "1", "text": "One."}\n',
+    'list': '[\n  {"text": "One."}\n]\n',
+    'page': '\ufeff<!DOCTYPE html>\n<html><body>One.</body></html>\n',
+    'dump.bz2': '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/">\n<page>\n',
+    'news': '<DOC>\n<DOCNO> AP-1 </DOCNO>\n<TEXT>\nOne.\n</TEXT>\n</DOC>\n',
+}
+PROSE = {
+    'cc100.txt.xz': 'One line, of text.\nAnother, of text.\n\nA third, one.\n',
+    'oscar.txt': '{{Infobox}} and so on, here.\n<3 you all.\n[1] A note.\n',
+    'list.txt': 'Anna, Bell\nCarl, Dunn\nEve, Ford\nGus, Hall\nIda, Jones\n',
+    'verse.txt': '\tOne, two,\n\tThree, four,\n\tFive, six,\n\tSeven, eight,\n\tNine, ten,\n',
+    'play.txt': '[Enter Hamlet]\nTo be, or not to be.\n<i>Exit</i>\n',
+}
+
+
+@pytest.mark.parametrize('name', [*MARKED, *PROSE])
+def test_markup_is_recognized_by_the_first_lines(name, tmp_path):
+    compress = {'.gz': gzip.compress, '.bz2': bz2.compress, '.xz': lzma.compress}
+    content = (MARKED | PROSE)[name].encode()
+    (tmp_path / name).write_bytes(compress.get(os.path.splitext(name)[1], bytes)(content))
+    source, _ = read(f'text:{tmp_path}/{name}')
+    assert source.report['files_with_markup'] == (name in MARKED)
