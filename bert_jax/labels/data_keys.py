@@ -172,7 +172,8 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
                 ('text',),
                 'embedding: the text; or the query, its document and documents that do not answer '
                 'it (sparse_embedding too); reranking: the query and its documents. A column may '
-                'have a list of texts.',
+                'have a list of texts; a list in the second column has several documents that '
+                'answer the query.',
                 unused=used_by(GROUPS, ROWS),
             ),
             scores=key(

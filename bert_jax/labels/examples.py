@@ -56,6 +56,7 @@ class TextGroup(NamedTuple):
         label: the class of the text; '' if there are no classes.
         scores: the similarity of a pair, or one number per document from a teacher; () if unknown.
         vectors: the vector of each text from a teacher; () if unknown.
+        is_ranked: whether only the scores say which documents answer the query.
     """
 
     id: ExampleId
@@ -63,6 +64,7 @@ class TextGroup(NamedTuple):
     label: str | None = ''
     scores: tuple[float, ...] = ()
     vectors: tuple[tuple[float, ...], ...] = ()
+    is_ranked: bool = False
 
 
 class PromptExample(NamedTuple):

@@ -105,6 +105,12 @@ class EmbeddingEncoding(base.Encoding[TextGroup]):
                 f'{number} texts, but other examples have {num_texts}; {name} needs the same '
                 'number in all'
             )
+        if example.is_ranked and 'scores' not in loss.reads:
+            return (
+                f'{number - 1} documents in one column, and only their scores say which of them '
+                f'answer the query, but {name} does not read scores; put the others into a third '
+                'column of data.columns.texts'
+            )
         for field in loss.reads:
             if not getattr(example, field):
                 return f'no {field}, but {name} needs them; set data.columns.{field}'

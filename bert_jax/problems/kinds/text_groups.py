@@ -177,7 +177,7 @@ SPARSE_EMBEDDING = ProblemKind(
         **_in_batch_options(_sparse_option, 'dot'),
         temperature=_sparse_option(2.0, 'of the softmax over documents', '(0, inf)'),
     ),
-    readers=dict.fromkeys(ROWS, text_groups.build_ranked_texts),
+    readers=dict.fromkeys(ROWS, text_groups.build_answered_query),
     long_texts=('truncate',),
 )
 

@@ -164,3 +164,100 @@ def test_a_key_of_another_loss_has_no_effect(tmp_path):
     config = config_of(tmp_path, [NAMES[:2], *rows(9, 2)], problem__margin=1.0)
     with pytest.raises(UserError, match=r"problem.margin is 1.0, but problem.loss is 'in_batch'"):
         config_keys.check_used(config, ['problem.margin'])
+
+
+LAYOUTS = {
+    'FlagEmbedding': (
+        {'query': 'q', 'pos': ['a', 'b'], 'neg': ['n', 'm']},
+        ('query', 'pos', 'neg'),
+    ),
+    'Tevatron': (
+        {
+            'query': 'q',
+            'positive_passages': [{'docid': '1', 'text': 'a'}, {'docid': '2', 'text': 'b'}],
+            'negative_passages': [{'docid': 3, 'title': '', 'text': 'n'}, {'text': 'm'}],
+        },
+        ('query', 'positive_passages', 'negative_passages'),
+    ),
+    'DPR': (
+        {
+            'question': 'q',
+            'answers': ['of no use here'],
+            'positive_ctxs': [{'title': '', 'text': 'a'}, {'title': '', 'text': 'b', 'score': 9}],
+            'negative_ctxs': [],
+            'hard_negative_ctxs': [{'text': 'n', 'title': ''}, {'text': 'm', 'title': ''}],
+        },
+        ('question', 'positive_ctxs', 'hard_negative_ctxs'),
+    ),
+}
+
+
+@pytest.mark.parametrize('layout', LAYOUTS)
+@pytest.mark.parametrize('kind', ['embedding', 'sparse_embedding', 'reranking'])
+def test_a_second_document_that_answers_is_never_a_negative(tmp_path, kind, layout):
+    record, columns = LAYOUTS[layout]
+    splits = splits_of(tmp_path, kind, [record] * 3, columns)
+    if kind == 'reranking':
+        assert [one.texts for one in splits.train[:1]] == [('q', 'a', 'b', 'n', 'm')]
+        assert splits.train[0].scores == (1.0, 1.0, 0.0, 0.0)
+        return
+    assert [one.texts for one in splits.train[:2]] == [('q', 'a', 'n', 'm'), ('q', 'b', 'n', 'm')]
+    assert splits.report['examples_of_further_documents_that_answer_a_query'] == 3
+
+
+def splits_of(folder, kind, records, columns, **keys):
+    from configs import finetune
+
+    path = folder / 'train.jsonl'
+    path.write_text(''.join(json.dumps(record) + '\n' for record in records))
+    data = finetune.get_config(kind).data
+    data.update(train=(str(path),), dev_fraction=0.0)
+    data.columns.update(texts=columns, **keys)
+    return read(data, kind)
+
+
+@pytest.mark.parametrize('kind', ['embedding', 'sparse_embedding'])
+def test_scores_say_which_documents_of_one_column_answer(tmp_path, kind):
+    columns, ranked = ('q', 'docs'), {'q': 'q', 'docs': ['a', 'b', 'c'], 's': [1, 3, 2]}
+    (example,) = splits_of(tmp_path, kind, [ranked], columns, scores=('s',)).train
+    assert (example.texts, example.scores) == (('q', 'b', 'c', 'a'), (3.0, 2.0, 1.0))
+    assert example.is_ranked
+    own = {'q': 'q', 'pos': ['a', 'b'], 'neg': ['n'], 'p': [3, 2], 'm': [1]}
+    found = splits_of(tmp_path, kind, [own], ('q', 'pos', 'neg'), scores=('p', 'm')).train
+    assert [(one.texts, one.scores) for one in found] == [
+        (('q', 'a', 'n'), (3.0, 1.0)),
+        (('q', 'b', 'n'), (2.0, 1.0)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ('record', 'keys', 'message'),
+    [
+        ({'q': ['a', 'b'], 'd': ['c']}, {}, "column 'q' has 2 texts, must have one query"),
+        ({'q': 'a', 'd': []}, {}, 'queries without a document: 1'),
+        ({'q': 'a', 'd': ['b', 'c'], 's': [1]}, {'scores': ('x',)}, '2 documents, but 0 scores'),
+        (
+            {'q': 'a', 'd': ['b', 'c'], 'v': [1]},
+            {'vectors': ('v', 'v')},
+            "column 'd' has 2 texts, but data.columns.vectors has one vector for the column",
+        ),
+    ],
+)
+def test_rows_whose_documents_are_not_told_apart_are_refused(tmp_path, record, keys, message):
+    with pytest.raises(UserError, match=message):
+        splits_of(tmp_path, 'embedding', [record], ('q', 'd'), **keys)
+
+
+def test_documents_that_only_scores_tell_apart_are_not_for_a_loss_without_scores(tmp_path):
+    path = tmp_path / 'ranked.jsonl'
+    path.write_text('{"q": "a", "d": ["b", "c"], "s": [0, 1]}\n' * 9)
+    config = config_of(tmp_path, [['text1'], ['x']], data__train=(str(path),))
+    config.data.columns.update(texts=('q', 'd'), scores=('s',))
+    with pytest.raises(UserError, match='only their scores say which of them answer the query'):
+        make_task(config)
+
+
+def test_titles_of_passages_are_joined_with_their_texts(tmp_path):
+    record = {'q': 'a', 'd': [{'title': 'Moonfleet', 'text': 'Smugglers.'}, {'text': 'b'}]}
+    found = splits_of(tmp_path, 'embedding', [record], ('q', 'd')).train
+    assert [one.texts for one in found] == [('a', 'Moonfleet Smugglers.'), ('a', 'b')]

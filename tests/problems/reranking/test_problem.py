@@ -123,7 +123,7 @@ def test_the_command_reads_lines_and_objects(run, tmp_path, capsys):
         (
             {'documents': ['x']},
             {'data__columns__scores': ()},
-            'a single document without a score; set data.columns.scores',
+            'no document that does not answer the query; set data.columns.scores',
         ),
     ],
 )
@@ -154,7 +154,7 @@ def test_queries_without_an_order_are_counted_or_refused_by_losses_of_pairs(tmp_
     ('row', 'message'),
     [
         ({'scores': [1]}, '1 scores, but 2 documents'),
-        ({'documents': [], 'scores': []}, 'a query without documents'),
+        ({'documents': [], 'scores': []}, 'queries without a document: 1'),
     ],
 )
 def test_dev_queries_that_cannot_be_scored_are_refused(row, message, tmp_path):
