@@ -169,14 +169,14 @@ def _config(options: Mapping[str, Any], state: Weights) -> dict[str, Any]:
     """The contents of an equivalent config.json."""
     used = [name for name in _UNSUPPORTED if options.get(name)]
     if used:
-        raise UserError(f'{used[0]}={options[used[0]]} is not supported')
+        raise UserError(f'{used[0]}={options[used[0]]!s:.80} is not supported')
     missing = [name for name in _KEYS if name not in options]
     if missing:
         raise UserError(f'its options lack {missing[0]}')
     config = {key: options[name] for name, key in _KEYS.items()}
     activation = config['hidden_act']
     if activation not in _ACTIVATIONS:
-        raise UserError(f'activation_fn={activation} is not one of {", ".join(_ACTIVATIONS)}')
+        raise UserError(f'activation_fn={activation!s:.80} is not one of {", ".join(_ACTIVATIONS)}')
     vocab_size = len(state['roberta.embeddings.word_embeddings.weight'])
     positions = len(state['roberta.embeddings.position_embeddings.weight'])
     return config | {

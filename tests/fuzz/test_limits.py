@@ -67,17 +67,6 @@ def test_compressed_storages_are_refused(tmp_path):
         torch_file.read(tmp_path / 'b.bin')
 
 
-@pytest.mark.parametrize('end', [b'u', b's'])
-def test_hashing_nested_tuples_is_refused(tmp_path, end):
-    # A dictionary whose key is a tuple of two copies of a tuple of two copies of … an integer.
-    doubled = b'2\x86' * 60
-    code = b'\x80\x02}' + b'(' * (end == b'u') + b'K\x01' + doubled + b'K\x01' + end + b'.'
-    with zipfile.ZipFile(tmp_path / 'a.bin', 'w') as archive:
-        archive.writestr('a/data.pkl', code)
-    with pytest.raises(UserError, match='a key is not a name'):
-        torch_file.read(tmp_path / 'a.bin')
-
-
 def test_claimed_sizes_of_the_old_format_are_refused(tmp_path):
     torch.save({'a': torch.ones(3)}, tmp_path / 'a.bin', _use_new_zipfile_serialization=False)
     data = (tmp_path / 'a.bin').read_bytes()

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from bert_jax.errors import UserError
+from tests.fuzz import process_state
 from tests.fuzz.mutation import mutate
 from tests.fuzz.parsers import PARSERS
 
@@ -33,6 +34,7 @@ def fuzz(name: str, folder, seed: int, seconds: float) -> int:
         (folder / f'sample{number}').mkdir()
         parser.read(sample, folder / f'sample{number}')
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    state = process_state.fingerprint()
     end, number = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         number += 1
@@ -51,4 +53,5 @@ def fuzz(name: str, folder, seed: int, seconds: float) -> int:
         assert time.process_time() - start < MOST_SECONDS, data
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         assert used < MOST_KIBIBYTES, (used, data)
+        assert process_state.fingerprint() == state, data
     return number
