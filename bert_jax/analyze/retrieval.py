@@ -145,7 +145,7 @@ class Retrieval(Analysis):
         return {
             'documents': len(texts),
             'queries': len(metrics.queries),
-            'queries_without_relevant_documents': metrics.left_out,
+            'queries_without_relevant_documents': metrics.unanswerable,
             'model': _describe(metrics),
             'bm25': _describe(baseline),
             'difference': _describe(difference),

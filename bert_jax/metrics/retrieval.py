@@ -1,8 +1,9 @@
 """Metrics of ranked documents: nDCG, MRR, recall, average precision, accuracy.
 
-The rules are those of trec_eval, whose nDCG BEIR and MTEB report: documents of equal score are
-ordered by id, descending; the gain of a document is its relevance, and the ideal order has all
-judged documents, retrieved or not. A query without results counts as 0.
+The rules are those of trec_eval, whose nDCG BEIR and MTEB report: documents whose scores are equal
+in single precision are ordered by id, descending; the gain of a document is its relevance, and the
+ideal order has all judged documents, retrieved or not. A judged query counts as 0 if it has no
+results or no relevant document.
 
 Sources: trec_eval 9 (m_ndcg_cut.c, m_map.c); Järvelin and Kekäläinen 2002 for nDCG.
 """
@@ -31,13 +32,13 @@ class QueryMetrics:
         names: names of the metrics, such as 'ndcg@10'.
         queries: ids of the Q queries.
         values_QM: float64 [Q, M].
-        left_out: number of queries without a relevant document, which have no metrics.
+        unanswerable: number of queries without a relevant document, whose metrics are 0.
     """
 
     names: tuple[str, ...]
     queries: tuple[str, ...]
     values_QM: np.ndarray
-    left_out: int = 0
+    unanswerable: int = 0
 
     def means(self) -> dict[str, float]:
         """The mean over the queries of each metric."""
@@ -58,28 +59,30 @@ def evaluate(
     relevance: Mapping[str, Relevance],
     cutoffs: Sequence[int] = CUTOFFS,
 ) -> QueryMetrics:
-    """Score the rankings of all judged queries that have a relevant document.
+    """Score the rankings of all judged queries.
 
     Args:
         rankings: query id → its results; a judged query without results counts as 0.
-        relevance: query id → its judgments.
+        relevance: query id → its judgments; a query without a relevant document counts as 0.
         cutoffs: numbers of results k of the metrics 'ndcg@k', 'recall@k', 'accuracy@k', 'mrr@k'.
 
     Raises:
         ValueError: no query has a relevant document.
     """
-    known = [query for query, grades in relevance.items() if max(grades.values(), default=0) > 0]
-    if not known:
+    unanswerable = sum(max(grades.values(), default=0) <= 0 for grades in relevance.values())
+    if unanswerable == len(relevance):
         raise ValueError('no query has a relevant document')
-    rows = [of_query(rankings.get(query, {}), relevance[query], cutoffs) for query in known]
+    rows = [
+        of_query(rankings.get(query, {}), grades, cutoffs) for query, grades in relevance.items()
+    ]
     values_QM = np.array([list(row.values()) for row in rows])
-    return QueryMetrics(tuple(rows[0]), tuple(known), values_QM, len(relevance) - len(known))
+    return QueryMetrics(tuple(rows[0]), tuple(relevance), values_QM, unanswerable)
 
 
 def of_query(
     ranking: Ranking, relevance: Relevance, cutoffs: Sequence[int] = CUTOFFS
 ) -> dict[str, float]:
-    """Return the metrics of one query with at least one relevant document.
+    """Return the metrics of one query; all are 0 if no document is relevant.
 
     Returns:
         For each k of `cutoffs`: 'ndcg@k'; 'recall@k', the share of the relevant documents that are
@@ -88,9 +91,9 @@ def of_query(
     """
     gains_N = np.array([max(relevance.get(name, 0), 0) for name in order(ranking)], np.float64)
     ideal_J = np.sort([max(grade, 0) for grade in relevance.values()])[::-1].astype(np.float64)
-    is_hit_N, relevant = gains_N > 0, int((ideal_J > 0).sum())
+    is_hit_N, relevant = gains_N > 0, max(1, int((ideal_J > 0).sum()))
     first = int(is_hit_N.argmax()) + 1 if is_hit_N.any() else np.inf
-    metrics = {f'ndcg@{k}': _dcg(gains_N[:k]) / _dcg(ideal_J[:k]) for k in cutoffs}
+    metrics = {f'ndcg@{k}': _dcg(gains_N[:k]) / (_dcg(ideal_J[:k]) or 1.0) for k in cutoffs}
     metrics |= {f'recall@{k}': float(is_hit_N[:k].sum() / relevant) for k in cutoffs}
     metrics |= {f'accuracy@{k}': float(first <= k) for k in cutoffs}
     metrics |= {f'mrr@{k}': float(1 / first if first <= k else 0) for k in cutoffs}
@@ -101,7 +104,7 @@ def of_query(
 def order(ranking: Ranking) -> list[str]:
     """The documents by score, best first; of equal scores, the larger id first.
 
-    Scores are compared in single precision, as trec_eval stores them.
+    Scores are compared in single precision, in which trec_eval stores them.
     """
     return sorted(ranking, key=lambda name: (np.float32(ranking[name]), name), reverse=True)
 

@@ -1,6 +1,7 @@
 """Metrics of retrieval, compared with trec_eval (pytrec_eval-terrier 0.5.11) and scikit-learn."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -66,15 +67,77 @@ def test_a_full_ranking_without_ties_agrees_with_scikit_learn():
     assert found['map'] == pytest.approx(average_precision_score(grades > 0, scores))
 
 
-def test_a_query_without_results_counts_as_0_and_one_without_relevant_documents_is_left_out():
+def test_queries_without_results_or_without_relevant_documents_count_as_0():
     rankings, relevance = trec_example()
     relevance['q9'] = {'d1': 0, 'd2': -1}
+    rankings['q9'] = {'d1': 1.0}
     found = retrieval.evaluate(rankings, relevance)
-    assert found.left_out == 1
-    assert found.queries == ('q0', 'q1', 'q2', 'q3', 'q4')  # q4 has no results
-    expected = np.mean([values[2] for values in TREC_EVAL.values()] + [0])
+    assert found.unanswerable == 1
+    assert found.queries == ('q0', 'q1', 'q2', 'q3', 'q4', 'q9')  # q4 has no results
+    expected = np.mean([values[2] for values in TREC_EVAL.values()] + [0, 0])
     assert found.means()['ndcg@10'] == pytest.approx(expected, abs=1e-6)
     low, high = found.intervals()['ndcg@10']
     assert 0 <= low < expected < high
     with pytest.raises(ValueError, match='no query has a relevant document'):
         retrieval.evaluate(rankings, {'q9': relevance['q9']})
+
+
+def test_means_are_those_of_pytrec_eval_over_all_judged_queries():
+    """The values of pytrec_eval-terrier 0.5.11, averaged over the queries as BEIR and MTEB do."""
+    relevance = {'q1': {'d1': 1}, 'q2': {'d1': 0, 'd2': 0}, 'q3': {'d2': 1, 'd9': 1}}
+    rankings = {'q1': {'d1': 1.0, 'd2': 0.5}, 'q2': {'d1': 1.0}, 'q3': {'d2': 1.0, 'd1': 0.5}}
+    means = retrieval.evaluate(rankings, relevance).means()
+    found = [means[name] for name in ('ndcg@10', 'recall@10', 'map')]
+    assert found == pytest.approx([0.53772, 0.5, 0.5], abs=1e-5)
+
+
+class DrawnRun(NamedTuple):
+    """Results and judgments with ties, zeros, missing judgments and documents that do not exist."""
+
+    rankings: dict[str, dict[str, float]]
+    relevance: dict[str, dict[str, int]]
+
+
+def draw_run(rng):
+    documents = [f'd{n}' for n in range(rng.integers(3, 40))]
+    scores = [lambda x: x.round(), lambda x: 1 + x * 1e-8, lambda x: x]
+    rankings, relevance = {}, {}
+    for query in map(str, range(rng.integers(2, 5))):
+        judged = rng.choice(documents, rng.integers(1, len(documents)), replace=False)
+        grades = rng.integers(-1, rng.integers(1, 4), len(judged))
+        relevance[query] = dict(zip(judged.tolist(), grades.tolist(), strict=True))
+        relevance[query]['gone'] = int(rng.integers(2))
+        found = rng.choice(documents, rng.integers(1, len(documents)), replace=False)
+        drawn = scores[rng.integers(3)](rng.normal(size=len(found)))
+        rankings[query] = dict(zip(found.tolist(), drawn.tolist(), strict=True))
+    return DrawnRun(rankings, relevance)
+
+
+def trec_rules(ranking, grades):
+    """nDCG@5, recall@5 and average precision by trec_eval's rules, written as loops."""
+    order = sorted(ranking, key=lambda name: (float(np.float32(ranking[name])), name))[::-1]
+    relevant = [name for name, grade in grades.items() if grade > 0]
+    gain = sum(
+        max(grades.get(name, 0), 0) / math.log2(rank + 1)
+        for rank, name in enumerate(order[:5], start=1)
+    )
+    best = sorted((grades[name] for name in relevant), reverse=True)[:5]
+    ideal = sum(grade / math.log2(rank + 1) for rank, grade in enumerate(best, start=1))
+    hits, precisions = 0, 0.0
+    for rank, name in enumerate(order, start=1):
+        if name in relevant:
+            hits += 1
+            precisions += hits / rank
+    if not relevant:
+        return 0.0, 0.0, 0.0
+    return gain / ideal, len({*order[:5]} & {*relevant}) / len(relevant), precisions / len(relevant)
+
+
+def test_drawn_runs_have_the_values_of_the_rules_of_trec_eval():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        run = draw_run(rng)
+        for query, grades in run.relevance.items():
+            found = retrieval.of_query(run.rankings[query], grades)
+            values = [found[name] for name in ('ndcg@5', 'recall@5', 'map')]
+            assert values == pytest.approx(trec_rules(run.rankings[query], grades), abs=1e-9)
