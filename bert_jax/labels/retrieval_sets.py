@@ -2,24 +2,25 @@
 
     FOLDER/corpus.jsonl      {"_id": "d1", "title": "…", "text": "…"} a line
     FOLDER/queries.jsonl     {"_id": "q1", "text": "…"} a line
-    FOLDER/qrels/test.tsv    query-id<tab>corpus-id<tab>score, after a line with these names
+    FOLDER/qrels/test.tsv    query-id<tab>corpus-id<tab>score, or another form of `judgments`
 
 Source: Thakur et al. 2021, BEIR, and the format of its repository.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from bert_jax import files
-from bert_jax.errors import UserError, join_first
+from bert_jax.errors import UserError
+from bert_jax.labels import judgments
+from bert_jax.labels.judgments import MalformedLines, filled_lines
 from bert_jax.labels.records import ReadingReport, printable
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
-from bert_jax.text import scripts, text_files
+from bert_jax.text import scripts
 
 CORPUS, QUERIES, QRELS = 'corpus.jsonl', 'queries.jsonl', 'qrels'
-_SHOWN = 3  # malformed lines in an error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,17 +62,21 @@ def read(name: str, split: str) -> RetrievalSet:
 
     Args:
         name: the folder, on a disk or in a bucket.
-        split: name of a file in qrels/, without .tsv.
+        split: name of a file in qrels/, without its suffix.
 
     Raises:
-        UserError: a file is missing or has malformed lines, an id occurs twice, or a judgment names
-            a query or a document that does not exist.
+        UserError: a file is missing or has malformed lines, an id occurs twice, a judgment names a
+            query that does not exist, or most name documents that do not exist.
     """
     folder, report = paths.path(name), ReadingReport()
     documents = read_documents(folder, report)
     queries = _read_texts(folder / QUERIES)
-    relevance = _read_judgments(_qrels(folder, split))
-    _check_named(relevance, queries, documents, folder / QRELS / f'{split}.tsv')
+    qrels = judgments.find(folder / QRELS, split)
+    relevance = judgments.read(qrels)
+    _check_queries(relevance, queries, qrels)
+    _check_documents(relevance, documents, qrels, report)
+    if zero := sum(max(grades.values()) <= 0 for grades in relevance.values()):
+        report['queries without a relevant document, which count as 0'] += zero
     judged = {query: queries[query] for query in relevance}
     if blank := [query for query, text in judged.items() if not text.strip()]:
         raise UserError(f'{folder / QUERIES}: the query {blank[0]!r} has no text')
@@ -86,23 +91,11 @@ def read_documents(folder: Path, report: ReadingReport) -> dict[str, str]:
     return documents
 
 
-def _qrels(folder: Path, split: str) -> Path:
-    path = folder / QRELS / f'{split}.tsv'
-    if not path.is_file():
-        found = folder / QRELS
-        known = sorted(one.stem for one in found.iterdir()) if found.is_dir() else []
-        raise UserError(
-            f'{folder} has no {QRELS}/{split}.tsv; '
-            + (f'its splits are {join_first(known)}' if known else f'it has no folder {QRELS}')
-        )
-    return path
-
-
 def _read_texts(path: Path) -> dict[str, str]:
     """Read a file of objects with `_id`, `text` and perhaps `title`."""
     texts: dict[str, str] = {}
-    errors = _Malformed(path)
-    for number, line in _lines(path):
+    errors = MalformedLines(path)
+    for number, line in filled_lines(path):
         try:
             row = _parse_text(line)
         except ValueError as error:
@@ -127,7 +120,7 @@ def _parse_text(line: str) -> _Text:
         raise ValueError('not a JSON object')
     if scripts.has_surrogates(line):
         raise ValueError('not valid UTF-8')
-    identifier = row.get('_id')
+    identifier = row.get('_id', row.get('id'))
     if isinstance(identifier, bool) or not isinstance(identifier, str | int) or identifier == '':
         raise ValueError(f'_id is {identifier!r:.40}, not a string')
     parts = [row.get('title') or '', row.get('text')]
@@ -136,88 +129,37 @@ def _parse_text(line: str) -> _Text:
     return _Text(str(identifier), ' '.join(filter(None, map(str, parts))).strip())
 
 
-def _read_judgments(path: Path) -> dict[str, dict[str, int]]:
-    """Read the lines query<tab>document<tab>relevance after the header."""
-    relevance: dict[str, dict[str, int]] = {}
-    errors = _Malformed(path)
-    for number, line in _lines(path):
-        values = line.rstrip('\r').split('\t')
-        if number == 1 and values[-1].strip() == 'score':
-            continue
-        if len(values) != 3:
-            errors.add(number, f'{len(values)} columns separated by tabs instead of 3')
-            continue
-        query, document, value = values
-        try:
-            grade = _parse_grade(value)
-        except ValueError:
-            errors.add(number, f'the score {value!r:.40} is not an integer')
-            continue
-        grades = relevance.setdefault(query, {})
-        if grades.setdefault(document, grade) != grade:
-            raise UserError(
-                f'{path}, line {number}: query {printable(query)!r} and document '
-                f'{printable(document)!r} have two scores, {grades[document]} and {grade}'
-            )
-    errors.check()
-    if not any(grade > 0 for grades in relevance.values() for grade in grades.values()):
-        raise UserError(f'{path} has no judgment above 0, so no document is relevant to a query')
-    return relevance
-
-
-def _parse_grade(text: str) -> int:
-    number = float(text)
-    if not number.is_integer():  # nor infinite or not a number
-        raise ValueError
-    return int(number)
-
-
-def _check_named(
-    relevance: Mapping[str, Mapping[str, int]],
-    queries: Mapping[str, str],
-    documents: Mapping[str, str],
-    path: Path,
+def _check_queries(
+    relevance: Mapping[str, Mapping[str, int]], queries: Mapping[str, str], path: Path
 ) -> None:
-    """Raise UserError if a judgment names no query or no document."""
+    """Raise UserError if a judgment names no query."""
     missing = [query for query in relevance if query not in queries]
     if missing:
         raise UserError(
             f'{path}: {len(missing):,} of {len(relevance):,} queries are not in {QUERIES}, such as '
             f'{printable(missing[0])!r}'
         )
+
+
+def _check_documents(
+    relevance: Mapping[str, Mapping[str, int]],
+    documents: Mapping[str, str],
+    path: Path,
+    report: ReadingReport,
+) -> None:
+    """Count the judgments of documents that do not exist, as ArguAna has them.
+
+    A relevant one is never found, as trec_eval, BEIR and MTEB score it.
+
+    Raises:
+        UserError: they are most of the judgments: the documents are hardly those that were judged.
+    """
     pairs = [document for grades in relevance.values() for document in grades]
     absent = [document for document in pairs if document not in documents]
-    if absent:
+    if 2 * len(absent) > len(pairs):
         raise UserError(
             f'{path}: {len(absent):,} of {len(pairs):,} judgments name a document that is not in '
             f'{CORPUS}, such as {printable(absent[0])!r}'
         )
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file that are not blank, numbered from 1."""
-    if not path.is_file():
-        raise UserError(f'{path} does not exist; a test set in the layout of BEIR has it')
-    lines = enumerate(text_files.read_lines(str(path), 'utf-8'), start=1)
-    return ((number, line) for number, line in lines if line.strip())
-
-
-@dataclasses.dataclass
-class _Malformed:
-    """The malformed lines of a file."""
-
-    path: Path
-    number: int = 0
-    first: list[str] = dataclasses.field(default_factory=list)
-
-    def add(self, line: int, reason: str) -> None:
-        self.number += 1
-        if self.number <= _SHOWN:
-            self.first.append(f'line {line}: {reason}')
-
-    def check(self) -> None:
-        """Raise UserError if there are any: a score over the other lines would mislead."""
-        if self.number:
-            raise UserError(
-                f'{self.path}: {self.number:,} malformed lines; ' + '; '.join(self.first)
-            )
+    for document in absent:
+        report.add(f'judgments of documents that are not in {CORPUS}', printable(document))
