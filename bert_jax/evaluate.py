@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         errors.warn(warning)
     names = ', '.join(sorted(path.name for path in folder.iterdir()))
     progress.say(f'{len(records):,} examples\n')
-    progress.say(tables.metrics_markdown(scores.metrics, intervals))
+    progress.say(tables.metrics_markdown(scores, intervals))
     progress.say(f'\nwritten to {request.output}: {names}')
 
 

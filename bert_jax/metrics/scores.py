@@ -53,10 +53,17 @@ Tables: TypeAlias = Mapping[str, Table | Confusion | Scatter]  # by title
 
 
 class Scores(NamedTuple):
-    """Metrics by name, the main one first, and tables by title."""
+    """Metrics by name, the main one first, and tables by title.
+
+    Attributes:
+        metrics: name → value.
+        tables: title → table.
+        signatures: name of a metric → how it was computed, such as the tokenizer of BLEU.
+    """
 
     metrics: dict[str, float]
     tables: Tables
+    signatures: Mapping[str, str] = {}
 
 
 def classification(

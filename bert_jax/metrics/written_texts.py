@@ -1,11 +1,13 @@
 """Scores of written texts against references: ROUGE, BLEU, chrF, exact match, label metrics.
 
-ROUGE is that of the package rouge-score, with stemming, and BLEU and chrF those of sacrebleu, on
-their scales: ROUGE from 0 to 1, BLEU and chrF from 0 to 100. For ROUGE-Lsum the sentences of a text
-are split as in bert_jax/text/sentences.py. Several references of a text count as in the packages.
+ROUGE is that of the package rouge-score, and BLEU and chrF those of sacrebleu, on their scales:
+ROUGE from 0 to 1, BLEU and chrF from 0 to 100. How they split texts is in written_words.py. For
+ROUGE-Lsum the sentences of a text are split as in bert_jax/text/sentences.py. Several references of
+a text count as in the packages.
 """
 
 import functools
+import importlib.metadata
 import importlib.util
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -14,21 +16,21 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bert_jax.errors import UserError, look_up
-from bert_jax.metrics import metrics
+from bert_jax.metrics import metrics, written_words
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import main_first
+from bert_jax.metrics.written_words import BY_REFERENCES, Tokenizers
 from bert_jax.text.sentences import split_sentences
 
 References: TypeAlias = Sequence[Sequence[str]]  # of each text
-# (references, texts) → numbers of examples → the value of the metric.
-_Values: TypeAlias = Callable[[np.ndarray], float]
-_Prepare: TypeAlias = Callable[[References, Sequence[str]], _Values]
+_Values: TypeAlias = Callable[[np.ndarray], float]  # numbers of examples → value of a metric
+_Prepare: TypeAlias = Callable[[References, Sequence[str], Tokenizers], _Values]
 
 UNKNOWN_CLASS = ''  # stands for a text that is not one of the classes
 NOT_A_NUMBER = -1.0  # stands for a text that is not a number, as in T5
 
 
-def _exact_match(references: References, texts: Sequence[str]) -> _Values:
+def _exact_match(references: References, texts: Sequence[str], _: Tokenizers) -> _Values:
     """The share of texts that equal a reference, apart from white space at the ends."""
     right_N = np.array(
         [
@@ -44,11 +46,14 @@ def _mean(values_N: np.ndarray, rows_M: np.ndarray) -> float:
     return float(values_N[rows_M].mean()) if len(rows_M) else 0.0
 
 
-def _rouge(name: str, references: References, texts: Sequence[str]) -> _Values:
+def _rouge(
+    name: str, references: References, texts: Sequence[str], tokenizers: Tokenizers
+) -> _Values:
     """The mean F1 of ROUGE (Lin 2004); the best of several references counts."""
     from rouge_score import rouge_scorer
 
-    scorer = rouge_scorer.RougeScorer([name], use_stemmer=True)
+    tokenizer = written_words.rouge_tokenizer(tokenizers.rouge)
+    scorer = rouge_scorer.RougeScorer([name], tokenizer=tokenizer)
     lines = _sentence_lines if name == 'rougeLsum' else str
     f1_N = np.array(
         [
@@ -63,18 +68,38 @@ def _sentence_lines(text: str) -> str:
     return '\n'.join(split_sentences(text))
 
 
-def _of_corpus(name: str, references: References, texts: Sequence[str]) -> _Values:
-    """BLEU or chrF of a corpus, from the counts of each text, which are summed."""
+def _sacrebleu(name: str, tokenizers: Tokenizers) -> Any:
+    """BLEU or chrF of sacrebleu. Raises UserError if a tokenizer cannot be loaded."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
     logging.getLogger('sacrebleu').setLevel(logging.ERROR)  # such as advice on tokenized texts
-    metric: Any = {'bleu': BLEU, 'chrf': CHRF}[name]()
+    if name == 'chrf':
+        return CHRF()
+    written_words.check_bleu(tokenizers)
+    try:
+        return BLEU(tokenize=tokenizers.bleu)
+    except (OSError, RuntimeError, ImportError) as error:
+        raise UserError(
+            f'sacrebleu cannot load its tokenizer {tokenizers.bleu}: {" ".join(str(error).split())}'
+            '; set problem.bleu_tokenizer to another, or problem.metrics to chrf'
+        ) from None
+
+
+def _streams(references: References) -> list[list[str | None]]:
+    """The first reference of each text, the second ones, …; None where a text has fewer."""
+    number = max(map(len, references))
+    return [[own[k] if k < len(own) else None for own in references] for k in range(number)]
+
+
+def _of_corpus(
+    name: str, references: References, texts: Sequence[str], tokenizers: Tokenizers
+) -> _Values:
+    """BLEU or chrF of a corpus, from the counts of each text, which are summed."""
     if not len(texts):
         return lambda rows_M: 0.0
-    number = max(map(len, references))
-    streams = [[own[k] if k < len(own) else None for own in references] for k in range(number)]
-    counts_NC = np.array(metric._extract_corpus_statistics(list(texts), streams))
+    metric = _sacrebleu(name, tokenizers)
+    counts_NC = np.array(metric._extract_corpus_statistics(list(texts), _streams(references)))
 
     def score(rows_M: np.ndarray) -> float:
         sums = counts_NC[rows_M].sum(axis=0).tolist()
@@ -83,7 +108,7 @@ def _of_corpus(name: str, references: References, texts: Sequence[str]) -> _Valu
     return score
 
 
-def _of_classes(name: str, references: References, texts: Sequence[str]) -> _Values:
+def _of_classes(name: str, references: References, texts: Sequence[str], _: Tokenizers) -> _Values:
     """A metric of classes that are written as texts; other texts are wrong."""
     gold = [own[0].strip() for own in references]
     classes = sorted(set(gold))
@@ -103,7 +128,7 @@ def _of_classes(name: str, references: References, texts: Sequence[str]) -> _Val
     return score
 
 
-def _of_numbers(name: str, references: References, texts: Sequence[str]) -> _Values:
+def _of_numbers(name: str, references: References, texts: Sequence[str], _: Tokenizers) -> _Values:
     """A correlation of numbers that are written as texts."""
     gold_N = np.array([to_number(own[0]) for own in references])
     guesses_N = np.array([to_number(text) for text in texts])
@@ -150,23 +175,57 @@ def check(main: Sequence[str]) -> None:
             )
 
 
-def score_rows(references: References, texts: Sequence[str], main: Sequence[str]) -> RowScore:
+def check_references(
+    references: References, main: Sequence[str], tokenizers: Tokenizers = BY_REFERENCES
+) -> None:
+    """Raise UserError if BLEU is to score references that no tokenizer fits."""
+    if 'bleu' in main:
+        written_words.check_bleu(tokenizers.chosen(references))
+
+
+def signatures(
+    references: References, main: Sequence[str], tokenizers: Tokenizers = BY_REFERENCES
+) -> dict[str, str]:
+    """Return what each score depends on besides the texts: sacrebleu's signature, or its like."""
+    chosen = tokenizers.chosen(references)
+    found: dict[str, str] = {}
+    for name in main:
+        _, package = METRICS[name]
+        if package == _SACREBLEU and references:
+            metric, numbers = _sacrebleu(name, chosen), {*map(len, references)}
+            metric.num_refs = min(numbers) if len(numbers) == 1 else -1  # as after corpus_score
+            found[name] = str(metric.get_signature())
+        elif package == _ROUGE:
+            stems = 'no' if chosen.rouge == 'letters' else 'porter'
+            version = importlib.metadata.version('rouge-score')
+            found[name] = f'tok:{chosen.rouge}|stem:{stems}|version:{version}'
+    return found
+
+
+def score_rows(
+    references: References,
+    texts: Sequence[str],
+    main: Sequence[str],
+    tokenizers: Tokenizers = BY_REFERENCES,
+) -> RowScore:
     """Return a function that scores some of the texts.
 
     Args:
         references: the references of each text, at least one.
         texts: the written texts.
         main: names of METRICS.
+        tokenizers: how ROUGE and BLEU split texts.
 
     Returns:
         Numbers of examples → the main metrics and 'exact_match'.
 
     Raises:
-        UserError: see `check`.
+        UserError: see `check` and `check_references`.
     """
     check(main)
     names = dict.fromkeys([*main, 'exact_match'])
-    prepared = {name: METRICS[name][0](references, texts) for name in names}
+    chosen = tokenizers.chosen(references)
+    prepared = {name: METRICS[name][0](references, texts, chosen) for name in names}
 
     def score(rows_M: np.ndarray) -> Mapping[str, float]:
         return main_first({name: value(rows_M) for name, value in prepared.items()}, main)

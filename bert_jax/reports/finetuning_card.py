@@ -48,12 +48,14 @@ class SplitScores(NamedTuple):
         metrics: name → value.
         intervals: name → (low, high).
         baseline: name → value of the baseline; empty if the problem has none.
+        signatures: name → how a metric was computed, for some metrics.
     """
 
     num_examples: int
     metrics: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float]]
     baseline: Mapping[str, float]
+    signatures: Mapping[str, str] = {}
 
     def weakness(self, lower_is_better: Callable[[str], bool]) -> str:
         """Say that the main metric is not clearly better than the baseline's; '' if it is.
@@ -210,4 +212,6 @@ def _scores(split: SplitScores) -> str:
         rows.append(
             (name, value, intervals.cell(split.intervals[name], split.num_examples), baseline)
         )
-    return markdown_table(Table(('metric', 'value', 'interval', 'baseline'), rows))
+    lines = [markdown_table(Table(('metric', 'value', 'interval', 'baseline'), rows))]
+    lines += [f'{name}: `{text}`' for name, text in split.signatures.items()]
+    return '\n\n'.join(lines)

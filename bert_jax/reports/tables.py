@@ -29,7 +29,8 @@ def save_scores(
     """Write metrics.json, report.md and the figures 'confusion' and 'scatter' into a folder.
 
     The folder is created if it does not exist. metrics.json contains 'metrics', 'intervals',
-    'warnings', 'tables' and, if it is given, 'baseline', the metrics of a blind guess.
+    'warnings', 'tables', 'signatures' if there are any and, if it is given, 'baseline', the metrics
+    of a blind guess.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -43,6 +44,8 @@ def save_scores(
             if not isinstance(table, Scatter)
         },
     }
+    if scores.signatures:
+        content['signatures'] = dict(scores.signatures)
     if baseline:
         content['baseline'] = dict(baseline)
     files.write_json(directory / 'metrics.json', content)
@@ -87,12 +90,18 @@ def save_candidates(
     (pathlib.Path(directory) / 'candidates.tsv').write_text(''.join(lines), encoding='utf-8')
 
 
-def metrics_markdown(metrics: Mapping[str, float], intervals: Intervals | None = None) -> str:
-    """Metrics as a Markdown table, with their intervals over the examples if given."""
-    if not intervals:
-        return markdown_table(Table(('metric', 'value'), list(metrics.items())))
-    rows = [(name, value, cell(intervals.get(name))) for name, value in metrics.items()]
-    return markdown_table(Table(('metric', 'value', f'{LEVEL:.0%} interval'), rows))
+def metrics_markdown(scores: Scores, intervals: Intervals | None = None) -> str:
+    """Metrics as a Markdown table, with their signatures, and their intervals if given."""
+    columns: dict[str, Mapping[str, object]] = {'value': scores.metrics}
+    if intervals:
+        cells = {name: cell(intervals.get(name)) for name in scores.metrics}
+        columns[f'{LEVEL:.0%} interval'] = cells
+    if scores.signatures:
+        columns['signature'] = scores.signatures
+    rows = [
+        (name, *(values.get(name, '') for values in columns.values())) for name in scores.metrics
+    ]
+    return markdown_table(Table(('metric', *columns), rows))
 
 
 def report_markdown(
@@ -102,7 +111,7 @@ def report_markdown(
     warnings: Sequence[str] = (),
 ) -> str:
     """The metrics and all tables as a Markdown page."""
-    lines = [f'# {markdown.escape(title)}', '', metrics_markdown(scores.metrics, intervals)]
+    lines = [f'# {markdown.escape(title)}', '', metrics_markdown(scores, intervals)]
     lines += [
         text for warning in warnings for text in ('', f'**Warning:** {markdown.escape(warning)}')
     ]

@@ -132,6 +132,7 @@ class Report:
             scores.metrics,
             intervals.of_rows(score_rows, len(examples)),
             decoder.baseline(self.train, examples),
+            scores.signatures,
         )
 
     def _warnings(self, scored: Mapping[str, finetuning_card.SplitScores]) -> list[str]:

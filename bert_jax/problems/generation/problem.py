@@ -13,6 +13,7 @@ from bert_jax.labels.examples import TargetExample
 from bert_jax.metrics import written_texts
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores, Table
+from bert_jax.metrics.written_words import Tokenizers
 from bert_jax.models.model import HeadOptions
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.objectives.mlm import cross_entropy, is_best
@@ -110,6 +111,19 @@ class TargetDecoder(base.Decoder[TargetExample, Written]):
 
     encoding: TargetEncoding
 
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """What the metrics split texts by."""
+        settings = self.settings
+        return Tokenizers(
+            settings.rouge_tokenizer, settings.bleu_tokenizer, settings.target_language
+        )
+
+    def check(self, examples: Sequence[TargetExample]) -> None:
+        """Raise UserError if no tokenizer of BLEU fits the references."""
+        references = list(map(self.references, examples))
+        written_texts.check_references(references, self.settings.metrics, self.tokenizers)
+
     def decode(
         self, example: TargetExample, parts: base.ExampleOutputs, calibration: base.Calibration
     ) -> Written:
@@ -131,6 +145,7 @@ class TargetDecoder(base.Decoder[TargetExample, Written]):
         metrics = dict(self.score_rows(examples, predictions)(rows_N))
         if not len(examples):
             return Scores(metrics, {})
+        references = list(map(self.references, examples))
         baselines = {name: texts_of(examples) for name, texts_of in BASELINES.items()}
         compared = {'model': metrics} | {
             name: self.score_rows(examples, texts)(rows_N) for name, texts in baselines.items()
@@ -141,14 +156,16 @@ class TargetDecoder(base.Decoder[TargetExample, Written]):
         cells = [(name, *values.values(), words[name]) for name, values in compared.items()]
         ended = sum(one.has_ended for one in predictions) / len(predictions)
         share = Table(('share of texts that ended by themselves',), [(ended,)])
-        return Scores(metrics, {'Baselines': Table(columns, cells), 'Ends': share})
+        tables = {'Baselines': Table(columns, cells), 'Ends': share}
+        signatures = written_texts.signatures(references, self.settings.metrics, self.tokenizers)
+        return Scores(metrics, tables, signatures)
 
     def score_rows(
         self, examples: Sequence[TargetExample], predictions: Sequence[Written]
     ) -> RowScore:
         references = list(map(self.references, examples))
         texts = [one.text for one in predictions]
-        return written_texts.score_rows(references, texts, self.settings.metrics)
+        return written_texts.score_rows(references, texts, self.settings.metrics, self.tokenizers)
 
     def blind_guesses(
         self, train: Sequence[TargetExample], examples: Sequence[TargetExample]

@@ -44,6 +44,19 @@ GENERATION = ProblemKind(
             'exact_match; for classes accuracy, f1_macro, matthews; for numbers pearson, '
             'spearman. Several metrics are averaged.',
         ),
+        rouge_tokenizer=key(
+            '',
+            "Words of ROUGE: 'letters' of all scripts; 'english', which also stems words of a to "
+            "z; 'rouge-score', the package's own: stemmed a to z alone. '' = english for "
+            'references of a to z, else letters',
+            choices='bert_jax.metrics.written_words:ROUGE_TOKENIZERS',
+        ),
+        bleu_tokenizer=key(
+            '',
+            "Words of BLEU: a tokenizer of sacrebleu. '' = zh, ja-mecab, ko-mecab or 13a by "
+            'target_language or the script of the references',
+            choices='bert_jax.metrics.written_words:BLEU_TOKENIZERS',
+        ),
         target_tokens=key(64, 'longest target in tokens, its end token included', '[2, inf)'),
         source_language=key(
             '',
@@ -82,6 +95,8 @@ GENERATION = ProblemKind(
     readers=dict.fromkeys(ROWS, targets.build_generation),
     answer_settings=(
         'metrics',
+        'rouge_tokenizer',
+        'bleu_tokenizer',
         'target_tokens',
         'beams',
         'length_penalty',
