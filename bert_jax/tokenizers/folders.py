@@ -129,8 +129,9 @@ def add_tokens(settings: JsonObject, configuration: Configuration) -> JsonObject
     missing = [content for content in configuration.added if content not in present]
     if missing:
         backend = tokenizers.Tokenizer.from_str(json.dumps(settings))
-        for content in missing:
-            backend.add_tokens([tokenizers.AddedToken(content, **configuration.added[content])])
+        backend.add_tokens(
+            [tokenizers.AddedToken(name, **configuration.added[name]) for name in missing]
+        )
         settings = json.loads(backend.to_str())
     actual_ids = {token['content']: token['id'] for token in settings['added_tokens']}
     for content, index in configuration.added_ids.items():

@@ -262,11 +262,15 @@ def settings(
     if lowercase:
         steps.append(normal.Lowercase())
     _add_steps(backend, model, steps, split_punctuation, add_prefix_space)
-    for piece, _, kind in pieces:  # in the order of ids, which must not change
-        if kind == _CONTROL or piece in names.values():
-            special_tokens.add(backend, [piece])
-        elif kind == _USER_DEFINED:
-            backend.add_tokens([tokenizers.AddedToken(piece, special=False, normalized=False)])
+    roles = {*names.values()}
+    added = [  # in the order of ids, which must not change
+        special_tokens.added(piece)
+        if kind == _CONTROL or piece in roles
+        else tokenizers.AddedToken(piece, special=False, normalized=False)
+        for piece, _, kind in pieces
+        if kind in (_CONTROL, _USER_DEFINED) or piece in roles
+    ]
+    backend.add_tokens(added)
     if suffix is None:
         backend.post_processor = special_tokens.template(names, index_of, cls_last=cls_last)
     else:

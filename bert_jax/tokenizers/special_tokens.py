@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import tokenizers
 
@@ -164,15 +164,18 @@ def contents(backend: tokenizers.Tokenizer) -> JsonObject:
     return settings
 
 
-def add(backend: tokenizers.Tokenizer, names: list[str]) -> None:
-    """Mark tokens as special.
+def added(name: str) -> tokenizers.AddedToken:
+    """Return a special token as the library adds it.
 
     <mask> absorbs the space before it, as in RoBERTa and XLM-R, because the space belongs to the
     masked word.
     """
-    for name in names:
-        token = tokenizers.AddedToken(name, special=True, normalized=False, lstrip=name == '<mask>')
-        backend.add_special_tokens([token])
+    return tokenizers.AddedToken(name, special=True, normalized=False, lstrip=name == '<mask>')
+
+
+def add(backend: tokenizers.Tokenizer, names: Iterable[str]) -> None:
+    """Add special tokens in this order."""
+    backend.add_tokens([added(name) for name in names])
 
 
 def template(

@@ -3,6 +3,7 @@
 import bz2
 import contextlib
 import gzip
+import io
 import json
 import lzma
 import os
@@ -12,6 +13,7 @@ import zipfile
 
 import pyarrow
 import pytest
+import sentencepiece
 import torch
 
 from bert_jax import files, limits, problems, tokenizers
@@ -118,6 +120,35 @@ def test_large_ids_are_refused(tmp_path, is_added):
     (tmp_path / 'tokenizer.json').write_text(json.dumps(settings))
     with pytest.raises(UserError, match='the limit of 10,000,000 ids'):
         tokenizers.load(str(tmp_path))
+
+
+@pytest.mark.parametrize('place', ['added_tokens.json', 'user-defined pieces'])
+def test_large_vocabularies_of_added_tokens_load_at_once(place, tmp_path):
+    """As those of speech and of items; a call of the library takes time for all added so far."""
+    names = [f'<item{number}>' for number in range(20_000)]
+    text = ['the cat sat on the mat', 'a dog in the fog'] * 50
+    if place == 'added_tokens.json':
+        tokenizers.train('wordpiece:60', text).save(tmp_path)
+        first = tokenizers.load(str(tmp_path)).vocab_size
+        ids = {name: first + number for number, name in enumerate(names)}
+        (tmp_path / place).write_text(json.dumps(ids))
+    else:
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(text),
+            model_writer=model,
+            vocab_size=20_060,
+            hard_vocab_limit=False,
+            user_defined_symbols=names,
+            minloglevel=3,
+        )
+        (tmp_path / 'spiece.model').write_bytes(model.getvalue())
+    tokenizer = tokenizers.load(str(tmp_path))
+    places = [tokenizer.vocab.index(name) for name in (names[0], names[-1])]
+    assert places[1] - places[0] == len(names) - 1
+    assert not tokenizer.added_ids.isdisjoint(places)
+    ids, _ = tokenizer.encode_ids([f'the {names[7]} sat'])
+    assert places[0] + 7 in ids
 
 
 @pytest.mark.parametrize(
