@@ -13,7 +13,7 @@ import functools
 import os
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from bert_jax.errors import UserError
@@ -21,6 +21,7 @@ from bert_jax.errors import UserError
 SCHEME = 'hf'
 _REPOSITORY = r'(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>refs/\w+/[^/@]+|[^/@]+))?'
 _NAME = re.compile(rf'hf://(?P<kind>datasets/)?{_REPOSITORY}(?:/(?P<path>.+))?')
+_COMMIT = r'[0-9a-f]{40}'
 _SETTINGS = ('*.json', '*.txt', '*.model', '*.md')
 _WEIGHTS = (('*.safetensors',), ('*.bin', '*.pt', '*.ckpt*'))  # the second if there are none
 _LEFT_OUT = ('*.onnx*', 'onnx/*', 'openvino/*', 'coreml/*', '*/checkpoint-*')
@@ -121,31 +122,71 @@ def _parse(name: str) -> _Name:
 
 
 def _download(name: str, own: _Name, patterns: tuple[str, ...]) -> pathlib.Path:
+    """Download files; return the folder of the commit in the cache, with nothing outside it."""
     import huggingface_hub
     from huggingface_hub import constants
 
+    repository = {
+        'repo_id': own.repository,
+        'repo_type': 'dataset' if own.is_dataset else 'model',
+    }
     advice = (
         'check the name and the network, and HF_TOKEN for a private one; or download it with '
         f'`hf download {own.repository} --local-dir FOLDER` and name that folder'
     )
     with _requests(f'{name} cannot be downloaded', advice):
         folder = huggingface_hub.snapshot_download(
-            own.repository,
-            repo_type='dataset' if own.is_dataset else 'model',
-            revision=own.revision,
+            **repository,
+            revision=_commit(repository, own.revision),
             allow_patterns=list(patterns),
             ignore_patterns=None if own.is_dataset else list(_LEFT_OUT),
             endpoint=constants.ENDPOINT,
         )
-    return pathlib.Path(folder)
+    return _check_inside(pathlib.Path(folder), pathlib.Path(constants.HF_HUB_CACHE), name)
+
+
+def _commit(repository: Mapping[str, str], revision: str | None) -> str | None:
+    """Return the commit of a revision, or the revision itself if the server cannot be asked.
+
+    The name of a folder in the cache is made from what the server answers, so that must be a hash.
+    """
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    if revision and re.fullmatch(_COMMIT, revision):
+        return revision
+    try:
+        api = huggingface_hub.HfApi(endpoint=constants.ENDPOINT)
+        asked = revision or constants.DEFAULT_REVISION
+        commit = api.repo_info(**repository, revision=asked).sha
+    except Exception:  # snapshot_download asks again, looks into the cache, and says why
+        return revision
+    if not re.fullmatch(_COMMIT, str(commit)):
+        raise UserError(f'the server names {commit!r:.60} as a commit, which is not a hash')
+    return commit
+
+
+def _check_inside(folder: pathlib.Path, cache: pathlib.Path, name: str) -> pathlib.Path:
+    """Return the folder. Raises UserError if a file of it is outside the cache."""
+    root = os.path.realpath(cache)
+    for path in (folder, *folder.rglob('*')):
+        if os.path.commonpath([root, os.path.realpath(path)]) != root:
+            raise UserError(f'{name}: the download names a file outside {cache}: {path.name:.80}')
+    return folder
 
 
 @contextlib.contextmanager
 def _requests(what: str, advice: str) -> Iterator[None]:
-    """Turn the errors of huggingface_hub, which have several lines, into a UserError."""
+    """Turn the errors of huggingface_hub, which have several lines, into a UserError.
+
+    Time-outs, cut connections and endless redirects are neither OSError nor ValueError.
+    """
     try:
         yield
-    except (OSError, ValueError) as error:
+    except UserError as error:
+        raise UserError(f'{what}: {error}') from None
+    except Exception as error:
         first, _, _ = str(error).partition('. ')
-        reason = ' '.join(first.split())[:200] or type(error).__name__
-        raise UserError(f'{what}: {type(error).__name__}: {reason}; {advice}') from error
+        reason = ' '.join(first.split())[:200] or 'without a message'
+        again = '' if isinstance(error, OSError | ValueError) else 'try again, or '
+        raise UserError(f'{what}: {type(error).__name__}: {reason}; {again}{advice}') from error

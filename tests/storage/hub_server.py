@@ -23,11 +23,13 @@ class Hub:
 
     Attributes:
         requests: the paths of all requests, for tests to look at and clear.
+        faults: what goes wrong: 'cut' and 'redirect' of files, 'commit' is not a hash.
     """
 
     def __init__(self):
         self.repositories: dict[tuple[str, str], dict[str, dict[str, bytes]]] = {}
         self.requests: list[str] = []
+        self.faults: set[str] = set()
 
     def add(self, kind: str, name: str, folder, revision: str = 'main') -> str:
         """Store the files of a folder as a commit; return its hash."""
@@ -66,6 +68,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif commit is None:
             self._send(404, b'', {'X-Error-Code': 'RevisionNotFound'})
         elif what == 'revision':
+            commit = '../../elsewhere' if 'commit' in hub_.faults else commit
             self._send_json({'id': name, 'sha': commit, 'siblings': [], 'private': False})
         else:
             files = hub_.repositories[kind, name][commit].items()
@@ -120,6 +123,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _send_file(self, kind, name, revision, file):
         commit = self.server.hub.commit_of(kind, name, revision)
         content = self.server.hub.repositories[kind, name][commit][file]
+        if 'redirect' in self.server.hub.faults:
+            self._send(307, b'', {'Location': f'{self.server.url}{self.path}'})
+            return
+        if 'cut' in self.server.hub.faults and self.command == 'GET':
+            self.send_response(200)
+            self.send_header('Content-Length', str(len(content) + 1000))
+            self.end_headers()
+            self.close_connection = True
+            return
         self._send(200, content, {'ETag': f'"{_oid(content)}"', 'X-Repo-Commit': commit})
 
     def _send_json(self, value):

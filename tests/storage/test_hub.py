@@ -87,6 +87,33 @@ def test_what_cannot_be_found_is_one_line(name, words, server):
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ('fault', 'words'),
+    [
+        ('redirect', 'TooManyRedirects|[Rr]edirect'),
+        ('cut', 'try again, or check'),
+        ('commit', "names '../../elsewhere' as a commit, which is not a hash"),
+    ],
+)
+def test_a_failing_server_is_one_line(fault, words, server, monkeypatch):
+    monkeypatch.setattr('time.sleep', lambda seconds: None)  # between the attempts of the client
+    server.faults.add(fault)
+    with pytest.raises(UserError, match=words) as caught:
+        bert_jax.load('org/name')
+    assert '\n' not in str(caught.value)
+    assert str(caught.value).startswith('hf://org/name cannot be downloaded: ')
+
+
+def test_a_download_that_points_outside_the_cache_is_refused(server, tmp_path):
+    bert_jax.load('org/name')
+    (snapshot,) = (tmp_path / 'cache').glob('*/snapshots/*')
+    (tmp_path / 'secret.json').write_text('{}')
+    (snapshot / 'modules.json').symlink_to(tmp_path / 'secret.json')
+    hub.fetch.cache_clear()
+    with pytest.raises(UserError, match=r'a file outside .*: modules\.json'):
+        bert_jax.load('org/name')
+
+
 def test_offline_is_one_line(server, offline):
     with pytest.raises(UserError, match='hf://org/name cannot be downloaded: .*hf download'):
         bert_jax.load('org/name')
