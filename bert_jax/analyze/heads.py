@@ -20,6 +20,7 @@ from bert_jax.labels import word_spans
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
+from bert_jax.storage.names import is_number
 from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _of_text(model: AnalyzedModel, text: str, head: tuple[int, int] | None) -> R
 
 def _parse_head(text: str, shape: tuple[int, int]) -> tuple[int, int]:
     layer, _, head = text.partition('-')
-    if not (layer.isdecimal() and head.isdecimal()) or not (
+    if not (is_number(layer) and is_number(head)) or not (
         1 <= int(layer) <= shape[0] and 1 <= int(head) <= shape[1]
     ):
         raise UserError(f'--head={text} is not LAYER-HEAD from 1-1 to {shape[0]}-{shape[1]}')

@@ -17,6 +17,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.streams import stream_words
 from bert_jax.labels import word_spans
 from bert_jax.metrics.scores import Table
+from bert_jax.storage.names import is_number
 from bert_jax.types import JsonObject
 
 
@@ -108,7 +109,7 @@ def read_word2vec(path: str, words: Collection[str]) -> dict[str, np.ndarray]:
     lines = read_lines([path])
     place, first = next(lines)
     sizes = first.split()
-    has_header = len(sizes) == 2 and all(size.isdecimal() for size in sizes)
+    has_header = len(sizes) == 2 and all(map(is_number, sizes))
     size = int(sizes[1]) if has_header else len(sizes) - 1
     if size < 1:
         raise UserError(f'{place} is not a word and its vector, nor the sizes of word2vec')

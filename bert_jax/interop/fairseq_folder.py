@@ -15,6 +15,7 @@ from bert_jax.errors import UserError, report
 from bert_jax.interop import conversion, families, torch_file
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.weights import Weights
+from bert_jax.storage.names import is_number
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer, byte_bpe, sentence_piece, word_level
 
@@ -194,7 +195,7 @@ def _symbols(path: pathlib.Path) -> list[str]:
     symbols = list(_SPECIAL)
     for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
         symbol, _, count = line.removesuffix(' #fairseq:overwrite').rpartition(' ')
-        if not symbol or not count.isdigit():
+        if not symbol or not is_number(count):
             raise UserError(f'{path}, line {number}: {line!r:.60} is not SYMBOL COUNT')
         symbols.append(symbol)
     return [*symbols, _MASK]
@@ -207,7 +208,7 @@ def _tokenizer(folder: pathlib.Path, symbols: list[str]) -> Tokenizer:
         if list(tokenizer.vocab) != symbols:
             raise UserError(f'{folder}: {DICTIONARY} does not have the pieces of {_PIECES}')
         return tokenizer
-    if all(symbol.isdigit() or symbol.startswith('madeupword') for symbol in symbols[4:-1]):
+    if all(is_number(symbol) or symbol.startswith('madeupword') for symbol in symbols[4:-1]):
         return _byte_bpe(folder, symbols)
     report(f'{folder}: the symbols of {DICTIONARY} are words; texts are split at spaces')
     roles = dict(zip(('cls', 'pad', 'sep', 'unk', 'mask'), (*_SPECIAL, _MASK), strict=True))
@@ -227,7 +228,7 @@ def _byte_bpe(folder: pathlib.Path, symbols: list[str]) -> Tokenizer:
             )
     ids, pairs = byte_bpe.read(vocab, merges)
     by_id = {str(index): token for token, index in ids.items()}
-    unknown = [symbol for symbol in symbols[4:-1] if symbol.isdigit() and symbol not in by_id]
+    unknown = [symbol for symbol in symbols[4:-1] if is_number(symbol) and symbol not in by_id]
     if unknown:
         raise UserError(
             f'{folder}: {DICTIONARY} has the symbol {unknown[0]}, which {_ENCODER} lacks'

@@ -12,6 +12,7 @@ from bert_jax.labels.conllu import COLUMNS, WORD_ID
 from bert_jax.labels.examples import ParsedExample
 from bert_jax.labels.records import InvalidRecord
 from bert_jax.labels.word_spans import WordOffsets
+from bert_jax.storage.names import is_number
 from bert_jax.types import JsonObject
 
 _HEAD, _RELATION = COLUMNS.index('head'), COLUMNS.index('deprel')
@@ -119,7 +120,7 @@ def check_tree(heads: Sequence[str]) -> tuple[int, ...]:
     Raises:
         InvalidRecord: a head is not a word, or there is a cycle or not one root.
     """
-    if invalid := [head for head in heads if not head.isdecimal() or int(head) > len(heads)]:
+    if invalid := [head for head in heads if not is_number(head) or int(head) > len(heads)]:
         raise InvalidRecord(f'the head {invalid[0]!r} is not one of the {len(heads)} words or 0')
     numbers = tuple(map(int, heads))
     if numbers.count(0) != 1:
@@ -161,7 +162,7 @@ def with_tree(lines: Sequence[str], record: JsonObject) -> list[str]:
     words, written = iter(record['words']), []
     for line in lines:
         row = line.split('\t')
-        if row[0].isdecimal():
+        if is_number(row[0]):
             word = next(words)
             row[_HEAD], row[_RELATION] = _cells(word)
             row[COLUMNS.index('deps')] = '_'

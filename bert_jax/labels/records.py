@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError, nearest
+from bert_jax.storage.names import is_number
 from bert_jax.text import scripts
 from bert_jax.types import JsonObject
 
@@ -137,7 +138,7 @@ class Row:
     def __getitem__(self, name: str) -> Any:
         if name in self.values:
             return self.values[name]
-        if name.removeprefix('-').isdigit() and -len(self.values) <= int(name) < len(self.values):
+        if is_number(name.removeprefix('-')) and -len(self.values) <= int(name) < len(self.values):
             return list(self.values.values())[int(name)]
         head, dot, rest = name.partition('.')
         inner = self.values.get(head) if dot else None

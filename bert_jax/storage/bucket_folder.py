@@ -91,7 +91,7 @@ class BucketFolder(BucketPath):
     def leftovers(self, marker: str) -> list[Self]:
         """Return the folders with a number as their name and without the marker."""
         parts = {file.relative_to(self).parts for file in self.files()}
-        started = {self / first for first, *rest in parts if rest and first.isdecimal()}
+        started = {self / first for first, *rest in parts if rest and names.is_number(first)}
         return sorted(started - set(self.finished(marker)))
 
     def retract(self, marker: str) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from bert_jax.errors import UserError, report
 from bert_jax.storage.bucket import BucketPath
+from bert_jax.storage.names import is_number
 from bert_jax.storage.path import Path
 from bert_jax.types import JsonObject
 
@@ -128,7 +129,7 @@ class Lease:
         numbers = [
             int(path.name.rpartition('.')[2])
             for path in self.path.parent.glob(f'{self.path.name}.*')
-            if path.name.rpartition('.')[2].isdigit()
+            if is_number(path.name.rpartition('.')[2])
         ]
         if not numbers:
             return 0, b''

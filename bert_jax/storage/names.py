@@ -12,6 +12,7 @@ from bert_jax.errors import UserError
 # An empty part, '.' or '..'; a control character or a backslash.
 _UNSAFE = re.compile(r'(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f-\x9f\\]')
 _DIGEST = re.compile('[0-9a-f]{64}')
+_NUMBER = re.compile('0|[1-9][0-9]{0,17}')  # below 2**63
 
 
 def check(name: object, source: object) -> str:
@@ -40,6 +41,14 @@ def check_distinct(names: Iterable[str], source: object) -> None:
                     f'{source}: {folder!r:.200} is a file, and {name!r:.200} is in a folder of '
                     'this name; rename or remove one of them'
                 )
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number as `str` writes it, below 10^18.
+
+    `str.isdigit` also accepts digits that `int` refuses, and `str.isdecimal` those of all scripts.
+    """
+    return bool(_NUMBER.fullmatch(text))
 
 
 def is_digest(text: object) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bert_jax import errors
 from bert_jax.files import read_json
 from bert_jax.storage import hub, paths, wrong_paths
+from bert_jax.storage.names import is_number
 from bert_jax.tokenizers import backend, folders, special_tokens
 from bert_jax.tokenizers.folders import Configuration
 from bert_jax.tokenizers.tokenizer import Tokenizer, parse
@@ -85,7 +86,7 @@ def _fetch(path: str) -> pathlib.Path:
 def _of_run(folder: pathlib.Path) -> Tokenizer | None:
     """The tokenizer of a checkpoint or of the newest checkpoint of a run; None elsewhere."""
     found = [path.parent for path in folder.glob('checkpoints/*/metadata.json')]
-    checkpoints = [path for path in found if path.name.isdigit()]
+    checkpoints = [path for path in found if is_number(path.name)]
     newest = max(checkpoints, key=lambda path: int(path.name), default=folder)
     if not (newest / 'metadata.json').is_file():
         return None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from bert_jax import errors
 from bert_jax.lazy_table import LazyTable
+from bert_jax.storage.names import is_number
 from bert_jax.tokenizers import decoder_tokens, special_tokens
 from bert_jax.tokenizers.backend import encodable
 from bert_jax.tokenizers.tokenizer import Tokenizer
@@ -62,7 +63,7 @@ def parse_specification(spec: str) -> Specification:
         raise errors.unknown('tokenizer kind', kind, TRAINERS)
     size, *options = rest or ['']
     smallest = len(special_tokens.BERT)
-    if not size.isdecimal() or int(size) <= smallest:
+    if not is_number(size) or int(size) <= smallest:
         raise errors.UserError(
             f'tokenizer {spec!r}: the vocabulary size must be a whole number above '
             f'{smallest}, as in {kind}:8000'
@@ -72,7 +73,7 @@ def parse_specification(spec: str) -> Specification:
         name, _, value = option.partition('=')
         if name not in _OPTIONS:
             raise errors.unknown(f'option of the tokenizer {spec!r}', name, _OPTIONS)
-        if name == 'sentinels' and value.isdecimal() and 0 < int(value) <= _MOST_SENTINELS:
+        if name == 'sentinels' and is_number(value) and 0 < int(value) <= _MOST_SENTINELS:
             found = found._replace(sentinels=int(value))
         elif name == 'languages' and _LANGUAGES.fullmatch(value):
             found = found._replace(languages=tuple(dict.fromkeys(value.split(','))))

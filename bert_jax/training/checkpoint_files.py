@@ -22,6 +22,7 @@ from typing import Any
 from bert_jax.errors import UserError, warn
 from bert_jax.files import read_json
 from bert_jax.storage import paths
+from bert_jax.storage.names import is_number
 from bert_jax.storage.path import Path
 from bert_jax.training import checksums
 from bert_jax.types import Array, JsonObject, Tree
@@ -44,7 +45,7 @@ def orbax() -> Any:
 def steps(directory: Path) -> list[int]:
     """Steps of all checkpoints in a folder, newest first, damaged ones included."""
     names = [folder.name for folder in paths.finished(directory, checksums.NAME)]
-    return sorted((int(name) for name in names if name.isdigit()), reverse=True)
+    return sorted((int(name) for name in names if is_number(name)), reverse=True)
 
 
 def fetch(folder: Path, names: Sequence[str] = ('*',)) -> pathlib.Path:

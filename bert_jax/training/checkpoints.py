@@ -23,6 +23,7 @@ from flax import traverse_util
 from bert_jax import lazy_table, tree_paths
 from bert_jax.errors import UserError, disk_fault, warn, writing
 from bert_jax.storage import paths
+from bert_jax.storage.names import is_number
 from bert_jax.storage.path import Path
 from bert_jax.training import checkpoint_files, checksums, multihost
 from bert_jax.types import JsonObject, Tree
@@ -357,7 +358,7 @@ def load(path: str | os.PathLike[str], *prefixes: str) -> Restored:
 
 def _stored_step(folder: pathlib.Path) -> int:
     """Return the step of a checkpoint, whose folder may be a copy under any name."""
-    if folder.name.isdecimal():
+    if is_number(folder.name):
         return int(folder.name)
     args = checkpoint_files.orbax().RestoreArgs(restore_type=np.ndarray)
     return int(checkpoint_files.read_arrays(folder, {'step': 0}, lambda _: args)['step'])

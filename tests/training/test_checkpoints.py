@@ -1,5 +1,6 @@
 """Saving and restoring: bitwise on any mesh, complete or absent, nothing lost by a kill."""
 
+import contextlib
 import random
 import shutil
 import signal
@@ -14,6 +15,7 @@ import pytest
 from jax.sharding import AxisType
 
 from bert_jax.errors import UserError
+from bert_jax.storage import names
 from bert_jax.training import checkpoint_files, checkpoints, checksums
 from bert_jax.training.checkpoints import Checkpoints
 from tests import disks
@@ -91,6 +93,15 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path):
     save_all(tmp_path, [1, 2, 10, 20, 100], keep=2)
     assert Checkpoints.open(tmp_path, 2).steps() == [100, 20]
     assert sorted(path.name for path in tmp_path.iterdir()) == ['100', '20']
+
+
+@pytest.mark.parametrize('name', ['²', '٣', '007', '9' * 5000])
+def test_a_folder_with_another_number_in_its_name_is_not_a_checkpoint(name, tmp_path):
+    save_all(tmp_path, [5])
+    with contextlib.suppress(OSError):  # too long for the disk
+        shutil.copytree(tmp_path / '5', tmp_path / name)
+    assert Checkpoints.open(tmp_path, 1).steps() == [5]
+    assert not names.is_number(name)
 
 
 def test_a_new_folder_has_no_checkpoints(tmp_path):

@@ -7,6 +7,7 @@ from bert_jax.errors import UserError
 from bert_jax.labels import word_spans
 from bert_jax.labels.formats import expand_globs
 from bert_jax.labels.word_spans import WordOffsets
+from bert_jax.storage.names import is_number
 from bert_jax.text import text_files
 
 COLUMNS = {'upos': 3, 'xpos': 4, 'deprel': 7}  # columns that can be labels of words
@@ -65,7 +66,7 @@ def read(patterns: Sequence[str], limit: int | None = None) -> list[Tree]:
                 rows.append(line.split('\t'))
                 if len(rows[-1]) != 10:
                     raise UserError(f'{place} is not CoNLL-U: {len(rows[-1])} columns, not 10')
-            elif any(row[0].isdecimal() for row in rows):
+            elif any(is_number(row[0]) for row in rows):
                 trees.append(_tree(rows, document, place))
                 rows = []
             if len(trees) == limit:
@@ -78,7 +79,7 @@ def read(patterns: Sequence[str], limit: int | None = None) -> list[Tree]:
 
 
 def _tree(rows: list[list[str]], document: int, place: str) -> Tree:
-    words = [row for row in rows if row[0].isdecimal()]
+    words = [row for row in rows if is_number(row[0])]
     text, offsets = word_spans.join_words([row[1].strip() or '_' for row in words])
     tags = {name: tuple(row[column] for row in words) for name, column in COLUMNS.items()}
     try:

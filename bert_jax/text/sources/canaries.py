@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from bert_jax.errors import UserError
+from bert_jax.storage.names import is_number
 from bert_jax.text import canaries
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Source
 
@@ -22,7 +23,7 @@ class CanarySource(Source):
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         super().__init__(spec, where, settings)
         numbers = (where, settings['seed'])
-        if not all(number.isdecimal() for number in numbers) or not int(where):
+        if not all(map(is_number, numbers)) or not int(where):
             raise UserError(
                 f'source {spec!r}: NUMBER must be an integer above 0, and seed an integer'
             )

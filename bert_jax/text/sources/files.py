@@ -8,6 +8,7 @@ from typing import TextIO
 
 from bert_jax import errors
 from bert_jax.files import parse_json
+from bert_jax.storage.names import is_number
 from bert_jax.text import file_types, text_files
 from bert_jax.text.sources.base import Document, Option, Piece
 from bert_jax.text.sources.file_source import FileSource
@@ -184,7 +185,7 @@ def _characters(spec: str, longest: str) -> int:
     """Return the characters after which a document is split, from the option of a spec."""
     if not longest:
         return MAX_DOCUMENT_CHARACTERS
-    if not longest.isdecimal() or not 0 < int(longest) <= MAX_DOCUMENT_CHARACTERS:
+    if not is_number(longest) or not 0 < int(longest) <= MAX_DOCUMENT_CHARACTERS:
         raise errors.UserError(
             f'source {spec!r}: longest={longest!r} is not a number of characters from 1 to '
             f'{MAX_DOCUMENT_CHARACTERS:,}'
