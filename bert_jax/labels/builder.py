@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.labels import tag_schemes, word_spans
+from bert_jax.labels import cells, tag_schemes, word_spans
 from bert_jax.labels.records import InvalidRecord, Record, Row, SkippedRecord
 
 T = TypeVar('T')
@@ -84,11 +84,16 @@ class ExampleBuilder:
 
         Raises:
             SkippedRecord: the class is in `data.skip_labels`.
-            InvalidRecord: the class is empty, but the examples must be labeled.
+            InvalidRecord: the class is a list; or empty, but the examples must be labeled.
         """
         if not self.has_label(row, column):
             return None
         label = row.text(column).strip()
+        if self.reads_lists and cells.read_list(label) is not None:
+            raise InvalidRecord(
+                f'column {column!r} has the list {label[:40]!r}, not one label; multi_label reads '
+                'lists of classes'
+            )
         if label in self.data.skip_labels:
             raise SkippedRecord('skipped_by_label')
         if self.hides([label], _hides_labels):
@@ -115,11 +120,30 @@ class ExampleBuilder:
     def texts(self, row: Row) -> tuple[str, ...]:
         """Return the texts of `columns.text` and `columns.text2`; InvalidRecord if one is empty."""
         names = [name for name in (self.columns.text, self.columns.text2) if name]
-        texts = tuple(word_spans.parse_text(row[name])[0] for name in names)
+        texts = tuple(self.text(row[name], name) for name in names)
         for name, text in zip(names, texts, strict=True):
             if not text.strip():
                 raise InvalidRecord(f'column {name!r} has an empty text')
         return texts
+
+    def text(self, value: object, column: str) -> str:
+        """Return a text of a column; words of a list are joined.
+
+        Raises:
+            InvalidRecord: the value is not a text, or it is the text of a list with texts.
+        """
+        text, _ = word_spans.parse_text(value)
+        if self.reads_lists and cells.has_texts(cells.read_list(text)):
+            raise InvalidRecord(
+                f'column {column!r} has the text {text[:40]!r}, which is a list, but other rows '
+                'have other texts; data.lists=no reads it as text'
+            )
+        return text
+
+    @functools.cached_property
+    def reads_lists(self) -> bool:
+        """Whether texts such as "['a', 'b']" are lists (`data.lists`)."""
+        return bool(self.data.lists != 'no')
 
     def offsets_count_words(self, words: word_spans.WordOffsets | None) -> bool:
         """Whether offsets count words: as in `data.units`, else if the text is a list of words."""

@@ -34,6 +34,9 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
     with_texts = (*TEXTS, *NUMBERS, *MARKED)
     rows_of_texts = used_by((*with_texts, 'multiple_choice', 'tagging', 'spans', *TARGETS), ROWS)
     tagging = ('conll', *LISTS)
+    one_text_or_label = (*with_texts, 'multiple_choice', *GROUPS, *TARGETS)
+    read_tables = ('question_answering', 'tagging', 'spans', *CONVERSATIONS)
+    lists = dict.fromkeys(one_text_or_label, ROWS) | dict.fromkeys(read_tables, TABLES)
     span_objects = used_by(('spans',), LISTS)
     questions = used_by(('question_answering',), ROWS)
     conversations = used_by(CONVERSATIONS, ROWS)
@@ -145,6 +148,13 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             '[1, inf)',
             unused=used_by(formats=TABLES),
         ),
+        lists=key(
+            'auto',
+            "texts such as ['a', 'b']: 'auto' = lists, in columns of csv and tsv that have only "
+            "lists, and among the labels of multi_label; malformed elsewhere; 'no' = texts",
+            choices=('auto', 'no'),
+            unused=used_by((*one_text_or_label, *read_tables), lists),
+        ),
         record=key(
             '',
             "xml: name of the elements that are records; '' = the children of the root",
@@ -186,7 +196,7 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             vectors=key(
                 (),
                 'embedding: a list of numbers for each text, the vector of a teacher or guide',
-                unused=used_by(('embedding',), LISTS),
+                unused=used_by(('embedding',), ROWS),
             ),
             text2=key(
                 '', 'the second text of a pair', unused=used_by((*with_texts, *TARGETS), ROWS)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 from bert_jax.errors import UserError
+from bert_jax.labels import cells
 from bert_jax.labels.builder import ExampleBuilder, is_minus_1, parse_float
 from bert_jax.labels.examples import LabelSetExample, NumbersExample
 from bert_jax.labels.records import InvalidRecord, Record, Row, SkippedRecord, scalar_text
@@ -107,6 +108,9 @@ def _read_list(row: Row, builder: ExampleBuilder) -> list[str] | None:
 def _split(value: object, column: str, builder: ExampleBuilder) -> list[str]:
     if value is None:
         raise InvalidRecord(f'column {column!r} is null; write [] or an empty text for no label')
+    if isinstance(value, str) and builder.reads_lists:
+        value = _list_in(value, column)
+    value = cells.without_choices(value)
     if isinstance(value, list):
         names = [scalar_text(item, f'a label of column {column!r}').strip() for item in value]
     else:
@@ -121,6 +125,18 @@ def _split(value: object, column: str, builder: ExampleBuilder) -> list[str]:
             'data.columns.labels'
         )
     return names
+
+
+def _list_in(text: str, column: str) -> object:
+    """Return the list that a text is, such as "['a', 'b']"; other texts as they are."""
+    found = cells.read_list(text)
+    text = text.strip()
+    if found is None and text.startswith('[') and text.endswith(']'):
+        raise InvalidRecord(
+            f'column {column!r} has {text[:40]!r}, which cannot be read as a list; write its items '
+            'in quotes, or set data.lists=no'
+        )
+    return text if found is None else found
 
 
 def _separator(builder: ExampleBuilder) -> str:

@@ -186,13 +186,15 @@ class ReadingReport(collections.Counter[str]):
 
     def check_shares(self, records: int, data: ConfigDict) -> None:
         """Raise UserError if more records were unusable than the config's `data` allows."""
+        lists = '; '.join(self.places.get('columns_read_as_lists', []))
+        hint = f'; columns read as lists: {lists}; data.lists=no reads them as text' * bool(lists)
         for reason in ('malformed', 'misplaced'):
             limit = data[f'{reason}_fraction']
             if self[reason] > limit * records:
                 raise UserError(
                     f'{self[reason]} of {records} records are {reason}: '
                     f'{"; ".join(self.places[reason])} (raise data.{reason}_fraction={limit:g} to '
-                    'skip more)'
+                    f'skip more){hint}'
                 )
 
     def lines(self) -> list[str]:

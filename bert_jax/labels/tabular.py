@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
+from bert_jax.labels import cells
 from bert_jax.labels.records import (
     InvalidRecord,
     Record,
@@ -35,7 +36,13 @@ NumberedRow = tuple[int, list[str] | InvalidRecord]
 
 
 def read_table(path: str, data: ConfigDict, file_format: str) -> Iterator[Record]:
-    """Yield the rows of a file in format 'csv' or 'tsv'."""
+    """Yield the rows of a file in format 'csv' or 'tsv'; see `cells.with_lists` for their lists."""
+    records = _records(path, data, file_format)
+    return records if data.lists == 'no' else cells.with_lists(path, records)
+
+
+def _records(path: str, data: ConfigDict, file_format: str) -> Iterator[Record]:
+    """Yield the rows of a file; all values are texts."""
     names: list[str] = []
     header = None
     for number, fields in _rows(path, data, file_format):

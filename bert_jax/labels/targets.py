@@ -11,7 +11,7 @@ def build_generation(row: Row, example_id: str, builder: ExampleBuilder) -> list
     if not builder.has_label(row, column, 'target'):
         return [TargetExample(example_id, builder.texts(row), None)]
     value = row[column]
-    given = value if isinstance(value, list) else [row.text(column)]
+    given = value if isinstance(value, list) else [builder.text(row.text(column), column)]
     if not all(isinstance(one, str) for one in given):
         raise InvalidRecord(f'column {column!r} has a reference that is not a text')
     targets = tuple(builder.new_labels.get(one.strip(), one.strip()) for one in given)

@@ -37,7 +37,7 @@ def build_answered_query(row: Row, example_id: str, builder: ExampleBuilder) -> 
     """
     columns = builder.columns
     scores = _scores(row, columns.scores, builder)
-    query, answers, others = _query_and_documents(row, columns.texts)
+    query, answers, others = _query_and_documents(row, builder)
     if len(answers) < 2 or (len(columns.texts) == 2 and len(scores) == len(answers) - 1):
         return [TextGroup(example_id, (*query, *answers, *others), scores=scores)]
     only_scores_tell = len(columns.texts) == 2 and bool(columns.scores)
@@ -70,7 +70,7 @@ def build_ranked_texts(row: Row, example_id: str, builder: ExampleBuilder) -> li
     """
     columns = builder.columns
     scores = _scores(row, columns.scores, builder)
-    query, answers, others = _query_and_documents(row, columns.texts)
+    query, answers, others = _query_and_documents(row, builder)
     if not scores and len(columns.texts) > 1 and (others or builder.labeled):
         if not others:
             raise InvalidRecord(
@@ -81,14 +81,15 @@ def build_ranked_texts(row: Row, example_id: str, builder: ExampleBuilder) -> li
     return [TextGroup(example_id, (*query, *answers, *others), scores=scores)]
 
 
-def _query_and_documents(row: Row, columns: tuple[str, ...]) -> tuple[list[str], ...]:
+def _query_and_documents(row: Row, builder: ExampleBuilder) -> tuple[list[str], ...]:
     """The texts of the first, of the second, and of all further columns.
 
     Raises:
         SkippedRecord: no document answers the query, as in some rows of the data of DPR.
         InvalidRecord: an empty text, or several queries.
     """
-    first, *rest = [_texts(row, column) for column in columns]
+    columns = builder.columns.texts
+    first, *rest = [_texts(row, column, builder) for column in columns]
     if not rest:
         return first[:1], first[1:2], first[2:]
     if len(first) != 1:
@@ -98,11 +99,11 @@ def _query_and_documents(row: Row, columns: tuple[str, ...]) -> tuple[list[str],
     return first, rest[0], [text for texts in rest[1:] for text in texts]
 
 
-def _texts(row: Row, column: str) -> list[str]:
+def _texts(row: Row, column: str, builder: ExampleBuilder) -> list[str]:
     """The texts of a column: one, or a list of texts or of objects with 'text' and 'title'."""
     value = row[column]
     is_list = isinstance(value, list) and all(isinstance(one, str | dict) for one in value)
-    texts = [_passage(one) for one in value] if is_list else [word_spans.parse_text(value)[0]]
+    texts = [_passage(one) for one in value] if is_list else [builder.text(value, column)]
     if not all(text.strip() for text in texts):
         raise InvalidRecord(f'column {column!r} has an empty text')
     return texts

@@ -2,7 +2,6 @@
 
 import json
 
-from bert_jax.labels import word_spans
 from bert_jax.labels.builder import ExampleBuilder, parse_float
 from bert_jax.labels.examples import DistilledExample, PromptExample, TextExample
 from bert_jax.labels.records import InvalidRecord, Row
@@ -38,7 +37,7 @@ def build_prompt(row: Row, example_id: str, builder: ExampleBuilder) -> list[Pro
     label = builder.label(row, builder.columns.label)
     names = tuple(builder.columns.fields)
     if names:
-        texts = tuple(word_spans.parse_text(row[name])[0] for name in names)
+        texts = tuple(builder.text(row[name], name) for name in names)
     else:
         texts = builder.texts(row)
         names = ('text', 'text2')[: len(texts)]
