@@ -13,6 +13,7 @@ import errno
 import functools
 import json
 import logging
+import math
 import os
 import pathlib
 import shutil
@@ -180,7 +181,7 @@ def add_metadata(folder: Path, metadata: JsonObject) -> None:
 
 
 def read_arrays(
-    folder: Path, wanted: dict[str, Tree], restore_args: Callable[[Tree], object]
+    folder: pathlib.Path, wanted: dict[str, Tree], restore_args: Callable[[Tree], object]
 ) -> dict[str, Tree]:
     """Read arrays of a checkpoint.
 
@@ -191,7 +192,11 @@ def read_arrays(
 
     Returns:
         array name → array, in the order of `wanted`.
+
+    Raises:
+        UserError: what is stored is not what `arrays.json` describes, or more than its files.
     """
+    _check_stored(folder, wanted)
     args = orbax().args.PyTreeRestore(
         item=wanted,
         restore_args={name: restore_args(leaf) for name, leaf in wanted.items()},
@@ -200,6 +205,30 @@ def read_arrays(
     with orbax().PyTreeCheckpointer() as reader:
         arrays = reader.restore(folder / 'arrays', args=args)
     return {name: arrays[name] for name in wanted}
+
+
+def _check_stored(folder: pathlib.Path, names: Iterable[str]) -> None:
+    """Compare what arrays of a checkpoint take with its description and with its files.
+
+    A store that lacks the values of an array has a few bytes whatever its shape says.
+    """
+    described = read_description(folder)
+    with orbax().PyTreeCheckpointer() as reader:
+        found = reader.metadata(folder / 'arrays').item_metadata
+    stored = {name: found[name] for name in names if name in found}
+    for name, text in describe(stored).items():
+        if name in described and text != described[name]:
+            raise UserError(
+                f'checkpoint {folder} is damaged: {name} is {text}, but arrays.json has '
+                f'{described[name]:.80}'
+            )
+    num_bytes = sum(math.prod(one.shape) * one.dtype.itemsize for one in stored.values())
+    size = sum(file.stat().st_size for file in (folder / 'arrays').rglob('*') if file.is_file())
+    if num_bytes > size:  # arrays are not compressed
+        raise UserError(
+            f'checkpoint {folder} is damaged: its arrays have {num_bytes:,} bytes, but its files '
+            f'{size:,}'
+        )
 
 
 def check_arrays(folder: Path, wanted: dict[str, str]) -> None:

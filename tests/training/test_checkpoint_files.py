@@ -1,5 +1,6 @@
 """Damaged checkpoints are reported and skipped; checkpoints load without training."""
 
+import json
 import random
 import shutil
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoints, checksums
+from bert_jax.training import checkpoint_files, checkpoints, checksums
 from bert_jax.training.checkpoints import Checkpoints
 from tests.training.checkpoint_states import (
     METADATA,
@@ -182,3 +183,29 @@ def test_the_mean_of_the_last_checkpoints_is_that_of_their_parameters_or_average
     np.testing.assert_array_equal(mean.state['bias'], np.full(2, -3, np.float32))
     with pytest.raises(UserError, match='has 3 checkpoints, too few for the mean of 4; train with'):
         checkpoints.load_mean_params(tmp_path, 4)
+
+
+def test_arrays_that_differ_from_their_description_are_not_read(directory):
+    folder = directory / '20'
+    described = json.loads((folder / 'arrays.json').read_text())
+    name = 'params/embeddings/tokens'
+    (folder / 'arrays.json').write_text(json.dumps(described | {name: 'float32[1600000, 8]'}))
+    checksums.write(folder)  # as a stranger would
+    message = r'damaged: params/embeddings/tokens is float32\[16, 8\], but arrays.json has'
+    with pytest.raises(UserError, match=message):
+        checkpoints.load(folder)
+
+
+def test_arrays_larger_than_their_files_are_not_read(tmp_path):
+    """A store without the values of an array has few bytes; compression stands in for that."""
+    save_all(tmp_path, [1])
+    folder = tmp_path / '1'
+    zeros = {'params/embeddings/tokens': np.zeros((1000, 1000), np.float32)}
+    shutil.rmtree(folder / 'arrays')
+    with checkpoint_files.orbax().PyTreeCheckpointer() as writer:
+        writer.save(folder / 'arrays', zeros)
+    description = checkpoint_files.describe(zeros)
+    (folder / 'arrays.json').write_text(json.dumps(description))
+    checksums.write(folder)  # as a stranger would
+    with pytest.raises(UserError, match='its arrays have 4,000,000 bytes, but its files [1-9],'):
+        checkpoints.load(folder)
