@@ -10,7 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError, join_first, unknown
-from bert_jax.labels import formats, records, tabular, text_lines
+from bert_jax.labels import annotations, formats, records, tabular, text_lines
 from bert_jax.labels.builder import ExampleBuilder
 from bert_jax.labels.examples import Example
 from bert_jax.labels.splitting import GroupedExample, text_name
@@ -52,6 +52,7 @@ def read_files(
     counts = records.ReadingReport()  # of these files alone
     contexts = _contexts(data, counts) if data.contexts else {}
     builder = ExampleBuilder(data, counts, labeled, contexts, may_hide_labels)
+    statuses = annotations.statuses(data, kind)
     examples: list[GroupedExample] = []
     num_records, paths = 0, formats.expand_globs(patterns)
     for path in paths:
@@ -65,8 +66,10 @@ def read_files(
                 if isinstance(record.content, records.InvalidRecord):
                     raise record.content
                 example_id = record.default_id
-                if data.columns.id and isinstance(record.content, records.Row):
-                    example_id = record.content.text(data.columns.id)
+                if isinstance(record.content, records.Row):
+                    annotations.check_accepted(record.content, statuses)
+                    if data.columns.id:
+                        example_id = record.content.text(data.columns.id)
                 built = readers[file_format](record.content, example_id, builder)
                 built = [_with_given_id(example, example_id, record, data) for example in built]
                 group = _group(record, data.group) or (text_name(built) if len(built) > 1 else '')

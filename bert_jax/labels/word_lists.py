@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bert_jax.labels import word_spans
 from bert_jax.labels.builder import ExampleBuilder, is_minus_1, parse_int, require_list
 from bert_jax.labels.examples import Span, SpansExample, TaggedExample
-from bert_jax.labels.records import InvalidRecord, Record, Row, SkippedRecord, scalar_text
+from bert_jax.labels.records import InvalidRecord, Record, Row, scalar_text
 from bert_jax.labels.word_spans import WordOffsets
 
 
@@ -52,14 +52,11 @@ def _read_words(row: Row, column: str, builder: ExampleBuilder) -> _Words:
 
     Raises:
         InvalidRecord: a word is null or not a string, or is not in the text at its offsets.
-        SkippedRecord: the annotator of Prodigy rejected or ignored the row.
     """
     value = row[column]
     if not isinstance(value, list):
         return _Words(*word_spans.parse_text(value))
     objects = [word for word in value if isinstance(word, dict)]
-    if objects and row.values.get('answer') in ('reject', 'ignore'):
-        raise SkippedRecord('not_accepted_by_the_annotator')
     texts = word_spans.checked_words(
         [word.get('text') if isinstance(word, dict) else word for word in value]
     )

@@ -1,0 +1,57 @@
+"""Rows that the annotators of a labeling tool rejected or left open, by the columns of the tool."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.labels.key_conditions import CONVERSATIONS
+from bert_jax.labels.records import Row, SkippedRecord
+
+# Column → its values for rows whose labels are not to be learned.
+Statuses = Mapping[str, tuple[Any, ...]]
+
+_STATUSES: Statuses = {
+    'answer': ('reject', 'ignore'),  # Prodigy
+    'was_cancelled': (True, 'true', 'True'),  # Label Studio
+    'status': ('discarded', 'Discarded'),  # Argilla
+    'AssignmentStatus': ('Rejected',),  # Amazon Mechanical Turk
+    'ASSIGNMENT:status': ('REJECTED',),  # Toloka
+}
+# Column with a list of annotations → the key and its values, as above.
+_OF_EACH: Mapping[str, tuple[str, tuple[Any, ...]]] = {
+    'annotations': ('was_cancelled', (True,)),  # Label Studio
+    'responses': ('status', ('discarded',)),  # Argilla
+}
+
+
+def statuses(data: ConfigDict, kind: str) -> Statuses:
+    """Return the columns of statuses, without those that the config uses for something else."""
+    used = {
+        name
+        for key, value in data.columns.items()
+        for name in ([value] if isinstance(value, str) else value)
+        if key != 'answer' or kind in CONVERSATIONS
+    }
+    return {column: values for column, values in _STATUSES.items() if column not in used}
+
+
+def check_accepted(row: Row, known: Statuses) -> None:
+    """Raise SkippedRecord if the annotators rejected the row or left it open.
+
+    Args:
+        row: a row.
+        known: see `statuses`.
+    """
+    values = row.values
+    if any(values[name] in known[name] for name in known.keys() & values.keys()) or any(
+        _are_rejected(values[name], *_OF_EACH[name]) for name in _OF_EACH.keys() & values.keys()
+    ):
+        raise SkippedRecord('not_accepted_by_the_annotator')
+
+
+def _are_rejected(annotations: object, key: str, rejected: tuple[Any, ...]) -> bool:
+    """Whether there are annotations, and all of them are rejected."""
+    if not isinstance(annotations, list) or not annotations:
+        return False
+    return all(isinstance(one, dict) and one.get(key) in rejected for one in annotations)
