@@ -3,9 +3,10 @@
     hf://ORG/NAME[@REVISION]                  a model; of models also ORG/NAME
     hf://datasets/ORG/NAME[@REVISION]/PATH    files of a data set; PATH may be a glob
 
-A revision is a branch, a tag or a commit; only a commit is always the same. Files are downloaded by
-huggingface_hub to its cache, whose variables (HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE) hold
-here too. The rest of the project sees folders on a disk.
+A revision is a branch, a tag or a commit; only a commit is always the same. Its slashes may be
+written %2F, as for HfFileSystem: @refs%2Fconvert%2Fparquet, which @~parquet is too. Files are
+downloaded by huggingface_hub to its cache, whose variables (HF_TOKEN, HF_HOME, HF_ENDPOINT,
+HF_HUB_OFFLINE) hold here too. The rest of the project sees folders on a disk.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import functools
 import os
 import pathlib
 import re
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -118,7 +120,10 @@ def _parse(name: str) -> _Name:
             f'{name!r} is not a name of the Hugging Face Hub; write hf://ORG/NAME for a model, '
             'hf://datasets/ORG/NAME/FILES for data, with @REVISION after NAME if needed'
         )
-    return _Name(bool(match['kind']), match['repository'], match['revision'], match['path'] or '')
+    revision = match['revision'] and urllib.parse.unquote(match['revision'])
+    if revision and revision.startswith('~'):  # of the Hub's own conversions
+        revision = f'refs/convert/{revision[1:]}'
+    return _Name(bool(match['kind']), match['repository'], revision, match['path'] or '')
 
 
 def _download(name: str, own: _Name, patterns: tuple[str, ...]) -> pathlib.Path:

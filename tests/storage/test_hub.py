@@ -143,6 +143,17 @@ def test_files_of_a_data_set_are_labeled_data_and_text(server, tmp_path):
     assert [one.text for one in source.documents()] == [one.texts[0] for one in examples]
 
 
+@pytest.mark.parametrize(
+    'revision', ['refs/convert/parquet', 'refs%2Fconvert%2Fparquet', '~parquet']
+)
+def test_a_converted_data_set_is_at_a_revision_with_slashes(revision, server, tmp_path):
+    (tmp_path / 'files').mkdir()
+    write_json_lines(tmp_path / 'files/train.jsonl', *ROWS)
+    server.add('datasets', 'org/converted', tmp_path / 'files', 'refs/convert/parquet')
+    path = hub.fetch(f'hf://datasets/org/converted@{revision}/train.jsonl')
+    assert path.read_text() == (tmp_path / 'files/train.jsonl').read_text()
+
+
 def test_a_tokenizer_is_loaded_without_weights(server, exported):
     found = tokenizers.load('hf://org/name')
     assert found.fingerprint == tokenizers.load(str(exported)).fingerprint
