@@ -9,6 +9,7 @@ import codecs
 import contextlib
 import glob
 import gzip
+import importlib
 import io
 import lzma
 import os
@@ -31,6 +32,7 @@ _COMPRESSED_SUFFIXES = ('.gz', '.bz2', '.xz', '.zst')
 _CUTTABLE = re.compile('utf-8|ascii|iso8859-.*|cp125.|koi8-.')  # codecs, see `can_cut`
 _PART_CHARACTERS = 2**20  # read at once where lines do not matter
 _MAX_LINE_BYTES = 2**22  # no part of a file starts with a longer line, see `Cut`
+_ZSTD_WINDOW = 2**27  # the largest window that pyarrow reads
 _DOUBLE_STAR = re.compile(r'(?:^|(?<=/))\*\*(?:/|$)')
 
 
@@ -304,10 +306,70 @@ def _decompressed(raw: io.BufferedReader) -> io.BufferedReader:
     return raw
 
 
+class _Xz:
+    """The streams of a file of xz; zeros between and after them are padding.
+
+    `lzma.LZMAFile` fails at padding, or ignores the streams behind it.
+    """
+
+    def __init__(self, raw: io.BufferedReader):
+        self._raw, self._next = raw, b''
+        self._stream: lzma.LZMADecompressor | None = None
+
+    def read(self, size: int, /) -> bytes:
+        while True:
+            if self._stream is None:
+                self._skip_padding()
+                if not self._next:
+                    return b''
+                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            if self._stream.needs_input and not self._next:
+                self._next = self._raw.read(_HEAD_BYTES)
+                if not self._next:
+                    raise EOFError('the file ends inside a stream of xz')
+            data, self._next = self._stream.decompress(self._next, size), b''
+            if self._stream.eof:
+                self._next, self._stream = self._stream.unused_data, None
+            if data:
+                return data
+
+    def _skip_padding(self) -> None:
+        self._next = self._next.lstrip(b'\0')
+        while not self._next and (block := self._raw.read(_HEAD_BYTES)):
+            self._next = block.lstrip(b'\0')
+
+
 def _open_zstd(raw: io.BufferedReader) -> Compressed:
+    opened: Compressed
+    if _zstd_window(raw.peek(_HEAD_BYTES)) > _ZSTD_WINDOW:
+        return _open_long_zstd(raw)
     import pyarrow  # takes 0.1 s
 
-    opened: Compressed = pyarrow.CompressedInputStream(raw, 'zstd')
+    opened = pyarrow.CompressedInputStream(raw, 'zstd')
+    return opened
+
+
+def _zstd_window(head: bytes) -> int:
+    """The bytes of the window of a frame (RFC 8878, section 3.1.1.1.2); 0 if it is not stated."""
+    is_single_segment = head[4] & 0x20
+    if not head.startswith(b'\x28\xb5\x2f\xfd') or is_single_segment:
+        return 0
+    base = 1 << (10 + (head[5] >> 3))
+    return base + base // 8 * (head[5] & 7)
+
+
+def _open_long_zstd(raw: io.BufferedReader) -> Compressed:
+    """Open a file that `zstd --long=31` compressed, such as a dump of Reddit."""
+    opened: Compressed
+    try:
+        zstandard = importlib.import_module('zstandard')
+    except ImportError:
+        raise OSError(
+            f'zstd --long compressed it with a window of more than {_ZSTD_WINDOW:,} bytes: `pip '
+            'install zstandard`, or decompress it with `zstd -d --long=31`'
+        ) from None
+    decompressor = zstandard.ZstdDecompressor(max_window_size=2**31)
+    opened = decompressor.stream_reader(raw, read_across_frames=True)
     return opened
 
 
@@ -315,8 +377,8 @@ def _open_zstd(raw: io.BufferedReader) -> Compressed:
 _DECOMPRESSORS: dict[bytes, Callable[[io.BufferedReader], Compressed]] = {
     rb'\x1f\x8b\x08': lambda raw: gzip.GzipFile(fileobj=raw),
     rb'BZh[1-9]1AY&SY': bz2.BZ2File,
-    rb'\xfd7zXZ\x00': lzma.LZMAFile,
-    rb'\x28\xb5\x2f\xfd': _open_zstd,
+    rb'\xfd7zXZ\x00': _Xz,
+    rb'\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18': _open_zstd,  # or a frame that is skipped
 }
 
 
