@@ -203,7 +203,7 @@ class JsonLinesSource(EncodedFileSource):
     description = 'JSON lines, one document per line; ** matches folders recursively'
     options = {
         **EncodedFileSource.options,
-        'field': Option('text', 'key of the text in each object'),
+        'field': Option('text', 'key of the text in each object; a.b is key b of the object in a'),
     }
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
@@ -257,8 +257,17 @@ class JsonLinesSource(EncodedFileSource):
             self._malformed += 1
             self.count('malformed_lines', place)
             return None
-        text = record.get(self.settings['field'])
+        text = _value(record, self.settings['field'])
         if not isinstance(text, str):
             self.count('missing_field', place)
             return None
         return self.replace_surrogates(text, place, 'lone_surrogates')
+
+
+def _value(record: JsonObject, field: str) -> object:
+    """The value of a key, or of 'a.b', the key b of the object in a; None if there is none."""
+    head, dot, rest = field.partition('.')
+    if field in record or not dot:
+        return record.get(field)
+    inner = record.get(head)
+    return _value(inner, rest) if isinstance(inner, dict) else None

@@ -25,7 +25,10 @@ class ParquetSource(FileSource):
     """
 
     description = 'Parquet or Arrow files, one document per row; ** matches folders recursively'
-    options = {**FileSource.options, 'field': Option('text', 'column that holds the text')}
+    options = {
+        **FileSource.options,
+        'field': Option('text', 'column that holds the text; a.b is field b of the column a'),
+    }
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         super().__init__(spec, where, settings)
@@ -128,20 +131,39 @@ def _columns(piece: Piece, name: str) -> Iterator[tuple[Arrow, float]]:
         UserError: The column is missing or is not text.
     """
     import pyarrow
+    from pyarrow import compute
 
     path = piece.path
     with paths.open_arrow(path) as file:
         schema, batches = _open(file, name, piece)
-        if name not in schema.names:
+        column_name, *inner = _field_path(schema, name)
+        if column_name not in schema.names:
             raise errors.unknown(f'column of {path}', name, schema.names)
-        dtype = schema.field(name).type
+        dtype = schema.field(column_name).type
+        for key in inner:
+            dtype = dtype.field(key).type
         dtype = dtype.value_type if pyarrow.types.is_dictionary(dtype) else dtype
         if str(dtype) not in _TEXT_TYPES:
             raise errors.UserError(f'{path}: column {name!r} has values of type {dtype}, not text')
         for batch, share in batches:
-            column = batch.column(name)
+            column = batch.column(column_name)
+            column = compute.struct_field(column, inner) if inner else column
             for start in range(0, len(column), _ROWS):
                 yield column.slice(start, _ROWS), share
+
+
+def _field_path(schema: Arrow, name: str) -> list[str]:
+    """The column `name`, or with a dot perhaps a column and the fields inside it."""
+    if name in schema.names:
+        return [name]
+    fields, path = schema, []
+    for key in name.split('.'):
+        if key not in [field.name for field in fields]:
+            return [name]
+        path.append(key)
+        inner = fields.field(key).type
+        fields = inner if str(inner).startswith('struct') else ()
+    return path
 
 
 def _open(file: Arrow, name: str, piece: Piece) -> tuple[Arrow, Iterator[tuple[Arrow, float]]]:

@@ -5,6 +5,7 @@ import gzip
 import json
 import lzma
 import os
+import sys
 import tracemalloc
 
 import pyarrow
@@ -55,6 +56,47 @@ def test_compressed_files_are_recognized_by_their_contents(suffix, tmp_path):
     with pytest.raises(UserError, match='cannot read .*a.txt: ') as info:
         texts(f'text:{tmp_path}/a.txt')
     assert '\n' not in str(info.value)
+
+
+def test_zeros_between_streams_of_xz_are_padding(tmp_path):
+    one, two = lzma.compress('Été.\n'.encode()), lzma.compress(b'Two.\n' * 9000)
+    path = tmp_path / 'a.txt.xz'
+    for padding in (bytes(4), bytes(20_000)):
+        path.write_bytes(one + padding + two + padding)
+        assert texts(f'text:{path}') == ['\n'.join(['Été.'] + ['Two.'] * 9000)]
+    path.write_bytes(one + bytes(4) + two[:-30])
+    with pytest.raises(UserError, match='ends inside a stream of xz'):
+        texts(f'text:{path}')
+
+
+def long_frame(text, window=31):
+    """A frame of zstd that is not compressed but asks for a window of 2^window bytes."""
+    block = (len(text) << 3 | 1).to_bytes(3, 'little')  # the last block, raw
+    return b'\x28\xb5\x2f\xfd\x00' + bytes([window - 10 << 3]) + block + text
+
+
+def test_zstd_with_a_long_window_is_read_or_refused_with_advice(tmp_path, monkeypatch):
+    path = tmp_path / 'a.txt.zst'
+    path.write_bytes(long_frame(b'One.\n', 27))
+    assert texts(f'text:{path}') == ['One.']
+    path.write_bytes(long_frame(b'One.\n'))
+    monkeypatch.setitem(sys.modules, 'zstandard', None)
+    with pytest.raises(UserError, match=r'zstd --long .*134,217,728.*pip install zstandard'):
+        texts(f'text:{path}')
+
+
+def test_zstd_with_a_long_window_is_read_by_zstandard(tmp_path):
+    pytest.importorskip('zstandard')
+    path = tmp_path / 'a.txt.zst'
+    path.write_bytes(long_frame(b'One.\n') * 2)
+    assert texts(f'text:{path}') == ['One.\nOne.']
+
+
+def test_a_skipped_frame_of_zstd_comes_first_in_files_of_pzstd(tmp_path):
+    path = tmp_path / 'a.txt.zst'
+    skipped = b'\x50\x2a\x4d\x18' + (4).to_bytes(4, 'little') + b'size'
+    path.write_bytes(skipped + pyarrow.Codec('zstd').compress(b'One.', asbytes=True))
+    assert texts(f'text:{path}') == ['One.']
 
 
 def test_documents_between_blank_lines(tmp_path):
@@ -204,6 +246,14 @@ def test_json_lines_are_documents_and_invalid_lines_are_counted(tmp_path):
     assert documents[1].name.endswith('a.jsonl:8')
     _, documents = read(f'jsonl:{tmp_path}/a.jsonl;field=body', max_bad_share=0.5)
     assert [d.text for d in documents] == ['No text here.']
+
+
+def test_a_text_inside_an_object_of_json_is_named_with_a_dot(tmp_path):
+    rows = [{'a': {'b': {'c': 'One.'}}}, {'a.b.c': 'Two.'}, {'a': {'b.c': 'Three.'}}, {'a': [1]}]
+    path = write(tmp_path / 'a.jsonl', '\n'.join(map(json.dumps, rows)))
+    source, found = read(f'jsonl:{path};field=a.b.c')
+    assert [document.text for document in found] == ['One.', 'Two.', 'Three.']
+    assert source.report['missing_field'] == 1
 
 
 def test_a_line_of_json_that_is_too_long_makes_its_file_bad(tmp_path, monkeypatch):

@@ -173,3 +173,18 @@ def test_text_json_lines_parquet_and_hugging_face_give_the_same_corpus(tmp_path)
         corpus = prepare([spec.format(tmp_path)], 'train:wordpiece:70', output, workers=0)
         fingerprints.add(corpus.fingerprint)
     assert len(fingerprints) == 1
+
+
+@pytest.mark.parametrize('write', [write_parquet, write_stream, write_file])
+def test_a_text_inside_an_object_is_named_with_a_dot(write, tmp_path):
+    rows = [{'body': {'text': text}} if text else None for text in (*TEXTS, None)]
+    table = pyarrow.table({'meta': rows, 'a.b': ['x'] * len(rows)})
+    write(tmp_path / 'a.parquet', table)
+    source, found = read(f'parquet:{tmp_path}/a.parquet;field=meta.body.text')
+    assert [document.text for document in found] == TEXTS
+    assert source.report['missing_field'] == 1
+    assert texts(f'parquet:{tmp_path}/a.parquet;field=a.b') == ['x'] * 5
+    with pytest.raises(UserError, match=r'unknown column of .*meta.title'):
+        texts(f'parquet:{tmp_path}/a.parquet;field=meta.title')
+    with pytest.raises(UserError, match=r"column 'meta.body' has values of type struct"):
+        texts(f'parquet:{tmp_path}/a.parquet;field=meta.body')
