@@ -22,18 +22,25 @@ from bert_jax.text.held_out import hash_of_parts
 
 Sentence = list[tuple[int, str]]  # numbered lines
 
-_NEW_DOCUMENT = re.compile(r'# *newdoc\b')
+_NEW_DOCUMENT = re.compile(r'# *newdoc\b|#begin document\b')
+_END_OF_DOCUMENT = '#end document'  # of CoNLL-2011 and CoNLL-2012
 
 
-def read_sentences(path: str, data: ConfigDict) -> Iterator[Record]:
+def read_sentences(path: str, data: ConfigDict, comment: str = '') -> Iterator[Record]:
     """Yield the sentences, or with `data.documents` the documents, as lists of sentences.
 
-    Documents start at -DOCSTART- lines, in CoNLL-U at '# newdoc' lines.
+    Documents start at -DOCSTART- lines, in CoNLL-U at '# newdoc' lines, in CoNLL-2012 at '#begin
+    document' lines. Comments before a blank line belong to the next sentence.
+
+    Args:
+        path: the file.
+        data: the config's `data`.
+        comment: prefix of comments in this format; '' for `data.comment`.
     """
     document: list[Sentence] = []
     num_documents = 0
     name = ''
-    for sentence, starts_document in _sentences(path, data):
+    for sentence, starts_document in _sentences(path, data, comment or data.comment):
         if document and (starts_document or not data.documents):
             yield _record(path, document, name)
             document = []
@@ -46,20 +53,22 @@ def read_sentences(path: str, data: ConfigDict) -> Iterator[Record]:
         yield _record(path, document, name)
 
 
-def _sentences(path: str, data: ConfigDict) -> Iterator[tuple[Sentence, bool]]:
+def _sentences(path: str, data: ConfigDict, comment: str) -> Iterator[tuple[Sentence, bool]]:
     """Yield each sentence, and whether it starts a document."""
     sentence: Sentence = []
     starts_document = False
+    has_words = False
     for number, line in numbered_lines(path, data):
-        is_mark = line.startswith('-DOCSTART-')
+        is_mark = line.startswith(('-DOCSTART-', _END_OF_DOCUMENT))
         if not is_blank(line) and not is_mark:
             starts_document |= bool(_NEW_DOCUMENT.match(line))
+            has_words = has_words or not _is_comment(line, comment)
             sentence.append((number, line))
-        elif sentence:
+        elif has_words:
             yield sentence, starts_document
-            sentence, starts_document = [], False
+            sentence, starts_document, has_words = [], False, False
         starts_document |= is_mark
-    if sentence:
+    if has_words:
         yield sentence, starts_document
 
 
@@ -123,7 +132,7 @@ def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], li
     words: list[str] = []
     tags: list[str] = []
     for line_number, line in sentence:
-        if _is_comment(line, builder.data):
+        if _is_comment(line, builder.data.comment):
             continue
         fields = _fields(line, builder.data)
         row = Row({str(number): field for number, field in enumerate(fields)})
@@ -144,8 +153,8 @@ def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], li
     return words, tags if len(tags) == len(words) else None
 
 
-def _is_comment(line: str, data: ConfigDict) -> bool:
-    is_marked = bool(data.comment) and line.startswith(data.comment)
+def _is_comment(line: str, comment: str) -> bool:
+    is_marked = bool(comment) and line.startswith(comment)
     return is_marked or bool(_NEW_DOCUMENT.match(line))
 
 
@@ -179,7 +188,7 @@ def _count_columns(records: Iterator[Record], builder: ExampleBuilder) -> _Width
     agreed: Counter[int] = Counter()  # in sentences of several lines with one number
     for record in records:
         for sentence in record.content:
-            lines = [line for _, line in sentence if not _is_comment(line, builder.data)]
+            lines = [line for _, line in sentence if not _is_comment(line, builder.data.comment)]
             widths = [len(_fields(line, builder.data)) for line in lines]
             agreed.update(set(widths) if len(widths) > 1 and len(set(widths)) == 1 else ())
             for line, width in zip(lines, widths, strict=True):

@@ -10,7 +10,7 @@ from bert_jax.labels.builder import ExampleBuilder
 from bert_jax.labels.conll import Sentence
 from bert_jax.labels.conllu import COLUMNS, WORD_ID
 from bert_jax.labels.examples import ParsedExample
-from bert_jax.labels.records import InvalidRecord
+from bert_jax.labels.records import InvalidRecord, SkippedRecord
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.storage.names import is_number
 from bert_jax.types import JsonObject
@@ -41,7 +41,8 @@ def build_parsing(
 
     Raises:
         UserError: `data.documents` is set.
-        InvalidRecord: not CoNLL-U, or the heads are not a tree with one root.
+        InvalidRecord: not CoNLL-U, or the heads are not a tree.
+        SkippedRecord: the tree has several roots.
     """
     if builder.data.documents:
         raise UserError(
@@ -118,13 +119,15 @@ def check_tree(heads: Sequence[str]) -> tuple[int, ...]:
     """Return heads as numbers: of a word from 1, or 0 of the root.
 
     Raises:
-        InvalidRecord: a head is not a word, or there is a cycle or not one root.
+        InvalidRecord: a head is not a word, or there is a cycle or no root.
+        SkippedRecord: there are several roots, as in treebanks that are not of Universal
+            Dependencies.
     """
     if invalid := [head for head in heads if not is_number(head) or int(head) > len(heads)]:
         raise InvalidRecord(f'the head {invalid[0]!r} is not one of the {len(heads)} words or 0')
     numbers = tuple(map(int, heads))
-    if numbers.count(0) != 1:
-        raise InvalidRecord(f'the tree has {numbers.count(0)} roots instead of one')
+    if 0 not in numbers:
+        raise InvalidRecord('the tree has no root')
     for word in range(1, len(numbers) + 1):
         seen: set[int] = set()
         while word and word not in seen:
@@ -132,6 +135,8 @@ def check_tree(heads: Sequence[str]) -> tuple[int, ...]:
             word = numbers[word - 1]
         if word:
             raise InvalidRecord(f'the heads have a cycle at word {word}')
+    if numbers.count(0) > 1:
+        raise SkippedRecord('sentences_with_several_roots')
     return numbers
 
 

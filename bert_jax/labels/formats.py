@@ -48,7 +48,7 @@ FORMATS: dict[str, FileFormat] = {
     'labeled_lines': FileFormat(text_lines.read_labeled_lines, ('.label',)),
     'files': FileFormat(text_lines.read_whole_text),
     'conll': FileFormat(conll.read_sentences, ('.conll', '.bio', '.iob', '.iob2')),
-    'conllu': FileFormat(conll.read_sentences, ('.conllu',)),
+    'conllu': FileFormat(partial(conll.read_sentences, comment='#'), ('.conllu',)),
     'parquet': FileFormat(arrow_rows.read_rows, ('.parquet', '.arrow', '.feather')),
     'xml': FileFormat(markup.read_elements, ('.xml', '.html', '.htm', '.sgml')),
     'brat': FileFormat(standoff.read_brat, ('.ann',)),

@@ -50,6 +50,37 @@ def test_conll_repairs_tags_skips_comments_and_yields_spans(tmp_path):
     ]
 
 
+def test_documents_of_conll_2012_begin_and_end_with_a_mark(tmp_path):
+    path = write_lines(
+        tmp_path / 'a.conll',
+        '#begin document (bc/x/0); part 000', 'x 0 0 Anna NNP', 'x 0 1 runs VBZ', '',
+        'x 0 0 York NNP', '', '#end document',
+        '#begin document (bc/x/0); part 001', 'x 1 0 # SYM', 'x 1 1 4 CD', '', '#end document', ''
+    )  # fmt: skip
+    columns = {'word': '3', 'tag': '4'}
+    settings = dict(train=path, scheme='none')
+    found = read_all('tagging', columns, **settings)
+    assert [(one.id, one.text) for one in found] == [
+        ('a.conll:1', 'Anna runs'),
+        ('a.conll:5', 'York'),
+        ('a.conll:8', '# 4'),
+    ]
+    documents = read_all('tagging', columns, **settings, documents=True)
+    assert [one.text for one in documents] == ['Anna runs York', '# 4']
+    splits = read('tagging', columns, **settings, group='document', dev_fraction=0.5)
+    assert sorted(len(split) for split in (splits.train, splits.dev)) == [1, 2]
+
+
+@pytest.mark.parametrize(('name', 'comment'), [('a.conll', '# '), ('a.conllu', '')])
+def test_comments_between_blank_lines_are_no_sentence(name, comment, tmp_path):
+    word = '1\ta\ta\tX\t_\t_\t0\troot\t_\t_'
+    path = write_lines(tmp_path / name, '# a file', '', '# newdoc id = b', '', word, '', '# end')
+    columns = {'tag': 'upos'} if name.endswith('u') else {'tag': '3', 'word': '1'}
+    settings = dict(train=path, scheme='none', comment=comment, dev_fraction=0.0)
+    (found,) = read('tagging', columns, **settings, documents=True).train
+    assert (found.text, found.tags) == ('a', ('X',))
+
+
 @pytest.mark.parametrize('tag', ['S-PER', 'PER', 'b-PER', 'B-', '-'])
 def test_a_prefix_that_the_scheme_lacks_is_an_error(tmp_path, tag):
     path = write_lines(tmp_path / 'a.conll', 'a O', '', 'b O', f'c {tag}')

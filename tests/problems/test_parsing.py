@@ -19,6 +19,7 @@ from bert_jax.problems.base import Calibration
 from bert_jax.problems.finetuning_model import EncodedExamples
 from bert_jax.problems.parsing import PARSING
 from bert_jax.problems.spanning_tree import best_tree
+from tests.labels.reading import read
 from tests.tasks.small_problems import TEXT, answers, fit, large_params, make
 
 LABELS = ('det', 'nsubj', 'obj', 'punct', 'root')
@@ -228,8 +229,8 @@ def test_predicted_trees_replace_heads_and_relations_and_nothing_else():
     ('heads', 'message'),
     [
         (('0', '3', '2'), 'cycle at word 2'),
-        (('0', '0', '1'), '2 roots instead of one'),
-        (('2', '1', '1'), '0 roots'),
+        (('0', '0', '1'), 'sentences_with_several_roots'),
+        (('2', '1', '1'), 'the tree has no root'),
         (('0', '4', '1'), "the head '4' is not one of the 3 words or 0"),
         (('0', '_', '1'), "the head '_'"),
     ],
@@ -237,6 +238,16 @@ def test_predicted_trees_replace_heads_and_relations_and_nothing_else():
 def test_heads_that_are_not_a_tree_are_refused(heads, message):
     with pytest.raises(InvalidRecord, match=message):
         dependencies.check_tree(heads)
+
+
+def test_sentences_with_several_roots_are_counted_and_left_out(tmp_path):
+    rows = [[str(n), 'w', *'_' * 4, '0' if n < 3 else '1', 'dep', '_', '_'] for n in (1, 2, 3)]
+    several = '\n'.join(map('\t'.join, rows))
+    (tmp_path / 'a.conllu').write_text(f'{CONLLU}\n{several}\n\n{CONLLU}\n{several}\n')
+    splits = read('parsing', train=(f'{tmp_path}/a.conllu',), dev_fraction=0.0)
+    assert len(splits.train) == 2
+    assert splits.report['sentences_with_several_roots'] == 2
+    assert not splits.report['malformed']
 
 
 def test_predict_reads_and_writes_conllu(tmp_path, parser):
