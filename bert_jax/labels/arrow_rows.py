@@ -34,7 +34,7 @@ def read_rows(path: str, data: ConfigDict) -> Iterator[Record]:
         with paths.open_arrow(path) as file:
             schema, batches = _open(file)
             features = _features(schema, path)
-            rows = (values for batch in batches for values in batch.to_pylist())
+            rows = (values for batch in batches for values in _rows(batch))
             for number, values in enumerate(rows, start=1):
                 yield make_record(path, number, _row(values, features))
     except BucketError:  # not the fault of the file
@@ -76,6 +76,12 @@ def _open(file: Arrow) -> tuple[Arrow, Iterator[Arrow]]:
         return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
     stream = ipc.open_stream(file)  # the format that `datasets` writes
     return stream.schema, iter(stream)
+
+
+def _rows(batch: Arrow) -> list[dict[str, Any]]:
+    """The rows of a batch; maps are objects, of which JSON has each key once."""
+    rows: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts='strict')
+    return rows
 
 
 def _features(schema: Arrow, path: str) -> Mapping[str, Any]:
@@ -136,7 +142,7 @@ def _as_json(value: object) -> object:
     if isinstance(value, list):
         return [_as_json(item) for item in value]
     if isinstance(value, dict):
-        return {key: _as_json(item) for key, item in value.items()}
+        return {str(_as_json(key)): _as_json(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     is_json = value is None or isinstance(value, str | bool | int | float)

@@ -155,6 +155,13 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             choices=('auto', 'no'),
             unused=used_by((*one_text_or_label, *read_tables), lists),
         ),
+        optional_columns=key(
+            0,
+            'csv, tsv: number of last columns that some rows have and others lack, such as 2 in '
+            'the files of STS-B; those that the first row lacks have no names',
+            '[0, inf)',
+            unused=used_by(formats=TABLES),
+        ),
         record=key(
             '',
             "xml: name of the elements that are records; '' = the children of the root",

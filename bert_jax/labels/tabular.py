@@ -64,10 +64,19 @@ def _records(path: str, data: ConfigDict, file_format: str) -> Iterator[Record]:
         if fields == header:
             content = SkippedRecord('repeated_headers')
         elif len(fields) != len(names):
-            is_quoted = any(field.startswith('"') for field in fields)
-            hint = '; data.quotes=yes reads quoted fields' * (is_quoted and data.quotes == 'auto')
-            content = InvalidRecord(f'{len(fields)} columns instead of {len(names)}{hint}')
+            content = _uneven(fields, names, data)
         yield make_record(path, number, content, text='\t'.join(fields))
+
+
+def _uneven(fields: list[str], names: list[str], data: ConfigDict) -> Row | InvalidRecord:
+    """A row with more or fewer columns than the table; only optional ones may be missing."""
+    difference = len(fields) - len(names)
+    if abs(difference) <= data.optional_columns:
+        return Row(dict(zip(names, [*fields, *[''] * -difference], strict=False)))
+    hint = f'; if its last columns are optional, set data.optional_columns={abs(difference)}'
+    if data.quotes == 'auto' and any(field.startswith('"') for field in fields):
+        hint = '; data.quotes=yes reads quoted fields'
+    return InvalidRecord(f'{len(fields)} columns instead of {len(names)}{hint}')
 
 
 def read_column_names(path: str, data: ConfigDict, file_format: str) -> list[str]:

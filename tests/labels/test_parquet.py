@@ -10,7 +10,8 @@ from pyarrow import ipc, parquet
 
 from bert_jax.errors import UserError
 from bert_jax.inference import changed_settings, table_input
-from tests.labels.reading import read, read_all, write_json_lines
+from bert_jax.labels import arrow_rows
+from tests.labels.reading import config, read, read_all, write_json_lines
 
 DATES = [datetime.date(2020, 1, 2), None, datetime.date(2021, 1, 2)]
 
@@ -40,6 +41,17 @@ def test_lists_are_words_and_tags(tmp_path):
     words, tags = [['Ann', 'is', 'here'], ['In', 'Rome']], [['B-PER', 'O', 'O'], ['O', 'B-LOC']]
     examples = read_all('tagging', train=write(tmp_path / 'a.parquet', tokens=words, tags=tags))
     assert [list(one.tags) for one in examples] == tags
+
+
+def test_maps_are_objects_as_in_json(tmp_path):
+    kind = pyarrow.map_(pyarrow.string(), pyarrow.float64())
+    maps = pyarrow.array([[('a', 0.75), ('b', 0.25)], [('b', 1.0)]], kind)
+    nested = pyarrow.array([[{'m': [('k', 1.0)]}], []], pyarrow.list_(pyarrow.struct({'m': kind})))
+    path = write(tmp_path / 'a.parquet', text=['x', 'y'], probs=maps, more=nested)
+    rows = [one.content.values for one in arrow_rows.read_rows(path[0], config())]
+    assert rows[0] == {'text': 'x', 'probs': {'a': 0.75, 'b': 0.25}, 'more': [{'m': {'k': 1.0}}]}
+    (found, _) = read_all('multi_regression', {'label': 'probs'}, train=path)
+    assert dict(found.label) == {'a': 0.75, 'b': 0.25}
 
 
 @pytest.mark.parametrize(

@@ -123,3 +123,30 @@ def test_an_unreadable_file_is_an_error(tmp_path):
     (tmp_path / 'a.tsv.gz').write_bytes(gzip.compress(b'text')[:9])
     with pytest.raises(UserError, match=r'cannot read .*a.tsv.gz'):
         read('classification', train=(f'{tmp_path}/a.tsv.gz',))
+
+
+@pytest.mark.parametrize('first', [0, 1])
+def test_some_rows_have_further_columns(first, tmp_path):
+    """STS-B: some rows name the sources of both sentences at their end."""
+    rows = ['news\t3.0\tA dog runs.\tA dog walks.', 'forum\t4.0\tSo.\tSo so.\thttp://a\thttp://b']
+    train = write_lines(
+        tmp_path / 'a.tsv', rows[first], rows[1 - first], rows[0].replace('dog', 'x')
+    )
+    columns = {'label': '1', 'text': '2', 'text2': '3'}
+    with pytest.raises(UserError, match='columns instead of .*set data.optional_columns=2'):
+        read('regression', columns, train=train)
+    found = read_all('regression', columns, train=train, optional_columns=2)
+    assert sorted(one.label for one in found) == [3.0, 3.0, 4.0]
+    assert {one.texts for one in found} > {('So.', 'So so.')}
+    with pytest.raises(UserError, match='columns instead of'):
+        read('regression', columns, train=train, optional_columns=1)
+
+
+def test_rows_may_lack_the_last_columns_of_a_header(tmp_path):
+    lines = ['label\ttext\tsource', 'a\tOne.\tx', 'b\tTwo.', 'c']
+    train = write_lines(tmp_path / 'a.tsv', *lines)
+    splits = read(
+        'classification', train=train, optional_columns=1, malformed_fraction=0.4, dev_fraction=0.0
+    )
+    assert [one.texts for one in splits.train] == [('One.',), ('Two.',)]
+    assert splits.report['malformed'] == 1
