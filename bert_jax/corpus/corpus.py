@@ -18,7 +18,7 @@ import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -171,7 +171,7 @@ class Corpus:
         entries = [entry for entry in entries if language in (None, entry['language'])]
         files = [file for entry in entries for file in shard_files(name, entry)]
         digests = {self.directory / file: self.manifest['files'][file]['sha256'] for file in files}
-        arrays = iter(paths.open_arrays(digests, self.cache))
+        arrays = iter(self._open_arrays(digests))
         watched = itertools.starmap(WatchedFile, digests.items() if self.is_mapped else ())
         shards = [
             Shard(
@@ -182,12 +182,37 @@ class Corpus:
             )
             for entry in entries
         ]
+        for entry, shard in zip(entries, shards, strict=True):
+            self._check_shard(name, entry, shard)
         return Split(
             shards=shards,
             num_documents=sum(entry['documents'] for entry in entries),
             num_sentences=sum(entry['sentences'] for entry in entries),
             num_tokens=sum(entry['tokens'] for entry in entries),
         )
+
+    def _open_arrays(self, digests: Mapping[Path, str]) -> list[Any]:
+        try:
+            return paths.open_arrays(digests, self.cache)
+        except ValueError as error:  # NumPy's, of a header
+            raise errors.UserError(
+                f'corpus {str(self.directory)!r} is damaged: {error!s:.200}: prepare it again'
+            ) from error
+
+    def _check_shard(self, split: str, entry: JsonView, shard: Shard) -> None:
+        """Raise UserError if the arrays of a shard are not those that the manifest describes."""
+        ids = token_dtype(self.tokenizer.vocab_size)
+        for file, array, dtype, length in (
+            (shard_files(split, entry)[0], shard.tokens, ids, entry['tokens']),
+            (shard_files(split, entry)[1], shard.sentences, np.int64, entry['sentences'] + 1),
+            (shard_files(split, entry)[2], shard.documents, np.int64, entry['documents'] + 1),
+        ):
+            is_flat = getattr(array, 'ndim', 1) == 1  # arrays in buckets always are
+            if array.dtype != dtype or not is_flat or len(array) != length:
+                raise errors.UserError(
+                    f'{self.directory / file} has {len(array):,} values of {array.dtype}, but the '
+                    f'manifest has {length:,} of {np.dtype(dtype)}: prepare the corpus again'
+                )
 
     def bytes_per_token(self, split: str) -> float:
         """Return the mean number of bytes of the text, in UTF-8, that a token of a split covers."""
@@ -197,7 +222,14 @@ class Corpus:
     def unigram_counts(self, split: str) -> np.ndarray:
         """Return how often each token id occurs in a split, int64 [V]."""
         if split not in self._unigram:
-            self._unigram[split] = np.load(paths.fetch(self.directory / split / 'unigram.npy'))
+            path = paths.fetch(self.directory / split / 'unigram.npy')
+            (counts_V,) = self._open_arrays({path: ''})
+            if counts_V.shape != (self.tokenizer.vocab_size,) or counts_V.dtype != np.int64:
+                raise errors.UserError(
+                    f'{path} has {counts_V.dtype}{list(counts_V.shape)}, but the vocabulary has '
+                    f'{self.tokenizer.vocab_size:,} tokens: prepare the corpus again'
+                )
+            self._unigram[split] = np.array(counts_V)
         return self._unigram[split]
 
     def verify(self, names: Iterable[str] | None = None) -> None:

@@ -267,17 +267,53 @@ def test_every_damaged_file_is_found(made):
     opened.verify()
 
 
+def replace(directory, name: str, array) -> None:
+    """Replace an array of a corpus, and describe the new file in the manifest."""
+    np.save(directory / name, array)
+    content = (directory / name).read_bytes()
+    manifest = json.loads((directory / 'manifest.json').read_text())
+    manifest['files'][name] = {
+        'bytes': len(content),
+        'sha256': hashlib.sha256(content).hexdigest(),
+    }
+    (directory / 'manifest.json').write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ('array', 'change'),
+    [
+        ('00000.tokens', lambda values: values.astype(np.int64)),
+        ('00000.tokens', lambda values: values[:-1]),
+        ('00000.tokens', lambda values: values[:, None]),
+        ('00000.sentences', lambda values: np.append(values, 1)),
+        ('00000.documents', lambda values: values.astype(float)),
+        ('00000.documents', lambda values: np.array(None)),
+    ],
+)
+def test_arrays_that_the_manifest_does_not_describe_are_refused(array, change, made):
+    directory = made[0]
+    name = f'train/{array}.npy'
+    replace(directory, name, change(np.load(directory / name)))
+    opened = corpus.Corpus.open(directory)
+    with pytest.raises(errors.UserError, match='prepare') as caught:
+        opened.split('train')
+    assert '\n' not in str(caught.value)
+
+
+def test_frequencies_of_another_vocabulary_are_refused(made):
+    directory = made[0]
+    replace(directory, 'train/unigram.npy', np.ones(7, np.int64))
+    with pytest.raises(errors.UserError, match=r'int64\[7\], but the vocabulary has'):
+        corpus.Corpus.open(directory).unigram_counts('train')
+
+
 def test_ids_beyond_the_vocabulary_are_found(made, tokenizer):
     """A run on such ids skipped 24 of 40 steps and ended with status 0."""
     directory = made[0]
-    path = directory / 'held_out/00000.tokens.npy'
-    ids = np.load(path)
+    name = 'held_out/00000.tokens.npy'
+    ids = np.load(directory / name)
     ids[3] = tokenizer.vocab_size
-    np.save(path, ids)
-    manifest = json.loads((directory / 'manifest.json').read_text())
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    manifest['files']['held_out/00000.tokens.npy']['sha256'] = digest
-    (directory / 'manifest.json').write_text(json.dumps(manifest))
+    replace(directory, name, ids)
     opened = corpus.Corpus.open(directory)
     with pytest.raises(errors.UserError, match=rf'token id {len(tokenizer.vocab)}, but the voc'):
         opened.verify()
