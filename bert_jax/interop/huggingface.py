@@ -127,7 +127,7 @@ def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenize
             f'{folder}: the tokenizer has {size} tokens, but the model has embeddings for {rows} '
             '(vocab_size): it is not the tokenizer of this model'
         )
-    check_padding(architecture, tokenizer, folder)
+    pretrained.check_padding(architecture, tokenizer, folder)
     return tokenizer
 
 
@@ -140,20 +140,6 @@ def family_of(model: Pretrained) -> Family:
             'attend only to earlier tokens; use the model with bert_jax'
         )
     return family.as_decoder() if model.is_causal else family
-
-
-def check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:
-    """Raise UserError if the position ids of the model are for another padding token."""
-    # In RoBERTa's published code, position ids start after the id of the padding token; in BART's,
-    # they start at 2 whatever the padding token is.
-    if architecture.positions.kind == 'offset' and architecture.positions.counts_padding:
-        return
-    first = architecture.first_position
-    if architecture.positions.kind == 'offset' and tokenizer.pad_id != first - 1:
-        raise UserError(
-            f'{folder}: the padding token has the id {tokenizer.pad_id} in the tokenizer, but the '
-            f'positions of the model are for the id {first - 1} (pad_token_id)'
-        )
 
 
 def _check_start(

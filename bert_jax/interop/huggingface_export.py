@@ -275,7 +275,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     if model.is_causal and not family.is_causal:
         config['is_decoder'] = True
     if model.tokenizer is not None:
-        huggingface.check_padding(architecture, model.tokenizer, folder)
+        pretrained.check_padding(architecture, model.tokenizer, 'the model')
         config |= {name: getattr(model.tokenizer, role) for name, role in family.token_keys.items()}
         write_tokenizer(model.tokenizer, architecture, folder)
     elif 'pad_token_id' not in config:

@@ -273,3 +273,22 @@ def outputs(
     if output.decoder is not None:
         hidden['decoder_hidden'] = output.decoder.all_hidden_LBTD
     return hidden | logits
+
+
+def check_padding(architecture: Architecture, tokenizer: Tokenizer, model: object) -> None:
+    """Raise UserError if the position ids of a model are for another padding token.
+
+    Args:
+        model: what the error calls it.
+    """
+    # In RoBERTa's published code, position ids start after the id of the padding token; in BART's,
+    # they start at 2 whatever the padding token is.
+    if architecture.positions.kind != 'offset' or architecture.positions.counts_padding:
+        return
+    expected = architecture.first_position - 1
+    if tokenizer.pad_id != expected:
+        raise UserError(
+            f'{model}: the padding token has the id {tokenizer.pad_id} in the tokenizer, but the '
+            f'positions of the model are for the id {expected} (pad_token_id); use a tokenizer '
+            'whose padding token has this id, such as that of the model'
+        )

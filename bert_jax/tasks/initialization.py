@@ -104,8 +104,8 @@ def initialize(
         is_causal: whether the model of the run attends only to earlier tokens.
 
     Raises:
-        UserError: a size does not fit the weights, or there are fewer layers than
-            config.transfer.reinit_layers.
+        UserError: a size does not fit the weights, their positions are for another padding token,
+            or there are fewer layers than config.transfer.reinit_layers.
     """
     values = config_keys.flatten(config.model)
     sizes = {name: value for name, value in values.items() if value is not None}
@@ -120,10 +120,11 @@ def initialize(
     if model is None:
         return _initialize_randomly(config, name, sizes, tokenizer)
     from bert_jax.interop import added_decoder, surgery
-    from bert_jax.interop.pretrained import PAIR_HEADS
+    from bert_jax.interop.pretrained import PAIR_HEADS, check_padding
     from bert_jax.models.parameters import stack_layers
 
     architecture = _spelled(model.architecture.changed(sizes), tokenizer)
+    check_padding(architecture, tokenizer, config.init_from)
     loaded, grown = model, list[str]()
     if config.get('init_sizes') == 'tile':
         from bert_jax.interop import tiling  # an option that few runs set

@@ -9,6 +9,9 @@ import pytest
 import bert_jax
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, huggingface_export, loading
+from bert_jax.tasks import initialization
+from bert_jax.tokenizers import Tokenizer
+from configs import base
 from tests.interop import published
 from tests.interop.published import put
 
@@ -137,6 +140,21 @@ def test_a_target_that_starts_with_another_token_is_refused(tmp_path):
     path = published.folder(tmp_path, 'BartModel', decoder_start_token_id=2)
     with pytest.raises(UserError, match=r'is 2, but only targets that start with \[SEP\] \(3\)'):
         huggingface.load(path)
+
+
+def test_a_run_needs_a_tokenizer_with_the_padding_of_the_positions(tmp_path):
+    """Such a run was trained to its end, and then could not be exported."""
+    path = published.folder(tmp_path / 'in', 'RobertaForMaskedLM', pad_token_id=0)
+    config = base.get_config()
+    config.init_from = str(path)
+    config.model.architecture = None
+    loaded = initialization.load_weights(config)
+    assert initialization.initialize(config, loaded, loaded.tokenizer, ('mlm',)).params
+    settings = json.loads(loaded.tokenizer.to_json())
+    settings = json.dumps(settings).replace('[PAD]', '[X]').replace('[UNK]', '[PAD]')
+    other = Tokenizer(settings.replace('[X]', '[UNK]'))
+    with pytest.raises(UserError, match=f'{path}: the padding token has the id 1 in the tokenizer'):
+        initialization.initialize(config, loaded, other, ('mlm',))
 
 
 def test_position_offsets_must_match_the_padding_of_the_tokenizer(tmp_path):

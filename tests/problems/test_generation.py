@@ -184,8 +184,9 @@ def test_templates_make_texts_of_tasks():
     assert templates.round_number('2.5', 1.0, '') == '2'
     with pytest.raises(UserError, match='example 7: 1 texts, but problem.template .* has 2'):
         templates.fill(problem.encoding.pattern, ('A man.',), '7')
-    with pytest.raises(UserError, match="'good' is not a number"):
-        templates.round_number('good', 0.2, '7')
+    for target in ('good', 'inf', 'nan', '1e400', '1_000'):
+        with pytest.raises(UserError, match=f"the target '{target}' is not a finite number"):
+            templates.round_number(target, 0.2, '7')
     for template, message in (('{text3} {text}', 'has {text3}'), ('none', 'lacks {text}')):
         with pytest.raises(UserError, match=message):
             build(template=template)

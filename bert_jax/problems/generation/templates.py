@@ -7,6 +7,8 @@ before each text. Targets are the names of the classes, or numbers rounded to 0.
 import re
 
 from bert_jax.errors import UserError
+from bert_jax.labels.builder import parse_float
+from bert_jax.labels.records import InvalidRecord
 
 # Named as in T5; the columns of the task are text and text2.
 TEMPLATES = {
@@ -56,11 +58,10 @@ def fill(pattern: str, texts: tuple[str, ...], example: object) -> str:
 def round_number(target: str, step: float, example: object) -> str:
     """Return a number rounded to a multiple of `step`, as 3.8 or, for steps of 1, as 4."""
     try:
-        number = float(target)
-    except ValueError:
+        number = parse_float(target)
+    except InvalidRecord as error:
         raise UserError(
-            f'example {example}: the target {target!r:.40} is not a number; set '
-            'problem.round_numbers to 0'
+            f'example {example}: the target {error}; set problem.round_numbers to 0'
         ) from None
     decimals = len(f'{step:g}'.partition('.')[2])
     return f'{round(number / step) * step:.{decimals}f}'
