@@ -56,7 +56,7 @@ def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str
 def export(
     workdir: str, start: InitialModel, metadata: JsonView, parts: Iterable[str]
 ) -> list[str]:
-    """Return commands that export a run; none if an export refuses it or leaves out a head.
+    """Return the command that exports a fine-tuned run; none if an export would not hold all of it.
 
     Args:
         workdir: the folder of the run.
@@ -64,7 +64,7 @@ def export(
         metadata: that of its checkpoints.
         parts: the parts of its parameters, such as 'encoder'.
     """
-    from bert_jax.interop import huggingface_export, pretrained  # pretraining does without them
+    from bert_jax.interop import huggingface_export, pretrained
 
     params, others = dict[str, Tree](), dict[str, Tree]()
     for name in parts:
@@ -77,11 +77,7 @@ def export(
         return []
     command = f'python -m bert_jax.export {shlex.quote(f"--model={workdir}")}'
     output = shlex.quote(f'--output={workdir}_exported')
-    commands = [f'{command} {output}{" --merge" if start.architecture.tuning else ""}']
-    if 'generator' in others:
-        output = shlex.quote(f'--output={workdir}_generator_exported')
-        commands.append(f'{command} {output} --generator')
-    return commands
+    return [f'{command} {output}{" --merge" if start.architecture.tuning else ""}']
 
 
 def _embed(workdir: str) -> str:

@@ -338,10 +338,7 @@ class Pretraining:
     def next_commands(self, params: Params) -> list[str]:
         workdir, heads = self.config.workdir, self.model.heads
         languages = self.corpus.split('train').languages
-        return [
-            *next_commands.after_pretraining(workdir, self.corpus.tokenizer, heads, languages),
-            *next_commands.export(workdir, self.start, self.metadata, params),
-        ]
+        return next_commands.after_pretraining(workdir, self.corpus.tokenizer, heads, languages)
 
     def references(self) -> dict[str, float]:
         """Return a horizontal line for the loss plot: the loss of guessing by token frequency."""

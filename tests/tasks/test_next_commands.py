@@ -52,9 +52,3 @@ def test_an_export_that_leaves_out_a_head_or_reads_other_states_is_not_proposed(
     assert exports(parts=('encoder', 'mlm', 'nsp'), pair_pooling='first') == []
     assert exports(head_states='mix') == []
     assert exports(pooler=False) == []
-
-
-def test_a_generator_is_exported_on_its_own():
-    commands = exports('electra', ('encoder', 'rtd', 'generator'))
-    assert len(commands) == 2
-    assert commands[1].endswith('--output=r_generator_exported --generator')
