@@ -5,6 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.labels import label_studio
 from bert_jax.labels.key_conditions import CONVERSATIONS
 from bert_jax.labels.records import Row, SkippedRecord
 
@@ -36,13 +37,16 @@ def statuses(data: ConfigDict, kind: str) -> Statuses:
     return {column: values for column, values in _STATUSES.items() if column not in used}
 
 
-def check_accepted(row: Row, known: Statuses) -> None:
+def check_accepted(row: Row, known: Statuses, labeled: bool) -> None:
     """Raise SkippedRecord if the annotators rejected the row or left it open.
 
     Args:
         row: a row.
         known: see `statuses`.
+        labeled: whether a task of Label Studio without annotations is left out.
     """
+    if labeled and label_studio.is_task(row.values) and not row.values['annotations']:
+        raise SkippedRecord('not_annotated')
     values = row.values
     if any(values[name] in known[name] for name in known.keys() & values.keys()) or any(
         _are_rejected(values[name], *_OF_EACH[name]) for name in _OF_EACH.keys() & values.keys()

@@ -33,11 +33,11 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
     used_by = functools.partial(UsedBy, tuple(readable))
     with_texts = (*TEXTS, *NUMBERS, *MARKED)
     rows_of_texts = used_by((*with_texts, 'multiple_choice', 'tagging', 'spans', *TARGETS), ROWS)
-    tagging = ('conll', *LISTS)
+    tagging = ('conll', *LISTS, *TABLES)
     one_text_or_label = (*with_texts, 'multiple_choice', *GROUPS, *TARGETS)
     read_tables = ('question_answering', 'tagging', 'spans', *CONVERSATIONS)
     lists = dict.fromkeys(one_text_or_label, ROWS) | dict.fromkeys(read_tables, TABLES)
-    span_objects = used_by(('spans',), LISTS)
+    span_objects = used_by(('spans',), (*LISTS, *TABLES))
     questions = used_by(('question_answering',), ROWS)
     conversations = used_by(CONVERSATIONS, ROWS)
     return section(
@@ -110,8 +110,8 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
         format=key(
             '',
             "'csv', 'tsv', 'jsonl', 'json', 'parquet', 'xml', 'conll', 'conllu', 'squad', 'brat', "
-            "'labeled_lines', 'lines', 'files' (docs/labeled_data.md); '' = by the suffix of each "
-            'file and the problem',
+            "'webanno', 'labeled_lines', 'lines', 'files' (docs/labeled_data.md); '' = by the "
+            'suffix of each file and the problem',
             choices='bert_jax.labels.formats:FORMATS',
             unused=used_by(),
         ),
@@ -251,8 +251,16 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
                 'pairs the first mark with each other mark; a label column per pair',
                 unused=used_by(MARKED, ROWS),
             ),
-            tokens=key('tokens', 'a list of words', unused=used_by(('tagging', 'spans'), ROWS)),
-            tags=key('tags', 'a list of tags', unused=used_by(('tagging',), ROWS)),
+            tokens=key(
+                'tokens',
+                'a list of words; tagging: or a text with spaces between them',
+                unused=used_by(('tagging', 'spans'), ROWS),
+            ),
+            tags=key(
+                'tags',
+                'a list of tags, or a text with spaces between them',
+                unused=used_by(('tagging',), ROWS),
+            ),
             spans=key(
                 'spans',
                 'a list of [start, end, label], or of objects with these keys:',
@@ -318,9 +326,10 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             unused=used_by((*MARKED, 'spans', 'question_answering'), ROWS, 'inline_marks'),
         ),
         ends=key(
-            'exclusive',
-            "ends of spans in the file: 'exclusive', 'inclusive'",
-            choices=('exclusive', 'inclusive'),
+            '',
+            "ends of spans in the file: 'exclusive', 'inclusive'; '' = exclusive, but inclusive "
+            "for the columns 'tokenized_text' and 'ner' of GLiNER",
+            choices=('', 'exclusive', 'inclusive'),
             unused=used_by((*MARKED, 'spans'), ROWS, 'inline_marks'),
         ),
         inline_marks=key(

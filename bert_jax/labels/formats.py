@@ -18,6 +18,7 @@ from bert_jax.labels import (
     standoff,
     tabular,
     text_lines,
+    webanno,
 )
 from bert_jax.labels.records import Record
 from bert_jax.storage import wrong_paths
@@ -38,16 +39,19 @@ class FileFormat(NamedTuple):
     suffixes: Sequence[str] = ()
 
 
+_TAB_SUFFIXES = ('.tsv', '.tab')
 FORMATS: dict[str, FileFormat] = {
     'csv': FileFormat(partial(tabular.read_table, file_format='csv'), ('.csv',)),
-    'tsv': FileFormat(partial(tabular.read_table, file_format='tsv'), ('.tsv', '.tab')),
     'jsonl': FileFormat(json_rows.read_json_lines, ('.jsonl', '.jsonlines', '.ndjson')),
     'squad': FileFormat(questions.read_squad, ('.json',)),
     'json': FileFormat(json_rows.read_json_list, ('.json',)),
     'lines': FileFormat(text_lines.read_text_lines),
     'labeled_lines': FileFormat(text_lines.read_labeled_lines, ('.label',)),
     'files': FileFormat(text_lines.read_whole_text),
-    'conll': FileFormat(conll.read_sentences, ('.conll', '.bio', '.iob', '.iob2')),
+    # A problem that reads CoNLL does so from .tsv too, as these files are usually named.
+    'conll': FileFormat(conll.read_sentences, ('.conll', '.bio', '.iob', '.iob2', *_TAB_SUFFIXES)),
+    'tsv': FileFormat(partial(tabular.read_table, file_format='tsv'), _TAB_SUFFIXES),
+    'webanno': FileFormat(webanno.read_webanno),
     'conllu': FileFormat(partial(conll.read_sentences, comment='#'), ('.conllu',)),
     'parquet': FileFormat(arrow_rows.read_rows, ('.parquet', '.arrow', '.feather')),
     'xml': FileFormat(markup.read_elements, ('.xml', '.html', '.htm', '.sgml')),
@@ -81,6 +85,8 @@ def expand_globs(patterns: Sequence[str]) -> list[str]:
 def format_of(path: str, data: ConfigDict, readable: Sequence[str], kind: str) -> str:
     """Return the format of a file, from its suffix unless `data.format` is set.
 
+    WebAnno's files are told from other .tsv files by their first line.
+
     Args:
         path: the file.
         data: the config's `data`.
@@ -92,6 +98,12 @@ def format_of(path: str, data: ConfigDict, readable: Sequence[str], kind: str) -
     """
     if not data.format:
         suffix = os.path.splitext(text_files.uncompressed_name(path))[1].lower()
+        if (
+            'webanno' in readable
+            and suffix in _TAB_SUFFIXES
+            and webanno.is_webanno(path, data.encoding)
+        ):
+            return 'webanno'
         names = (name for name in FORMATS if suffix in FORMATS[name].suffixes and name in readable)
         return next(names, readable[0])
     if data.format not in readable:

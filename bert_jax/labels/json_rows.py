@@ -1,12 +1,13 @@
 """Reads rows from JSON: one object per line, or a list of objects."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
+from bert_jax.labels import label_studio
 from bert_jax.labels.records import InvalidRecord, Record, Row, make_record
 from bert_jax.labels.text_lines import is_blank, numbered_lines
 from bert_jax.text import text_files
@@ -16,7 +17,8 @@ def read_json_lines(path: str, data: ConfigDict) -> Iterator[Record]:
     """Yield the JSON objects of a file with one object per line."""
     for number, line in numbered_lines(path, data):
         if not is_blank(line):
-            yield make_record(path, number, _row(_parse(line)), text=line)
+            for row in _rows(_parse(line)):
+                yield make_record(path, number, row, text=line)
 
 
 def read_json_list(path: str, data: ConfigDict) -> Iterator[Record]:
@@ -30,7 +32,8 @@ def read_json_list(path: str, data: ConfigDict) -> Iterator[Record]:
     if not isinstance(objects, list):
         raise UserError(f'{path} is not a JSON list of objects; set data.format')
     for number, value in enumerate(objects, start=1):
-        yield make_record(path, number, _row(value))
+        for row in _rows(value):
+            yield make_record(path, number, row)
 
 
 def load_json(path: str, data: ConfigDict) -> Any:
@@ -61,9 +64,13 @@ def _loads(text: str) -> object:
     return json.loads(text, parse_constant=lambda _: None)
 
 
-def _row(value: object) -> Row | InvalidRecord:
+def _rows(value: object) -> Iterable[Row | InvalidRecord]:
+    """The row of an object, or the rows of a task of Label Studio."""
     if isinstance(value, dict):
-        return Row(value)
+        return label_studio.rows_of(value) if label_studio.is_task(value) else (Row(value),)
     if isinstance(value, InvalidRecord):
-        return value
-    return InvalidRecord('not a JSON object; data.format=json reads a list of objects')
+        return (value,)
+    return (_NOT_AN_OBJECT,)
+
+
+_NOT_AN_OBJECT = InvalidRecord('not a JSON object; data.format=json reads a list of objects')

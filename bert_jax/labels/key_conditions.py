@@ -33,7 +33,7 @@ _KINDS = (
 )
 TABLES = ('csv', 'tsv')
 LISTS = ('jsonl', 'json', 'parquet', 'xml')
-ROWS = (*TABLES, *LISTS, 'labeled_lines', 'lines', 'files', 'brat')
+ROWS = (*TABLES, *LISTS, 'labeled_lines', 'lines', 'files', 'brat', 'webanno')
 TEXT_FILES = tuple(name for name in FORMATS if name != 'parquet')
 
 

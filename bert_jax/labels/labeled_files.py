@@ -67,7 +67,7 @@ def read_files(
                     raise record.content
                 example_id = record.default_id
                 if isinstance(record.content, records.Row):
-                    annotations.check_accepted(record.content, statuses)
+                    annotations.check_accepted(record.content, statuses, labeled)
                     if data.columns.id:
                         example_id = record.content.text(data.columns.id)
                 built = readers[file_format](record.content, example_id, builder)

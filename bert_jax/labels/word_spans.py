@@ -134,6 +134,12 @@ def words_to_characters(words: WordOffsets, first: int, last: int) -> tuple[int,
     return words[first][0], words[last - 1][1]
 
 
+def from_utf16(text: str, offset: int) -> int:
+    """Return the character at an offset that counts UTF-16 code units, as Java's strings do."""
+    units = text.encode('utf-16-le', 'surrogatepass')[: 2 * max(0, offset)]
+    return len(units.decode('utf-16-le', 'replace'))
+
+
 def check_span(text: str, start: int, end: int) -> None:
     """Raise InvalidRecord if the span is empty or not inside the text."""
     if not 0 <= start < end <= len(text):

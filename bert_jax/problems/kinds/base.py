@@ -72,7 +72,6 @@ class ProblemKind:
 
 ROWS = ('tsv', 'csv', 'jsonl', 'json', 'parquet', 'xml')
 TEXTS = (*ROWS, 'labeled_lines', 'lines', 'files')
-LISTS = ('jsonl', 'json', 'parquet', 'xml')
 
 WEIGHTS = ('none', 'balanced')
 LABELS = dict(

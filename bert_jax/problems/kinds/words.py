@@ -2,7 +2,7 @@
 
 from bert_jax.config_keys import key, needs, only_with
 from bert_jax.labels import conll, conllu, dependencies, word_lists
-from bert_jax.problems.kinds.base import CLASSES, LABELS, LISTS, WEIGHTS, WINDOWS, ProblemKind
+from bert_jax.problems.kinds.base import CLASSES, LABELS, ROWS, WEIGHTS, WINDOWS, ProblemKind
 
 TAGGING = ProblemKind(
     implementation='bert_jax.problems.tagging:TAGGING',
@@ -34,7 +34,7 @@ TAGGING = ProblemKind(
     readers={
         'conll': conll.build_tagging,
         'conllu': conllu.build_tagging,
-        **dict.fromkeys(LISTS, word_lists.build_tagging),
+        **dict.fromkeys(ROWS, word_lists.build_tagging),
     },
     pretrained_heads=('token_classification',),
     fine_tuned_heads=('token_classification',),
@@ -96,7 +96,7 @@ SPANS = ProblemKind(
     answer_settings=('nested', 'decoding', 'threshold'),
     readers={
         'conll': conll.build_spans,
-        **dict.fromkeys((*LISTS, 'brat'), word_lists.build_spans),
+        **dict.fromkeys((*ROWS, 'brat', 'webanno'), word_lists.build_spans),
     },
     min_labels=1,
 )
