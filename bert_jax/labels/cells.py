@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bert_jax.labels.records import Record, Remark, Row
+from bert_jax.labels.records import InvalidRecord, Record, Remark, Row
 from bert_jax.types import JsonObject
 
 _FIRST_ROWS = 100  # rows that show whether a column has lists
@@ -42,6 +42,33 @@ def without_choices(value: Any) -> Any:
     """Return the list of {"choices": [...]}, as of Label Studio; other values as they are."""
     is_choices = isinstance(value, dict) and value.keys() == {'choices'}
     return value['choices'] if is_choices else value
+
+
+def without_flags(value: Any) -> Any:
+    """Return the names with 1 of {"a": 1.0, "b": 0.0}, as of spaCy; other values as they are."""
+    is_flags = (
+        isinstance(value, dict) and len(value) > 0 and all(v in (0, 1) for v in value.values())
+    )
+    return [name for name, flag in value.items() if flag] if is_flags else value
+
+
+def with_one_class(row: Row, column: str) -> Row:
+    """Return a row with the class of a column of flags (see `without_flags`) instead of them.
+
+    Raises:
+        InvalidRecord: another number of flags than one is 1.
+    """
+    value = row.values.get(column)
+    if not isinstance(value, dict):
+        return row
+    names = without_flags(value)
+    if not isinstance(names, list):
+        return row
+    if len(names) != 1:
+        raise InvalidRecord(
+            f'column {column!r} has {len(names)} classes of 1; multi_label reads any number'
+        )
+    return Row(row.values | {column: names[0]})
 
 
 def has_texts(value: list[Any] | JsonObject | None) -> bool:

@@ -65,7 +65,13 @@ def _loads(text: str) -> object:
 
 
 def _rows(value: object) -> Iterable[Row | InvalidRecord]:
-    """The row of an object, or the rows of a task of Label Studio."""
+    """The row of an object, or the rows of a task of Label Studio.
+
+    [text, {…}], as spaCy's examples were kept before version 3, is an object with that text.
+    """
+    match value:
+        case [str() as text, dict() as annotations]:
+            value = {'text': text} | annotations
     if isinstance(value, dict):
         return label_studio.rows_of(value) if label_studio.is_task(value) else (Row(value),)
     if isinstance(value, InvalidRecord):

@@ -110,7 +110,7 @@ def _split(value: object, column: str, builder: ExampleBuilder) -> list[str]:
         raise InvalidRecord(f'column {column!r} is null; write [] or an empty text for no label')
     if isinstance(value, str) and builder.reads_lists:
         value = _list_in(value, column)
-    value = cells.without_choices(value)
+    value = cells.without_flags(cells.without_choices(value))
     if isinstance(value, list):
         names = [scalar_text(item, f'a label of column {column!r}').strip() for item in value]
     else:

@@ -2,6 +2,7 @@
 
 import json
 
+from bert_jax.labels import cells
 from bert_jax.labels.builder import ExampleBuilder, parse_float
 from bert_jax.labels.examples import DistilledExample, PromptExample, TextExample
 from bert_jax.labels.records import InvalidRecord, Row
@@ -10,6 +11,7 @@ from bert_jax.labels.records import InvalidRecord, Row
 def build_classification(
     row: Row, example_id: str, builder: ExampleBuilder
 ) -> list[TextExample] | list[DistilledExample]:
+    row = cells.with_one_class(row, builder.columns.label)
     label, column = builder.label(row, builder.columns.label), builder.columns.probabilities
     if column and column in row:
         pairs = _probabilities(row[column], column)
@@ -34,6 +36,7 @@ def build_regression(row: Row, example_id: str, builder: ExampleBuilder) -> list
 
 def build_prompt(row: Row, example_id: str, builder: ExampleBuilder) -> list[PromptExample]:
     """The fields are the columns `data.columns.fields`; if there are none, 'text' and 'text2'."""
+    row = cells.with_one_class(row, builder.columns.label)
     label = builder.label(row, builder.columns.label)
     names = tuple(builder.columns.fields)
     if names:
