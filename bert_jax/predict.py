@@ -126,10 +126,11 @@ def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
 
 def _input_lines(request: Request, predictor: Any) -> Iterator[str]:
     """Yield the lines of the input, or those that stand for the rows of a table."""
-    fields = table_input.text_fields(request.task, request.unit)
-    file_format = table_input.format_of(request.input, fields)
-    if not file_format or request.input_format != 'auto':
+    source = request.input, request.task, request.unit, request.input_format
+    file_format = table_input.format_read(*source)
+    if not file_format:
         return read_lines(request.input, request.encoding)
+    fields = table_input.text_fields(request.task, request.unit)
     data = predictor.data_config({'encoding': request.encoding})
     return table_input.read_lines(request.input, file_format, request.task, fields, data)
 

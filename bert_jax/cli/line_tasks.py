@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,6 +13,7 @@ from bert_jax.cli import mining_flags, search_flags
 from bert_jax.cli.input_lines import chunks, parse_line
 from bert_jax.cli.request import Request
 from bert_jax.errors import UserError, warn
+from bert_jax.inference import table_input
 from bert_jax.inference.vector_file import Vectors
 from bert_jax.problems import raw_input
 from bert_jax.types import JsonObject
@@ -190,8 +192,10 @@ def _score_pairs(
 ) -> Iterator[JsonObject]:
     from bert_jax.inference import scoring  # imports JAX
 
+    source = request.input, request.task, request.unit, request.input_format
+    is_table = bool(table_input.format_read(*source))
     for numbered in chunks(enumerate(lines, 1)):
-        pairs = [_parse_pair(number, line) for number, line in numbered]
+        pairs = [_parse_pair(number, line, is_table) for number, line in numbered]
         sums = scoring.sums(predictor, itertools.chain.from_iterable(pairs), request.variant)
         shared = scoring.shared_sums(predictor, pairs, request.variant)
         for pair, first, second, of_shared in zip(pairs, sums, sums, shared, strict=True):
@@ -203,8 +207,8 @@ def _score_pairs(
             }
 
 
-def _parse_pair(number: int, line: str) -> list[str]:
-    texts = line.split('\t')
+def _parse_pair(number: int, line: str, is_table: bool) -> list[str]:
+    texts: list[str] = json.loads(line) if is_table else line.split('\t')
     if len(texts) != 2:
         raise UserError(f'line {number} is not TEXT<tab>TEXT; it has {len(texts)} column(s)')
     return texts

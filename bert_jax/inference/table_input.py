@@ -45,10 +45,15 @@ def format_of(path: str, fields: Sequence[str]) -> str:
     return names[0] if names and (fields or names[0] != 'jsonl') else ''
 
 
+def format_read(path: str, task: str, unit: str, input_format: str) -> str:
+    """Return the format of a table whose rows `read_lines` reads; '' if lines are read."""
+    return format_of(path, text_fields(task, unit)) if input_format == 'auto' else ''
+
+
 def read_lines(
     path: str, file_format: str, task: str, fields: Sequence[str], data: ConfigDict
 ) -> Iterator[str]:
-    """Yield the rows of a table as lines: texts with these fields, or JSON objects.
+    """Yield the rows of a table as lines: a text, a JSON list of several, or a JSON object.
 
     Args:
         path: The table.
@@ -94,9 +99,10 @@ def _check_columns(path: str, row: Row, fields: Sequence[str], data: ConfigDict)
 
 def _text(record: Record, fields: Sequence[str], data: ConfigDict) -> str:
     try:
-        return '\t'.join(record.content.text(data.columns[field] or field) for field in fields)
+        texts = [record.content.text(data.columns[field] or field) for field in fields]
     except InvalidRecord as error:
         raise UserError(f'{record.place}: {error}') from None
+    return texts[0] if len(texts) == 1 else json.dumps(texts)  # a text may have tabs
 
 
 def _object(record: Record, data: ConfigDict) -> JsonObject:

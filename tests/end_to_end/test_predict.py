@@ -208,7 +208,8 @@ def test_the_rows_of_a_table_are_the_input(suffix, tmp_path):
     path.write_bytes(TABLES[suffix](['text', 'label']))
     assert lines_of(path, 'pseudo_likelihood') == [text for text, _ in ROWS]
     path.write_bytes(TABLES[suffix](['review', 'text2']))
-    assert lines_of(path, 'pairs', [('text', 'review')]) == ['\t'.join(row) for row in ROWS]
+    pairs = lines_of(path, 'pairs', [('text', 'review')])
+    assert list(map(json.loads, pairs)) == list(map(list, ROWS))
     if suffix == 'jsonl':  # the lines are the input
         assert not table_input.format_of(str(path), table_input.text_fields('classify', 'text'))
         return
@@ -219,6 +220,18 @@ def test_the_rows_of_a_table_are_the_input(suffix, tmp_path):
     for task in ('classify', 'embed'):
         with pytest.raises(predict.errors.UserError, match=message):
             lines_of(path, task)
+
+
+def test_a_text_of_a_pair_may_have_a_tab(tmp_path):
+    path = published.folder(tmp_path / 'bert', 'BertForMaskedLM')
+    (tmp_path / 'a.csv').write_text('text,text2\n"the dog\twent","it\nran"\nthe dog,it ran\n')
+    flags = [f'--model={path}', '--task=pairs', f'--input={tmp_path}/a.csv']
+    predict.main([*flags, f'--output={tmp_path}/out.jsonl'])
+    records = [json.loads(line) for line in (tmp_path / 'out.jsonl').read_text().splitlines()]
+    assert [one['texts'] for one in records] == [
+        ['the dog\twent', 'it\nran'],
+        ['the dog', 'it ran'],
+    ]
 
 
 def test_a_table_is_classified_row_by_row(tmp_path):
