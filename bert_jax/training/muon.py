@@ -5,10 +5,8 @@ Jordan et al. 2024, github.com/KellerJordan/Muon; scaled as in Liu et al. 2025, 
 
 import math
 import re
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from optax import contrib
@@ -17,7 +15,12 @@ from optax.contrib import MuonDimensionNumbers
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.models.tuning_method import ADDED
-from bert_jax.training.optimizers import STACK, scale_by_adam
+from bert_jax.training.optimizers import (
+    STACK,
+    SkippingTransformation,
+    keep_state_of_skipped_steps,
+    scale_by_adam,
+)
 from bert_jax.types import Array, Config, Tree
 
 # Root mean square of an update, about that of AdamW's updates (arXiv 2502.16982, section 2.2), so
@@ -26,7 +29,7 @@ RMS = 0.2
 _KERNEL_OF_LAYER = re.compile(rf'(^|/){STACK}(_\d+)?/.*kernel$')
 
 
-def scale_by_muon(config: Config) -> optax.GradientTransformationExtraArgs:
+def scale_by_muon(config: Config) -> SkippingTransformation:
     """Scale the kernels of the encoder's layers by Muon, and all other parameters by Adam.
 
     The heads of a projection are one matrix, [D, H · K]; the two halves of a gated feed-forward
@@ -44,7 +47,7 @@ def scale_by_muon(config: Config) -> optax.GradientTransformationExtraArgs:
         optax.stateless(lambda updates, _: _scale(updates, config.muon_rate * RMS)),
     )
     adam = scale_by_adam(config.beta1, config.beta2, config.eps, bias_correction=True)
-    parts = optax.partition({'muon': _unless_rejected(muon), 'adam': adam}, _labels)
+    parts = optax.partition({'muon': keep_state_of_skipped_steps(muon), 'adam': adam}, _labels)
 
     def init(params: Tree) -> Tree:
         if params_exist(params) and 'muon' not in jax.tree.leaves(_labels(params)):
@@ -54,7 +57,7 @@ def scale_by_muon(config: Config) -> optax.GradientTransformationExtraArgs:
             )
         return parts.init(params)
 
-    return optax.GradientTransformationExtraArgs(init, parts.update)
+    return SkippingTransformation(init, parts.update)
 
 
 def params_exist(params: Tree) -> bool:
@@ -107,17 +110,3 @@ def _scale(updates: Tree, rms: float) -> Tree:
         return update * (rms * math.sqrt(max(sizes)))
 
     return jax.tree_util.tree_map_with_path(scale, updates)
-
-
-def _unless_rejected(
-    transformation: optax.GradientTransformation,
-) -> optax.GradientTransformationExtraArgs:
-    """Keep the state of a transformation in a step that is not accepted."""
-
-    def update(
-        grads: Tree, state: Tree, params: Tree = None, *, accept: Array | bool = True, **_: Any
-    ) -> tuple[Tree, Tree]:
-        updates, new = transformation.update(grads, state, params)
-        return updates, jax.tree.map(lambda a, b: jnp.where(accept, a, b), new, state)
-
-    return optax.GradientTransformationExtraArgs(transformation.init, update)

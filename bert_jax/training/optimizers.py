@@ -3,7 +3,8 @@
 Their `update` takes three optional arguments in addition to optax's: `accept`, a bool scalar, False
 to leave the moments unchanged (a skipped step), `norm`, the global norm of the gradients if it is
 known already, and `position`, the argument of the schedule if it is not the step. Skipped steps
-count in the schedule, so that the schedule still reaches its end.
+count in the schedule, so that the schedule still reaches its end. An entry of DIRECTIONS may be any
+transformation of optax: `build` keeps its state in a skipped step.
 """
 
 import functools
@@ -59,11 +60,38 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
             ) from None
     is_decayed = functools.partial(decay_mask, exclude=patterns)
     decay = optax.add_decayed_weights(config.weight_decay, is_decayed)
+    directions = DIRECTIONS[config.name](decay, is_decayed, config)
     return optax.chain(
         clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
-        *DIRECTIONS[config.name](decay, is_decayed, config),
+        *map(keep_state_of_skipped_steps, directions),
         scale_by_learning_rate(schedule),
     )
+
+
+class SkippingTransformation(optax.GradientTransformationExtraArgs):
+    """A transformation whose `update` itself keeps the state in a step that is not accepted."""
+
+
+def keep_state_of_skipped_steps(
+    transformation: optax.GradientTransformation,
+) -> SkippingTransformation:
+    """Return a transformation with the same updates, whose state skipped steps leave unchanged."""
+    if isinstance(transformation, SkippingTransformation):
+        return transformation
+    inner = optax.with_extra_args_support(transformation)
+
+    def update(
+        grads: Tree,
+        state: Tree,
+        params: Tree = None,
+        *,
+        accept: Array | bool = True,
+        **extra: object,
+    ) -> tuple[Tree, Tree]:
+        updates, new = inner.update(grads, state, params, accept=accept, **extra)
+        return updates, jax.tree.map(lambda a, b: jnp.where(accept, a, b), new, state)
+
+    return SkippingTransformation(inner.init, update)
 
 
 def scale_by_learning_rate(schedule: Schedule) -> optax.GradientTransformationExtraArgs:
@@ -169,7 +197,7 @@ class AdamState(NamedTuple):
 
 def scale_by_adam(
     beta1: float, beta2: float, eps: float, bias_correction: bool
-) -> optax.GradientTransformationExtraArgs:
+) -> SkippingTransformation:
     """Rescale gradients to first / (√second + eps), with moments that start at 0.
 
     With `bias_correction` each moment is divided by 1 − beta^count first (Kingma & Ba 2015,
@@ -211,7 +239,7 @@ def scale_by_adam(
         updates, first, second = jax.tree.transpose(jax.tree.structure(grads), None, new)
         return updates, AdamState(first, second, count)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return SkippingTransformation(init, update)
 
 
 def _bias_correction(beta: float, count: jax.Array | None) -> jax.Array | float:
@@ -241,7 +269,7 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
 
 def stable_adamw(
     decay: optax.GradientTransformation, beta1: float, beta2: float, eps: float
-) -> optax.GradientTransformationExtraArgs:
+) -> SkippingTransformation:
     """AdamW with update clipping (Wortsman et al. 2023, arXiv 2304.13013, algorithm 2).
 
     The update of each array, including its decay, is divided by max(1, RMS), where RMS is the root
@@ -261,7 +289,7 @@ def stable_adamw(
 
         return jax.tree_util.tree_map_with_path(clip, updates, grads, adam.second), state
 
-    return optax.GradientTransformationExtraArgs(adamw.init, update)
+    return SkippingTransformation(adamw.init, update)
 
 
 def _axes_of_one_layer(path: tuple[object, ...], array: Array) -> tuple[int, ...]:

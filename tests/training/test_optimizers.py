@@ -214,3 +214,26 @@ def _equal(a, b):
     return all(
         np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     )
+
+
+ENTRIES = {
+    'lion': lambda decay, _, config: [optax.scale_by_lion(config.beta1, config.beta2), decay],
+    'adam': lambda decay, _, config: [optax.scale_by_adam(config.beta1, config.beta2)],
+    'masked': lambda decay, is_decayed, config: [optax.masked(optax.trace(0.9), is_decayed)],
+    'stateless': lambda decay, _, config: [optax.stateless(lambda grads, params: grads)],
+}
+
+
+@pytest.mark.parametrize('name', [*ENTRIES, *NAMES])
+def test_a_skipped_step_leaves_the_moments_of_every_entry_unchanged(name, monkeypatch):
+    for entry, directions in ENTRIES.items():
+        monkeypatch.setitem(optimizers.DIRECTIONS, entry, directions)
+    optimizer, params, grads = build(name), parameters(), parameters(seed=1)
+    broken = jax.tree.map(lambda grad: grad * np.nan, grads)
+    update = jax.jit(optimizer.update)
+    state = before = optimizer.init(params)
+    _, state = update(broken, state, params, accept=jnp.array(False), norm=jnp.array(jnp.nan))
+    assert _equal(state[:-1], before[:-1])  # the last state counts the steps of the schedule
+    updates, _ = update(grads, state, params, accept=jnp.array(True))
+    expected, _ = update(grads, before, params, accept=jnp.array(True))
+    assert _equal(updates, expected)
