@@ -52,8 +52,11 @@ class Retrieval(Analysis):
     )
     split: str = flag('judgments to use, a file in qrels/', 'test')
     depth: int = flag('results of each query', 1000, '[10, inf)')
-    similarity: str = flag(
-        'cosine or dot (product)', 'cosine', choices=tuple(vector_search.SIMILARITIES)
+    similarity: str | None = flag(
+        'cosine or dot (product); default: as the run or the sentence-transformers folder says, '
+        'else cosine, and dot for sparse vectors',
+        None,
+        choices=tuple(vector_search.SIMILARITIES),
     )
     sparse: bool = flag(
         'compare weights of terms by their product, as SPLADE does; needs a head that predicts '
@@ -75,10 +78,9 @@ class Retrieval(Analysis):
     )
 
     def check(self) -> None:
-        """Raise UserError for flags that have no effect with --sparse."""
-        if self.sparse and (self.pooling or self.similarity != 'cosine'):
-            name = 'pooling' if self.pooling else 'similarity'
-            raise UserError(f'--{name} has no effect with --sparse; leave it out')
+        """Raise UserError for a flag that has no effect with --sparse."""
+        if self.sparse and self.pooling:
+            raise UserError('--pooling has no effect with --sparse; leave it out')
 
     def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
@@ -103,6 +105,7 @@ class Retrieval(Analysis):
             tables={'Retrieval': _table(found)},
             notes=[
                 *_NOTES,
+                *{f'Vectors are compared by: {one["similarity"]}.' for one in found.values()},
                 *_terms(found),
                 *(f'{one.name}: {line}' for one in sets for line in one.report.lines()),
             ],
@@ -127,13 +130,15 @@ class Retrieval(Analysis):
         searcher: Searcher
         active = {}
         if self.sparse:
-            searcher = SparseSearch.of(model.predictor, texts)
+            searcher = SparseSearch.of(model.predictor, texts, self.similarity)
+            similarity = searcher.encoder.compared_by
             queries_QV = searcher.encoder.encode_queries(list(one.queries.values()))
             weights = searcher.weights_NV, queries_QV
             active = dict(zip(('document', 'query'), map(mean_active, weights), strict=True))
         else:
             options = self.similarity, self.pooling
             searcher = vector_search.of_texts(model.predictor, texts, *options)
+            similarity = searcher.encoder.compared_by
         metrics = self._score(searcher, one, names)
         baseline = self._score(BM25.of(texts), one, names)
         difference = dataclasses.replace(metrics, values_QM=metrics.values_QM - baseline.values_QM)
@@ -146,6 +151,7 @@ class Retrieval(Analysis):
             'documents': len(texts),
             'queries': len(metrics.queries),
             'queries_without_relevant_documents': metrics.unanswerable,
+            'similarity': similarity,
             'model': _describe(metrics),
             'bm25': _describe(baseline),
             'difference': _describe(difference),

@@ -66,7 +66,7 @@ class SentenceSimilarity(Analysis):
         pairs = _read(self, report)
         gold = [pair.score for pair in pairs]
         model.stage('pairs')
-        cosines = cosines_of(TextEncoder(model.predictor, pooling=self.pooling), pairs)
+        cosines = cosines_of(TextEncoder(model.predictor, 'cosine', self.pooling), pairs)
         systems = {
             'model': _describe(gold, cosines),
             'shared_words': _describe(gold, np.array([_dice(*pair.texts) for pair in pairs])),

@@ -119,7 +119,7 @@ def _of_search(
             raise UserError(
                 f'--dimensions has no effect: {request.model} makes sparse vectors; leave it out'
             )
-        return TermEncoder(predictor, request.long_texts), options
+        return TermEncoder(predictor, request.similarity, request.long_texts), options
     encoder = TextEncoder(
         predictor, request.similarity, request.pooling, request.long_texts, request.dimensions
     )

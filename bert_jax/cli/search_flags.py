@@ -32,10 +32,10 @@ class SearchFlags:
         '',
         only=_TEXTS,
     )
-    similarity: str = flag(
-        'how vectors are compared: by their cosine, or by their product (dot); sparse vectors '
-        'always by their product',
-        'cosine',
+    similarity: str | None = flag(
+        'how vectors are compared: by their cosine, or by their product (dot); default: as the '
+        'run or the sentence-transformers folder says, else cosine, and dot for sparse vectors',
+        None,
         choices=('cosine', 'dot'),
         only=_TEXTS,
     )

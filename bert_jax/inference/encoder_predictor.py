@@ -34,6 +34,11 @@ class EncoderPredictor(BasePredictor):
         """Whether the model was trained to make sparse vectors (`embed_sparse`)."""
         return self._sentence_modules is not None and self._sentence_modules.sparse is not None
 
+    @property
+    def similarity(self) -> str:
+        """How vectors are compared, as the folder or the run says: 'cosine', 'dot', …."""
+        return self._sentence_modules.similarity if self._sentence_modules else 'cosine'
+
     @overload
     def embed(  # type: ignore[overload-overlap]
         self,

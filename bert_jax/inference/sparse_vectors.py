@@ -41,15 +41,22 @@ def terms(predictor: Predictor, texts: Sequence[str]) -> list[list[Term]]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TermEncoder:
-    """A model that turns texts into weights of terms, compared by their product.
+    """A model that turns texts into weights of terms.
 
     Attributes:
         predictor: the model.
+        similarity: 'dot' or 'cosine'; None: that of a model for sparse vectors, else 'dot'.
         long_texts: as for `Predictor.embed_sparse`.
     """
 
     predictor: Predictor
+    similarity: str | None = None
     long_texts: str | None = None
+
+    @property
+    def compared_by(self) -> str:
+        """The name of the similarity."""
+        return self.similarity or (self.predictor.similarity if self.predictor.is_sparse else 'dot')
 
     @functools.cached_property
     def digest(self) -> str:
@@ -59,7 +66,7 @@ class TermEncoder:
     @property
     def options(self) -> JsonObject:
         """What else the vectors of documents depend on."""
-        return {'similarity': 'terms', 'long_texts': self.long_texts}
+        return {'similarity': f'terms, {self.compared_by}', 'long_texts': self.long_texts}
 
     def encode_queries(self, texts: Sequence[str]) -> sparse.csr_array:
         """The vectors of queries, float32 [Q, V], with the prompt for queries if there is one."""
@@ -77,7 +84,7 @@ class TermEncoder:
                 f'{self.predictor.name} computes weights that are not finite; has its training '
                 'diverged?'
             )
-        return weights_NV
+        return unit(weights_NV) if self.compared_by == 'cosine' else weights_NV
 
     def products(self, query: sparse.csr_array, documents_NV: sparse.csr_array) -> list[float]:
         """The products of the vector of a query, [V], with those of documents."""
@@ -91,7 +98,7 @@ class TermEncoder:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseSearch:
-    """Documents with weights of terms, searched by dot product.
+    """Documents with weights of terms, searched by dot product (of unit vectors for cosines).
 
     Attributes:
         encoder: makes the vectors of queries.
@@ -102,9 +109,11 @@ class SparseSearch:
     weights_NV: sparse.csr_array
 
     @classmethod
-    def of(cls, predictor: Predictor, texts: Sequence[str]) -> 'SparseSearch':
-        """Encode documents."""
-        encoder = TermEncoder(predictor)
+    def of(
+        cls, predictor: Predictor, texts: Sequence[str], similarity: str | None = None
+    ) -> 'SparseSearch':
+        """Encode documents; see `TermEncoder`."""
+        encoder = TermEncoder(predictor, similarity)
         return cls(encoder, encoder.encode_documents(texts))
 
     def search(self, queries: Sequence[str], number: int) -> Nearest:
@@ -114,6 +123,13 @@ class SparseSearch:
     def subset(self, numbers: Sequence[int]) -> 'SparseSearch':
         """Return a search among some of the documents."""
         return SparseSearch(self.encoder, self.weights_NV[[*numbers]])
+
+
+def unit(weights_NV: sparse.csr_array) -> sparse.csr_array:
+    """Divide rows by their Euclidean norms, float32."""
+    norms_N = np.sqrt(weights_NV.multiply(weights_NV).sum(axis=1))
+    scales_N = (1 / np.maximum(norms_N, 1e-12)).astype(np.float32)
+    return sparse.csr_array(sparse.diags_array(scales_N) @ weights_NV)
 
 
 def mean_active(weights_NV: sparse.csr_array) -> float:

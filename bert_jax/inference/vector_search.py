@@ -29,15 +29,30 @@ class TextEncoder:
 
     Attributes:
         predictor: the model.
-        similarity: key of SIMILARITIES.
+        similarity: key of SIMILARITIES; None: that of the model, or 'cosine' with a pooling that
+            is not the model's.
         pooling, long_texts, dimensions: as for `Predictor.embed`.
     """
 
     predictor: Predictor
-    similarity: str = 'cosine'
+    similarity: str | None = None
     pooling: str | None = None
     long_texts: str | None = None
     dimensions: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UserError if the model compares vectors in a way that is not supported."""
+        if self.compared_by not in SIMILARITIES:
+            raise UserError(
+                f'{self.predictor.name} compares vectors by {self.compared_by!r}, which is not '
+                f'supported; set --similarity to one of {", ".join(SIMILARITIES)}'
+            )
+
+    @property
+    def compared_by(self) -> str:
+        """The name of the similarity."""
+        of_model = self.predictor.similarity if self.pooling is None else 'cosine'
+        return self.similarity or of_model
 
     @functools.cached_property
     def digest(self) -> str:
@@ -48,7 +63,7 @@ class TextEncoder:
     def options(self) -> JsonObject:
         """What else the vectors of documents depend on."""
         return {
-            'similarity': self.similarity,
+            'similarity': self.compared_by,
             'pooling': self.pooling,
             'long_texts': self.long_texts,
             'dimensions': self.dimensions,
@@ -82,7 +97,7 @@ class TextEncoder:
                 f'{self.predictor.name} computes vectors that are not finite; has its training '
                 'diverged?'
             )
-        return SIMILARITIES[self.similarity](vectors_ND)
+        return SIMILARITIES[self.compared_by](vectors_ND)
 
     def products(self, query_D: np.ndarray, documents_ND: np.ndarray) -> list[float]:
         """The products of the vector of a query with those of documents."""
@@ -130,7 +145,7 @@ def known_prompt(predictor: Predictor, names: Sequence[str]) -> str | None:
 
 
 def of_texts(
-    predictor: Predictor, texts: Sequence[str], similarity: str, pooling: str | None
+    predictor: Predictor, texts: Sequence[str], similarity: str | None, pooling: str | None
 ) -> VectorSearch:
     """Encode documents; see `TextEncoder`."""
     encoder = TextEncoder(predictor, similarity, pooling)

@@ -296,7 +296,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     if model.activation_fn and 'sequence_classification' in model.heads:
         sentence_modules.write_cross_encoder(model.activation_fn, folder)
     if (modules := model.sentence_modules) and modules.sparse and 'mlm' in model.heads:
-        named = modules.prompts, modules.default_prompt
+        named = modules.prompts, modules.default_prompt, modules.similarity
         sparse_modules.write(modules.sparse, *named, folder)
     if model.sentence_modules and not model.sentence_modules.unsupported:
         sentence_modules.write(model.sentence_modules, folder, architecture.hidden_size)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax import files
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, unknown
 from bert_jax.interop import sparse_modules, weights
 from bert_jax.models.sparse_pooling import SparsePooling
 from bert_jax.storage import names
@@ -37,6 +37,7 @@ _TYPES = 'sentence_transformers.models.'
 _TRANSFORMER = 'sentence_transformers.base.modules.transformer.Transformer'
 _ENCODERS = ('Transformer', 'MLMTransformer')  # MLMTransformer: SparseEncoder of version 5
 _DENSE_INPUT = 'sentence_embedding'
+SIMILARITIES = ('cosine', 'dot', 'euclidean', 'manhattan')  # of sentence-transformers
 
 
 class Dense(NamedTuple):
@@ -63,6 +64,7 @@ class SentenceModules:
         default_prompt: Name of the prompt of texts for which none is named; None: no prompt.
         unsupported: A module or setting of the folder that is not supported; None if all are.
         sparse: How a SparseEncoder makes weights of terms; None for other models.
+        similarity: How vectors are compared, a name of SIMILARITIES.
     """
 
     pooling: tuple[str, ...] = ('mean',)
@@ -72,6 +74,7 @@ class SentenceModules:
     default_prompt: str | None = None
     unsupported: str | None = None
     sparse: SparsePooling | None = None
+    similarity: str = 'cosine'
 
     @property
     def prompt(self) -> str:
@@ -109,7 +112,12 @@ class SentenceModules:
         """Return the settings from which training continues, as JSON values."""
         has_dense = any(isinstance(layer, Dense) for layer in self.layers)
         unsupported = self.unsupported or ('a Dense layer' if has_dense else '')
-        settings = {'pooling': self.pooling, 'prompts': self.prompts, 'unsupported': unsupported}
+        settings = {
+            'pooling': self.pooling,
+            'prompts': self.prompts,
+            'unsupported': unsupported,
+            'similarity': self.similarity,
+        }
         return settings | ({'sparse': self.sparse._asdict()} if self.sparse else {})
 
     def shorten(self, vectors_ND: np.ndarray, dimensions: int) -> np.ndarray:
@@ -178,6 +186,7 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
         raise UserError(f'{folder}: default_prompt_name is {name!r:.40}, which is not in prompts')
     length = length and int(min(length, 2**31))
     fields: JsonObject = {'max_length': length, 'prompts': prompts, 'default_prompt': name}
+    fields['similarity'] = _similarity(folder, config)
     try:
         fields |= _read_layers(folder, modules, has_prompts=any(prompts.values()))
     except _Unsupported as error:
@@ -187,6 +196,16 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
             active = config.get('max_active_dims')
             fields['sparse'] = sparse_modules.read(folder / module['path'], active)
     return SentenceModules(**fields), settings.get('do_lower_case') is True
+
+
+def _similarity(folder: pathlib.Path, config: JsonView) -> str:
+    """The name of the similarity; null is the cosine, and for sparse vectors the dot product."""
+    usual = 'dot' if config.get('model_type') == 'SparseEncoder' else 'cosine'
+    given = config.get('similarity_fn_name') or usual
+    if given not in SIMILARITIES:
+        path = folder / 'config_sentence_transformers.json'
+        raise unknown(f'similarity_fn_name in {path}', str(given), SIMILARITIES)
+    return str(given)
 
 
 def activation_fn(folder: pathlib.Path, config: JsonView) -> str | None:
@@ -240,12 +259,12 @@ def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
     files.write_json(folder / 'modules.json', entries)
     settings = {'max_seq_length': modules.max_length, 'do_lower_case': False}
     files.write_json(folder / 'sentence_bert_config.json', settings)
-    if modules.prompts:
-        prompts = {
-            'prompts': dict(modules.prompts),
-            'default_prompt_name': modules.default_prompt,
-        }
-        files.write_json(folder / 'config_sentence_transformers.json', prompts)
+    general = {
+        'prompts': dict(modules.prompts),
+        'default_prompt_name': modules.default_prompt,
+        'similarity_fn_name': modules.similarity,
+    }
+    files.write_json(folder / 'config_sentence_transformers.json', general)
 
 
 def write_cross_encoder(activation: str, folder: pathlib.Path) -> None:
@@ -282,15 +301,20 @@ def of_run(metadata: JsonView) -> SentenceModules | None:
     config = metadata['config']
     problem = config['problem']
     prompts = {name: problem[f'{name}_prompt'] for name in ('query', 'document')}
-    sparse = metadata['kept'].get('sparse')
+    kept = metadata['kept']
+    sparse, similarity = kept.get('sparse'), kept['similarity']
+    normalize = problem.get('normalize')
+    if normalize is None:
+        normalize = similarity == 'cosine'
     return SentenceModules(
-        (metadata['kept']['pooling'],),
-        (Normalize(),) * problem.get('normalize', False),
+        (kept['pooling'],),
+        (Normalize(),) * (normalize and not sparse),
         config['training']['sequence_length'],
         prompts if any(prompts.values()) else {},
         'document' if any(prompts.values()) else None,
         'the module SpladePooling' if sparse else None,
         SparsePooling(**sparse) if sparse else None,
+        similarity,
     )
 
 
@@ -325,9 +349,9 @@ def _read_pooling(config: JsonView, has_prompts: bool) -> tuple[str, ...]:
     if not isinstance(modes, str | list | tuple):
         raise UserError(f'1_Pooling/config.json: pooling_mode is {modes!r}, expected names')
     modes = (modes,) if isinstance(modes, str) else tuple(modes) or ('mean',)
-    unknown = [mode for mode in modes if mode not in _SUPPORTED_MODES]
-    if unknown:
-        raise _Unsupported(f'the pooling mode {unknown[0]}')
+    others = [mode for mode in modes if mode not in _SUPPORTED_MODES]
+    if others:
+        raise _Unsupported(f'the pooling mode {others[0]}')
     if has_prompts and not config.get('include_prompt', True):
         raise _Unsupported('a prompt that pooling leaves out')
     return modes

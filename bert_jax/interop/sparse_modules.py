@@ -36,7 +36,11 @@ def read(folder: pathlib.Path, max_active: Any) -> SparsePooling:
 
 
 def write(
-    pooling: SparsePooling, prompts: Mapping[str, str], default: str | None, folder: pathlib.Path
+    pooling: SparsePooling,
+    prompts: Mapping[str, str],
+    default: str | None,
+    similarity: str,
+    folder: pathlib.Path,
 ) -> None:
     """Write the files of a SparseEncoder into the folder of a masked language model."""
     kinds = {
@@ -54,7 +58,7 @@ def write(
         'module_output_name': 'token_embeddings',
     }
     files.write_json(folder / 'sentence_bert_config.json', settings)
-    general: JsonObject = {'model_type': 'SparseEncoder', 'similarity_fn_name': None}
+    general: JsonObject = {'model_type': 'SparseEncoder', 'similarity_fn_name': similarity}
     general |= {'prompts': dict(prompts), 'default_prompt_name': default}
     if pooling.max_active is not None:
         general['max_active_dims'] = pooling.max_active

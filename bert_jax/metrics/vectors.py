@@ -27,7 +27,7 @@ def score_rows(
     """Return a function that computes the metrics of some of the examples.
 
     Args:
-        vectors: of the texts of each example, normalized [N, D].
+        vectors: of the texts of each example, [N, D]; normalized if cosines are compared.
         texts: of each example: a query, its document, and documents that do not answer it.
         scores: of each example; one score if it is a pair with a score.
         classes: of each example; '' without classes.
@@ -39,8 +39,8 @@ def score_rows(
     """
     if all(len(own) == 2 and len(known) == 1 for own, known in zip(texts, scores, strict=True)):
         gold_N = np.array([known[0] for known in scores])
-        cosine_N = np.array([own_2D[0] @ own_2D[1] for own_2D in vectors], np.float64)
-        return lambda rows_M: correlations(gold_N[rows_M], cosine_N[rows_M])
+        product_N = np.array([own_2D[0] @ own_2D[1] for own_2D in vectors], np.float64)
+        return lambda rows_M: correlations(gold_N[rows_M], product_N[rows_M])
     if all(len(own) > 1 for own in texts):
         return of_columns(_of_queries(vectors, texts))
     if all(classes) and len(classes) > 1:
@@ -49,11 +49,11 @@ def score_rows(
     return lambda rows_M: {}
 
 
-def correlations(gold_M: np.ndarray, cosine_M: np.ndarray) -> Mapping[str, float]:
+def correlations(gold_M: np.ndarray, product_M: np.ndarray) -> Mapping[str, float]:
     """Return 'spearman' and 'pearson'."""
     return {
-        'spearman': metrics.spearman(gold_M, cosine_M),
-        'pearson': metrics.pearson(gold_M, cosine_M),
+        'spearman': metrics.spearman(gold_M, product_M),
+        'pearson': metrics.pearson(gold_M, product_M),
     }
 
 

@@ -123,5 +123,5 @@ def test_a_model_without_predictions_and_unknown_settings_are_refused(folder, tm
         bert_jax.load(made)
     flags = [f'--model={folder}', f'--input={tmp_path}', f'--output={tmp_path}/out', '--sparse']
     with pytest.raises(SystemExit):
-        analyze.main(['retrieval', *flags, '--similarity=dot'])
-    assert '--similarity has no effect with --sparse' in capsys.readouterr().err
+        analyze.main(['retrieval', *flags, '--pooling=cls'])
+    assert '--pooling has no effect with --sparse' in capsys.readouterr().err

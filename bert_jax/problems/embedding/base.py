@@ -63,6 +63,10 @@ class LossOptions(abc.ABC):
         """Return the names of the fields."""
         return tuple(field.name for field in dataclasses.fields(cls))
 
+    def compared_by(self) -> str:
+        """Return what the loss compares texts by, and a search will: 'cosine', or 'dot'."""
+        return 'cosine'
+
     def why_unusable(self, example: TextGroup) -> str:
         """Say why the loss cannot learn from an example with the texts and fields that it reads."""
         return ''

@@ -35,7 +35,8 @@ class EmbeddingDecoder(base.Decoder[TextGroup, np.ndarray]):
     def score(self, examples: Sequence[TextGroup], predictions: Sequence[np.ndarray]) -> Scores:
         """Score the vectors, the main metric first.
 
-        Pairs with a score: 'spearman' and 'pearson' of the cosine. Other queries with documents:
+        Vectors are compared as the loss does, by cosine or dot product. Pairs with a score:
+        'spearman' and 'pearson' of this similarity. Other queries with documents:
         'accuracy', the share of queries whose document is the nearest of all documents of the
         split, and 'mrr'. Triplets also: 'triplet_accuracy'. Texts with classes:
         'neighbor_accuracy', the share of texts whose nearest other text has the same class.
@@ -56,7 +57,7 @@ class EmbeddingDecoder(base.Decoder[TextGroup, np.ndarray]):
         if not examples:
             return lambda rows_M: {}
         return vector_metrics.score_rows(
-            [vector_metrics.unit(vectors_ND) for vectors_ND in predictions],
+            [self._to_compare(vectors_ND) for vectors_ND in predictions],
             [list(map(normalize_spaces, example.texts)) for example in examples],
             [example.scores for example in examples],
             [example.label or '' for example in examples],
@@ -70,14 +71,23 @@ class EmbeddingDecoder(base.Decoder[TextGroup, np.ndarray]):
         return dict(self.score_rows(examples, shortened)(np.arange(len(examples))))
 
     def to_record(self, example: TextGroup, prediction: np.ndarray) -> JsonObject:
-        unit_ND = vector_metrics.unit(prediction)
+        compared_ND = self._to_compare(prediction)
+        name = 'cosines' if self._similarity == 'cosine' else 'products'
         gold: object = list(example.scores) or example.label or None
         return {
             'id': example.id,
             'texts': list(example.texts),
             'gold': gold,
-            'cosines': [round(float(cosine), 6) for cosine in unit_ND[1:] @ unit_ND[0]],
+            name: [round(float(product), 6) for product in compared_ND[1:] @ compared_ND[0]],
         }
+
+    @property
+    def _similarity(self) -> str:
+        return str(self.setup.kept['similarity'])
+
+    def _to_compare(self, vectors_ND: np.ndarray) -> np.ndarray:
+        """Return vectors whose products are their cosines, or the vectors as they are."""
+        return vector_metrics.unit(vectors_ND) if self._similarity == 'cosine' else vectors_ND
 
 
 def normalize_spaces(text: str) -> str:

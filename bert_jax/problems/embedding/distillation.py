@@ -74,6 +74,9 @@ class MarginMSE(EmbeddingLoss):
             return ''
         return f'{scores} scores, must be {documents} scores or {documents - 1} margins'
 
+    def compared_by(self) -> str:
+        return 'dot'
+
     def __call__(self, batch: VectorBatch) -> jax.Array:
         own_BM = _scores(batch)
         scores_BK = jnp.asarray(batch.scores_BK)
@@ -101,6 +104,9 @@ class DistillKL(EmbeddingLoss):
     def why_unusable(self, example: TextGroup) -> str:
         scores, documents = len(example.scores), len(example.texts) - 1
         return '' if scores == documents else f'{scores} scores, must be {documents}'
+
+    def compared_by(self) -> str:
+        return 'dot'
 
     def __call__(self, batch: VectorBatch) -> jax.Array:
         log_p_BM = jax.nn.log_softmax(_scores(batch) / self.temperature)

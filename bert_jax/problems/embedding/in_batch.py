@@ -82,7 +82,7 @@ def _equal(first_B2: Array, second_M2: Array) -> jax.Array:
     return is_equal_BM
 
 
-def accuracy(batch: VectorBatch, similarity: str = 'cosine') -> jax.Array:
+def accuracy(batch: VectorBatch, similarity: str) -> jax.Array:
     """Return the share of queries whose own document is nearer than all negatives of the batch."""
     documents = Documents.of(batch)
     similarity_BM = SIMILARITIES[similarity](batch.vectors_BND[:, 0], documents.vectors_MD)
@@ -140,6 +140,9 @@ class InBatch(EmbeddingLoss):
                 f"problem.partition is 'per_direction', but {min(among_themselves)} has no own "
                 "document; set problem.partition='joint' or leave it out of problem.directions"
             )
+
+    def compared_by(self) -> str:
+        return self.similarity
 
     def __call__(self, batch: VectorBatch) -> jax.Array:
         compare = SIMILARITIES[self.similarity]

@@ -53,10 +53,30 @@ class EmbeddingEncoding(base.Encoding[TextGroup]):
         copies = loss.copies if num_texts == 1 else 1
         return {
             'pooling': self._pooling(),
+            'similarity': self._similarity(),
             'group_size': num_texts * copies,
             'num_scores': num_scores if 'scores' in loss.reads else 0,
             'vector_size': vector_size if 'vectors' in loss.reads else 0,
         }
+
+    def compared_by(self) -> str:
+        """Return what trained vectors are compared by: 'cosine', or 'dot', the dot product.
+
+        Shortened vectors (`problem.dimensions`) are normalized in training, so a dot product of
+        them is a cosine.
+        """
+        return 'cosine' if self.settings.dimensions else self.embedding_loss.compared_by()
+
+    def _similarity(self) -> str:
+        """Return `compared_by`; warn if the folder in init_from says otherwise."""
+        own = self.compared_by()
+        given = self.setup.kept.get('modules', {}).get('similarity', own)
+        if given != own:
+            warn(
+                f'init_from compares vectors by {given!r}, but this run trains with {own!r}; see '
+                'problem.similarity and problem.loss'
+            )
+        return own
 
     def _pooling(self) -> str:
         """Return `problem.text_pooling`, or that of the folder in init_from.
@@ -280,7 +300,8 @@ class EmbeddingTraining(base.Loss):
         number = jnp.float32(len(vectors.vectors_BND))
         terms = {'embedding': Term(number * self.of_sizes(vectors), number)}
         if vectors.vectors_BND.shape[1] > 1:
-            terms['accuracy'] = Term(number * in_batch.accuracy(vectors), number)
+            near = in_batch.accuracy(vectors, self.encoding.compared_by())
+            terms['accuracy'] = Term(number * near, number)
         return terms
 
     def collect(self, vectors_RSD: jax.Array, batch: Batch) -> VectorBatch:

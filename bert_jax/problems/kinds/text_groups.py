@@ -66,7 +66,12 @@ EMBEDDING = ProblemKind(
             "model, 'mean' of others",
             choices='bert_jax.models.heads.embedding:POOLINGS',
         ),
-        normalize=key(True, 'whether vectors of the trained model have the norm 1'),
+        normalize=key(
+            None,
+            'whether vectors of the trained model have the norm 1; unset: yes, unless the loss '
+            'compares dot products (problem.similarity=dot, margin_mse, distill_kl)',
+            kind=bool,
+        ),
         batches=key(
             '',
             "'shuffled'; 'without_copies': no two examples of a batch share a text; "

@@ -41,6 +41,9 @@ class SparseEncoding(EmbeddingEncoding):
         """Also keep how logits become weights: `problem`, or the SparseEncoder folder's way."""
         return {**super().keep(train), 'sparse': self._sparse_pooling()._asdict()}
 
+    def compared_by(self) -> str:
+        return self.embedding_loss.compared_by()
+
     def _sparse_pooling(self) -> SparsePooling:
         folder = self.setup.kept.get('modules', {})
         given = SparsePooling(**folder.get('sparse') or {})
@@ -98,7 +101,7 @@ class SparseTraining(EmbeddingTraining):
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'embedding', 'regularizer', and what is only logged.
 
-        'accuracy' as for dense vectors, by dot products; 'query_flops' and 'document_flops' without
+        'accuracy' as for dense vectors; 'query_flops' and 'document_flops' without
         their weights; 'query_active' and 'document_active', the mean number of terms.
         """
         vectors = self.collect(outputs['vectors'], batch)
@@ -129,7 +132,7 @@ class SparseTraining(EmbeddingTraining):
                 query_weight * flops['query_flops']
                 + settings.document_weight * flops['document_flops']
             ),
-            'accuracy': in_batch.accuracy(batch, 'dot'),
+            'accuracy': in_batch.accuracy(batch, self.encoding.compared_by()),
             **flops,
             **active,
         }
