@@ -54,7 +54,7 @@ def load(
     if ignored:
         warn(f'{folder / "config.json"}: ignored keys: {", ".join(ignored)}')
     published = families.published_class(config) or ''
-    state = weights.read(folder)
+    state = _with_decoder(weights.read(folder), family, architecture, published, folder)
     if leave_out:
         state = _without(state, leave_out, folder)
     if not architecture.pooler and conversion.has_weight(family, state, 'encoder/pooler'):
@@ -97,6 +97,23 @@ def load(
         writes=family.classes.get(published) != (),
         sentence_modules=modules,
     )
+
+
+def _with_decoder(
+    state: weights.Weights,
+    family: Family,
+    architecture: Architecture,
+    published: str,
+    folder: pathlib.Path,
+) -> weights.Weights:
+    """Add the decoder of T5 1.1 and mT5, which transformers 5 makes equal to the embeddings."""
+    decoder, token = f'{family.decoder}.weight', family.table[family.token_table]
+    is_lacking = family.saves_decoder_once and not architecture.prediction.tied
+    is_lacking = is_lacking and decoder not in state and token in state
+    if not is_lacking or (published and not family.classes.get(published)):
+        return state
+    report(f'{folder}: {decoder} is a copy of {token}, to which transformers 5 ties it')
+    return {**state, decoder: state[token]}
 
 
 def _without(state: weights.Weights, leave_out: str, folder: pathlib.Path) -> weights.Weights:

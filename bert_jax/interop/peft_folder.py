@@ -8,6 +8,7 @@ prompt vector.
 import dataclasses
 import pathlib
 import re
+from collections.abc import Collection
 
 import numpy as np
 
@@ -46,6 +47,7 @@ TASK_TYPES = {
 }
 _HEADS = {task: (head,) for head, task in TASK_TYPES.items()} | {
     'CAUSAL_LM': ('clm',),
+    'SEQ_2_SEQ_LM': ('seq2seq',),
     'FEATURE_EXTRACTION': (),
 }
 
@@ -212,6 +214,8 @@ def _tuned_weights(
         if has_pooler or not ours.startswith(_POOLER)
     }
     embeddings = {places[name].name.removesuffix('.weight') for name in _EMBEDDINGS & places.keys()}
+    if family.copies:
+        _check_embeddings(family, embeddings, arrays)
     tuned_state = adapters.apply(config, arrays, state, linear, embeddings)
     token = places[_TOKEN].name
     is_tied = base.architecture.prediction.tied and not {'mlm', 'clm'}.isdisjoint(heads)
@@ -221,6 +225,25 @@ def _tuned_weights(
             'peft (merge_and_unload) and save the model'
         )
     return tuned_state
+
+
+def _check_embeddings(family: Family, embeddings: Collection[str], arrays: Arrays) -> None:
+    """Raise UserError if embeddings are tuned of a model whose stacks have copies of them.
+
+    peft tunes `shared`, but transformers reads the copies of the encoder and of the decoder, which
+    stay as they were; and peft looks up tuned positions of BART by the ids of tokens.
+    """
+    saved, added = adapters.split(arrays)
+    tokens = {name.removesuffix('.weight') for name in (family.table[_TOKEN], *family.copies)}
+    whole = tokens & {name.removesuffix('.weight') for name in saved}
+    for module in (*added, *sorted(whole)):
+        if module in embeddings or module in tokens:
+            raise UserError(
+                f'{module} is tuned, which is not supported: peft and transformers compute other '
+                f'values with it than with the weights of the tuned {family.model_type} model '
+                '(merge_and_unload); tune the linear layers, or merge and save the model if its '
+                'values are the ones you want'
+            )
 
 
 def _problem_type(base: Pretrained, num_labels: int, metadata: JsonView) -> str | None:

@@ -107,6 +107,8 @@ class Family:
         prefix: prefix of the encoder's weights in a model with heads; absent in a bare encoder.
         classes: published class → its heads.
         decoder: the output projection over the vocabulary, usually tied to the token embeddings.
+        saves_decoder_once: whether transformers 5 leaves the decoder out of files where it equals
+            the token embeddings, though its config does not say that it is tied.
         token_table: our token embeddings to which the projection is tied.
         optional_heads: published class → heads that its files may contain but the class ignores.
         without_pooler: the classes that have no pooler.
@@ -137,6 +139,7 @@ class Family:
     classes: Mapping[str, tuple[str, ...]]
     decoder: str
     token_table: str = 'encoder/embeddings/token'
+    saves_decoder_once: bool = False
     optional_heads: Mapping[str, tuple[str, ...]] = FrozenDict()
     without_pooler: tuple[str, ...] = ()
     causal_class: str = ''

@@ -121,6 +121,7 @@ FAMILY = Family(
         'decoder_start_token_id': 'pad_id',
     },
     decoder='lm_head',
+    saves_decoder_once=True,
     copies=('encoder.embed_tokens.weight', 'decoder.embed_tokens.weight'),
     joined={
         'DenseReluDense.wi.weight': ('DenseReluDense.wi_0.weight', 'DenseReluDense.wi_1.weight'),
