@@ -24,7 +24,15 @@ class UserError(Exception):
 
 
 class Diverged(UserError):
-    """Training with these settings cannot go on; with others it might."""
+    """Training with these settings cannot go on; with others it might.
+
+    Attributes:
+        step: the last step.
+    """
+
+    def __init__(self, message: str, step: int = 0):
+        super().__init__(message)
+        self.step = step
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:

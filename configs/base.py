@@ -22,6 +22,7 @@ from bert_jax.corpus.preparation_keys import KEYS
 # Tables and functions that a key refers to; they are imported when they are needed.
 _SEGMENTS = 'bert_jax.tasks.pretraining_data:SEGMENTS'
 _UNUSED_MASKING = 'bert_jax.tasks.key_conditions:unused_masking'
+_UNUSED_HELD_OUT_MASKS = 'bert_jax.tasks.key_conditions:unused_held_out_masks'
 _UNUSED_NOISE = 'bert_jax.tasks.key_conditions:unused_noise'
 _NO_CLOZE = 'bert_jax.tasks.key_conditions:unused_cloze'
 _UNUSED_TRANSFER = 'bert_jax.tasks.key_conditions:unused_transfer'
@@ -664,6 +665,20 @@ def get_config() -> ConfigDict:
             (), 'further steps at which to evaluate, such as (0, 100, 1000); 0: before any', of=int
         ),
         examples=key(10_240, 'examples per evaluation', '[1, inf)'),
+        masking_scheme=key(
+            '',
+            'masking.scheme of held-out text, so that runs with different masking.scheme can be '
+            "compared; '' = as in training",
+            choices='bert_jax.objectives.masking_schemes:SCHEMES',
+            unused=_UNUSED_HELD_OUT_MASKS,
+        ),
+        masking_rate=key(
+            None,
+            'masking.rate of held-out text; default: as at the end of training',
+            '(0, 1)',
+            kind=float,
+            unused=_UNUSED_HELD_OUT_MASKS,
+        ),
         cloze_examples=key(
             8,
             'examples with predictions, or samples of masked diffusion, in the model card',

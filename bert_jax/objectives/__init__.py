@@ -36,8 +36,10 @@ class Objective(abc.ABC):
         is_causal: Whether positions must not attend to positions on their right.
         reads_decoder: Whether its heads read the states of a decoder, which the model must have.
         is_generative: Whether the model learns to write text.
-        predicts_tokens: Whether its head has logits of the vocabulary at the chosen positions, so
-            that `training.z_loss` applies.
+        predicts_tokens: Whether `<name>_loss` is the mean cross-entropy in nats of the tokens at
+            the chosen positions (`Rows.chosen`). Reports then have its perplexity, the baseline of
+            token frequencies and, if it is not below that, a warning.
+        has_z_loss: Whether its head is an array of these logits, so that `training.z_loss` applies.
         batch_keys: Arrays that the batches must have besides ids, attention mask and token types.
         loss_terms: Terms that the objective's weight applies to; by default `<name>_loss`.
         companions: Objectives that must be enabled as well.
@@ -49,6 +51,7 @@ class Objective(abc.ABC):
     reads_decoder: ClassVar[bool] = False
     is_generative: ClassVar[bool] = False
     predicts_tokens: ClassVar[bool] = False
+    has_z_loss: ClassVar[bool] = True
     batch_keys: ClassVar[tuple[str, ...]] = ()
     loss_terms: ClassVar[tuple[str, ...]] = ()
     companions: ClassVar[tuple[str, ...]] = ()
@@ -161,8 +164,14 @@ def loss_weights(weights: Mapping[str, float], z_loss: float = 0.0) -> dict[str,
         for name in names
         for term in OBJECTIVES[name].loss_terms or (f'{name}_loss',)
     }
-    predicting = [name for name in names if z_loss and OBJECTIVES[name].predicts_tokens]
+    predicting = [name for name in predicting_tokens(names) if OBJECTIVES[name].has_z_loss]
+    predicting *= bool(z_loss)
     return terms | {f'{name}_z': z_loss * weights[name] for name in predicting}
+
+
+def predicting_tokens(names: Collection[str]) -> list[str]:
+    """Return those of the objectives whose loss is of predicted tokens."""
+    return [name for name in names if OBJECTIVES[name].predicts_tokens]
 
 
 def shows_cloze(names: Collection[str]) -> bool:
@@ -209,7 +218,7 @@ def z_terms(chosen: Mapping[str, Objective], output: ModelOutput) -> Terms:
             jnp.square(jax.nn.logsumexp(output.heads[head], axis=-1)), weights_BP
         )
         for name, objective in chosen.items()
-        if objective.predicts_tokens
+        if objective.predicts_tokens and objective.has_z_loss
         for head in objective.heads()
     }
 

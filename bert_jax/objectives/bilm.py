@@ -37,6 +37,8 @@ class BidirectionalLanguageModel(Objective):
     """½ (forward + backward) cross-entropy of every token that is not special."""
 
     corruptions = ('clean',)
+    predicts_tokens = True
+    has_z_loss = False  # two heads, one for each direction
 
     def heads(self) -> Mapping[str, HeadOptions]:
         return {'bilm': {}}

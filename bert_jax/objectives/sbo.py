@@ -31,6 +31,8 @@ class SpanBoundaryObjective(Objective):
     max_targets: int
 
     corruptions = ('masked',)
+    predicts_tokens = True
+    has_z_loss = False  # the logits are of some of the chosen tokens
     masking_schemes = ('spans', 'anchored_spans')
 
     def heads(self) -> Mapping[str, HeadOptions]:

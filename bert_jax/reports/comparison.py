@@ -8,8 +8,10 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.metrics import intervals
+from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.types import JsonObject
 
+INTERVAL = f'{intervals.LEVEL:.0%} interval of the mean'
 MIN_RUNS = 5  # for an interval; with fewer runs the bootstrap interval is about their range
 
 
@@ -55,6 +57,12 @@ def interval_cell(summary: JsonObject) -> str:
         return '–'
     ends = intervals.cell((min(values), max(values)), number)
     return f'range {ends}' if '–' in ends else ends
+
+
+def describe_choice(metric: str) -> str:
+    """Return a sentence: by which metric the best setting was chosen."""
+    order = 'lowest' if lower_is_better(metric) else 'highest'
+    return f'The best setting has the {order} {metric} (evaluation.best chooses another metric).'
 
 
 def plot_runs(

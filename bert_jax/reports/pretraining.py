@@ -1,7 +1,7 @@
 """Baselines of the held-out metrics of pretraining, and cloze examples."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 
 def unigram_entropy(counts_V: np.ndarray) -> float:
-    """The entropy in nats of the distribution of token counts: −Σ p ln p."""
+    """The entropy in nats of the distribution of which some tokens were counted.
+
+    −Σ p ln p of a sample is too low on average; (K − 1) / 2N for K different tokens among N is
+    added (Miller 1955, "Note on the bias of information estimates").
+    """
     p = counts_V[counts_V > 0] / counts_V.sum()
-    return float(-(p * np.log(p)).sum())
+    return float(-(p * np.log(p)).sum() + (len(p) - 1) / (2 * counts_V.sum()))
 
 
-# Objectives whose loss is comparable with the unigram entropy.
-_OF_TOKENS = ('mlm', 'clm', 'plm', 'diffusion', 'mntp', 'ntp', 'denoising')
+_PERPLEXITY = '_perplexity'
 _FAR = 2  # factor by which the held-out share may differ from the fraction
 _FEW_TEXTS = 10
 _CLEARLY = 1.02  # times the loss of a guess; a model that has learned nothing is near 1
@@ -34,26 +37,28 @@ _LIKELIHOODS = {
 
 
 def add_baselines(
-    means: dict[str, float], counts_V: np.ndarray, bytes_per_token: float
+    means: dict[str, float], names: Collection[str], counts_V: np.ndarray, bytes_per_token: float
 ) -> dict[str, float]:
     """Add perplexities, and the scores of a model that ignores the context.
 
     Args:
         means: held-out means by name, such as 'mlm_loss'.
-        counts_V: how often each token occurs in the held-out text.
+        names: objectives whose loss is the cross-entropy of tokens.
+        counts_V: how often each token was to be predicted.
         bytes_per_token: mean bytes of a token in the held-out text; see `Corpus.bytes_per_token`.
 
     Returns:
-        `means` with '…_perplexity', 'unigram_entropy' (the loss of predicting token frequencies),
+        `means` with '…_perplexity', 'unigram_entropy' (the loss of predicting the frequencies of
+        the tokens that were to be predicted),
         '…_majority' (the accuracy of always predicting the most frequent token or class) and, with
         objectives that bound the likelihood of the text, '…_bits_per_byte', which is comparable
         between vocabularies that encode every character of the text.
     """
     metrics = dict(means)
-    for name in _OF_TOKENS:
+    for name in names:
         if f'{name}_loss' in means:
             metrics |= {
-                f'{name}_perplexity': math.exp(min(means[f'{name}_loss'], 700)),
+                f'{name}{_PERPLEXITY}': math.exp(min(means[f'{name}_loss'], 700)),
                 'unigram_entropy': unigram_entropy(counts_V),
                 f'{name}_majority': float(counts_V.max() / counts_V.sum()),
             }
@@ -75,7 +80,8 @@ def warnings(held_out: Mapping[str, float]) -> list[str]:
     The frequencies are those of the tokens, or of the two classes of a pair.
     """
     entropy = held_out.get('unigram_entropy', math.inf)
-    losses = {name: held_out.get(f'{name}_loss', -math.inf) for name in _OF_TOKENS}
+    names = [name.removesuffix(_PERPLEXITY) for name in held_out if name.endswith(_PERPLEXITY)]
+    losses = {name: held_out[f'{name}_loss'] for name in names}
     lines = [*_warnings_of_pairs(held_out)]
     return lines + [
         f'the held-out {name}_loss is {loss:.3f}, but predicting every token by its frequency has '

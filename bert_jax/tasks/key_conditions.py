@@ -18,10 +18,17 @@ def unused_masking(config: Config, key: str) -> str:
         return 'masking.random is 0'
     if key == 'masking.rate_change' and masking.end_rate is None:
         return 'masking.end_rate is not set'
-    scheme = find_scheme(masking.scheme)
-    of_words = ('word_starts', 'unspaced') if scheme.needs_words else ()
-    is_used = key.removeprefix('masking.') in (*used, *scheme.options(), *of_words)
+    held_out = config.evaluation.masking_scheme
+    schemes = [find_scheme(name) for name in (masking.scheme, held_out) if name]
+    options = [option for scheme in schemes for option in scheme.options()]
+    of_words = ('word_starts', 'unspaced') if any(one.needs_words for one in schemes) else ()
+    is_used = key.removeprefix('masking.') in (*used, *options, *of_words)
     return '' if is_used else f'masking.scheme is {masking.scheme!r}'
+
+
+def unused_held_out_masks(config: Config, key: str) -> str:
+    """Return why the enabled objectives have no masks of held-out text; '' if they have."""
+    return unused_masking(config, key.replace('evaluation.masking_', 'masking.'))
 
 
 def unused_noise(config: Config, key: str) -> str:

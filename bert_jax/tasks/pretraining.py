@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import averages, lazy_table, objectives, progress
-from bert_jax.averages import Terms
+from bert_jax.averages import Term, Terms
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError, warn
 from bert_jax.examples.example_source import ExampleSource, FirstExamples
 from bert_jax.models import kernels
-from bert_jax.models.model import Model
+from bert_jax.models.model import Model, ModelOutput
 from bert_jax.models.rows import Rows
 from bert_jax.models.visibility import Pattern
 from bert_jax.objectives import Objective
@@ -33,6 +34,7 @@ from bert_jax.types import Batch, Config, JsonObject, JsonView, Key, Params, Tre
 _SAMPLES = 'bert_jax.tasks.diffusion_samples:samples'
 _MASKING_MEMORY = 'bert_jax.objectives.adaptive_masking:MaskingMemory'
 _DESCRIBE_ROW = 'bert_jax.tasks.show_batch:corrupted_row'
+_COUNTS = 'target_counts'  # of each token, beside the terms of an evaluation
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
 
@@ -47,6 +49,8 @@ class Pretraining:
         objectives: The objectives by name.
         model: The encoder with the heads of the objectives.
         corruption: Corrupts the batch of each step.
+        held_out_corruption: Corrupts held-out batches; None: `corruption` does, as at the end of
+            the run.
         stages: The stages.
         held_out: Shape of the batches of a stage → language → its held-out examples; None → the
             examples of all languages.
@@ -62,6 +66,7 @@ class Pretraining:
     stages: tuple[Stage, ...]
     held_out: Mapping[tuple[int, int], Mapping[str | None, ExampleSource]]
     evaluators: tuple[Evaluator, ...] = ()
+    held_out_corruption: Corruption | None = None
 
     @property
     def weights(self) -> dict[str, float]:
@@ -127,6 +132,8 @@ class Pretraining:
                 lines += [f'stage {number}: {stage.steps:,} steps, {first}', *others]
         if pretraining_data.SEGMENTS[self.config.data.segments].mixes_texts:
             lines += evaluation.few_texts(self.corpus.manifest)
+        if masking := pretraining_data.held_out_masking(self.config):
+            lines.append(f'held-out masks: {masking["scheme"]}, rate {masking["rate"]:g}')
         lines += self._long_evaluations()
         return [*lines, *(line for evaluator in self.evaluators for line in evaluator.lines)]
 
@@ -176,6 +183,9 @@ class Pretraining:
         rows = self.corruption.at(progress)(corruption_keys_B, clean)
         seeds_B = jax.vmap(jax.random.bits)(dropout_keys_B) if train else None
         output: Tree = self.model.apply({'params': params}, rows, seeds_B)
+        return self._terms_of(output, clean)
+
+    def _terms_of(self, output: ModelOutput, clean: Rows) -> Terms:
         terms = objectives.compute_terms(self.objectives.values(), output, clean)
         if self.config.training.z_loss:
             terms |= objectives.z_terms(self.objectives, output)
@@ -198,21 +208,27 @@ class Pretraining:
             yield describe(clean, rows, row, tokenizer) | targets
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
-        """Compute the held-out metrics and baselines that ignore the context.
+        """Compute the held-out metrics, `loss` first, and baselines that ignore the context.
 
+        `loss` is the sum of the losses of the objectives, weighted as in training.
         With several languages, the losses of each language, such as `mlm_loss/cy`, are added; each
         language gets an equal share of the examples.
         """
-        rows, means = self._held_out_rows(stage), {}
+        rows, totals = self._held_out_rows(stage), {}
         total = sum(first.num_examples for first in rows.values())
         with progress.evaluation_bar(total, ' rows', jax.process_index() == 0) as bar:
             for language, first in rows.items():
-                means[language] = self._held_out_means(
+                totals[language] = self._held_out_totals(
                     params, first, stage.accumulation, bar.update
                 )
-        baseline = self.corpus.unigram_counts('held_out'), self.corpus.bytes_per_token('held_out')
-        metrics = evaluation.add_baselines(means.pop(None), *baseline)
-        for language, values in means.items():
+        total = totals.pop(None)
+        names = objectives.predicting_tokens(self.objectives)
+        counts_V = np.asarray(total.pop(_COUNTS).sum) if names else np.zeros(0)
+        metrics = averages.means_and_loss(total, self.weights)
+        bytes_per_token = self.corpus.bytes_per_token('held_out')
+        metrics = evaluation.add_baselines(metrics, names, counts_V, bytes_per_token)
+        for language, of_language in totals.items():
+            values = averages.means(of_language)
             names = [name for name in self.weights if name in values]
             metrics |= {f'{name}/{language}': values[name] for name in names}
         for evaluator in self.evaluators:
@@ -235,25 +251,38 @@ class Pretraining:
             for language, source in sources.items()
         }
 
-    def _held_out_means(
+    def _held_out_totals(
         self,
         params: Params,
         first: FirstExamples,
         accumulation: int,
         advance: Callable[[int], object],
-    ) -> dict[str, float]:
+    ) -> Terms:
         total: Terms = {}
         for batch in batches.read(first, 0, first.num_batches, self.config.data.reading_threads):
             terms = self._held_out_step(params, batch, accumulation)
             total = averages.add(total, jax.device_get(terms))
             advance(first.batch_size)
-        return averages.means(total)
+        return total
 
     def _held_out_terms(self, params: Params, batch: Batch, accumulation: int) -> Terms:
+        """Return the terms of a batch, and under _COUNTS how often each token is predicted."""
         key = jax.random.key(HELD_OUT_SEED)
-        return sum_over_micro_batches(
-            lambda micro: self.terms(params, micro, key, train=False), batch, accumulation
-        )
+        corruption = self.held_out_corruption or self.corruption.at(1.0)
+
+        def terms_of(micro: Batch) -> Terms:
+            clean = Rows.of(micro)
+            rows = corruption(_example_keys(key, clean)[0], clean)
+            output: Tree = self.model.apply({'params': params}, rows, None)
+            terms = self._terms_of(output, clean)
+            if objectives.predicting_tokens(self.objectives):
+                _, ids_BP, weights_BP = output.head_rows.chosen
+                none_V = jnp.zeros(self.start.architecture.vocab_size)
+                counts_V = none_V.at[ids_BP].add(jnp.asarray(weights_BP > 0, jnp.float32))
+                terms[_COUNTS] = Term(counts_V, jnp.zeros(()))
+            return terms
+
+        return sum_over_micro_batches(terms_of, batch, accumulation)
 
     def cloze(self, params: Params, number: int) -> tuple[Rows, np.ndarray]:
         """Predict the masked tokens of up to `number` held-out examples, all masked by [MASK].
@@ -340,10 +369,11 @@ class Pretraining:
         languages = self.corpus.split('train').languages
         return next_commands.after_pretraining(workdir, self.corpus.tokenizer, heads, languages)
 
-    def references(self) -> dict[str, float]:
-        """Return a horizontal line for the loss plot: the loss of guessing by token frequency."""
-        entropy = evaluation.unigram_entropy(self.corpus.unigram_counts('held_out'))
-        return {'unigram entropy of the held-out text (nats)': entropy}
+    def references(self, held_out: Mapping[str, float]) -> dict[str, float]:
+        """Return a line for the loss plot: the loss of guessing tokens by their frequency."""
+        if 'unigram_entropy' not in held_out:
+            return {}
+        return {'unigram entropy of the predicted tokens (nats)': held_out['unigram_entropy']}
 
 
 def stage_shape(stage: Stage) -> tuple[int, int]:

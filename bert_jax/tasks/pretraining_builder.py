@@ -81,7 +81,9 @@ def build(
     settings = stage_settings(config.training, len(config.data.language_alphas) or 1)
     if issubclass(corruption, MaskedText):
         _check_scheme(config, names)
-        check_masking_rate(settings, max(config.masking.rate, config.masking.end_rate or 0.0))
+        masking = config.masking
+        rates = masking.rate, masking.end_rate, config.evaluation.masking_rate
+        check_masking_rate(settings, max(rate or 0.0 for rate in rates))
     vocabulary = _vocabulary(config, corpus, corruption, start.architecture.decoder)
     _check_decoder(built, start.architecture)
     marks = pretraining_data.Marks(
@@ -101,6 +103,9 @@ def build(
         objectives=built,
         model=model,
         corruption=corrupt,
+        held_out_corruption=_held_out_corruption(
+            config, corpus, corruption, start.architecture.decoder, num_predictions(settings)
+        ),
         stages=stages,
         held_out={
             shape: pretraining_data.held_out_sources(
@@ -112,6 +117,32 @@ def build(
     if evaluate_further:
         return dataclasses.replace(task, evaluators=_build_evaluators(task, own_evaluators))
     return task
+
+
+def _held_out_corruption(
+    config: Config,
+    corpus: Corpus,
+    corruption: type[Corruption],
+    decoder: DecoderStack | None,
+    num_predictions: Mapping[int, int],
+) -> Corruption | None:
+    """Return the corruption of `evaluation.masking_scheme` and `masking_rate`; None if unset."""
+    masking = pretraining_data.held_out_masking(config)
+    if masking is None:
+        return None
+    changed = config.copy_and_resolve_references()
+    with changed.unlocked():
+        changed.masking.update(masking)
+    names = objectives.enabled(config.objectives)
+    objectives.common_corruption(names, changed.masking.scheme)
+    _check_scheme(changed, names)
+    if find_scheme(changed.masking.scheme).adapts:
+        raise UserError(
+            f'evaluation.masking_scheme is {changed.masking.scheme!r}, whose masks depend on the '
+            "run; choose another, such as 'tokens'"
+        )
+    vocabulary = _vocabulary(changed, corpus, corruption, decoder)
+    return corruption.build(changed, vocabulary, num_predictions)
 
 
 def _check_scheme(config: Config, names: Sequence[str]) -> None:

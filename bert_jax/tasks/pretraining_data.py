@@ -15,7 +15,7 @@ from bert_jax.examples.example_source import ExampleSource
 from bert_jax.examples.text_example_source import RowSettings, TextExampleSource
 from bert_jax.storage import paths
 from bert_jax.training import multihost
-from bert_jax.types import Config
+from bert_jax.types import Config, JsonObject
 
 _SENTENCE_PAIRS = 'bert_jax.examples.sentence_pairs:SentencePairs'
 _PUBLISHED_PAIRS = 'bert_jax.examples.published_pairs:PublishedPairs'
@@ -347,3 +347,14 @@ def describe(examples: ExampleSource, number: int) -> list[str]:
         )
         lines.append(f'languages, share of the examples (target): {shares}')
     return lines
+
+
+def held_out_masking(config: Config) -> JsonObject | None:
+    """Return the values of `config.masking` for held-out text; None: those of the training."""
+    scheme, rate = config.evaluation.masking_scheme, config.evaluation.masking_rate
+    if not scheme and rate is None:
+        return None
+    masking = config.masking
+    at_end = masking.rate if masking.end_rate is None else masking.end_rate
+    rate = at_end if rate is None else rate
+    return {'scheme': scheme or masking.scheme, 'rate': rate, 'end_rate': None}

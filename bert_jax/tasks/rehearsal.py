@@ -7,6 +7,7 @@ wrong with them, other than with the text, shows here.
 import jax
 import numpy as np
 
+from bert_jax import objectives
 from bert_jax.corpus.placeholder_corpus import PlaceholderCorpus, make_tokenizer
 from bert_jax.reports.pretraining import add_baselines
 from bert_jax.tasks import evaluators, pretraining_builder
@@ -40,7 +41,9 @@ def check(config: Config) -> None:
     others = evaluators.enabled(config.evaluation)
     for name, evaluator in others.items():
         evaluator.check(config.evaluation[name], task.model)
-    metrics = add_baselines(dict.fromkeys(terms, 1.0), task.corpus.unigram_counts('held_out'), 1.0)
+    ones = dict.fromkeys(('loss', *terms), 1.0)
+    counts_V = task.corpus.unigram_counts('held_out')
+    metrics = add_baselines(ones, objectives.predicting_tokens(task.objectives), counts_V, 1.0)
     best = config.evaluation.best
     if not best or (not others and best.partition('/')[0] not in metrics):
         EarlyStopping(config.evaluation).check(metrics)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from bert_jax import config_keys, files, progress
-from bert_jax.errors import Diverged, UserError
+from bert_jax.errors import Diverged, UserError, warn
 from bert_jax.metrics.scores import Table
 from bert_jax.reports import comparison
 from bert_jax.reports.tables import markdown_table
@@ -28,6 +28,7 @@ from bert_jax.types import Config, JsonObject
 
 # (config of a run, step to pause at or 0) → its results; None if it paused.
 Train: TypeAlias = Callable[[Config, int], JsonObject | None]
+_HELD_OUT_MASKS = ('masking_scheme', 'masking_rate')  # keys of config.evaluation
 _DESCRIPTION = ('keys', 'trials', 'trial_seed', 'rungs', 'keep', 'seeds')
 
 
@@ -38,18 +39,42 @@ class RunKey(NamedTuple):
     seed: int
 
 
+class Evaluated(NamedTuple):
+    """What is known of a run that paused or finished.
+
+    Attributes:
+        step: the number of its steps.
+        metrics: its last held-out metrics.
+        attention: the direction of attention of a fine-tuned model; '' for others.
+    """
+
+    step: int
+    metrics: Mapping[str, float]
+    attention: str = ''
+
+    @classmethod
+    def of_results(cls, results: JsonObject) -> 'Evaluated':
+        """Return what results.json of a run says."""
+        return cls(results['steps'], results['held_out'], results.get('attention', ''))
+
+
 class Outcome(NamedTuple):
     """What became of a setting.
 
     Attributes:
         state: 'finished', 'discarded' or 'diverged'.
-        step: the rung at which it was discarded; 0: none.
-        metrics: the last metrics of its runs, by seed; empty if it diverged.
+        step: the largest number of steps of its runs.
+        runs: its runs by seed; empty if one of them diverged.
     """
 
     state: str
     step: int
-    metrics: Mapping[int, Mapping[str, float]]
+    runs: Mapping[int, Evaluated]
+
+    @property
+    def metrics(self) -> dict[int, Mapping[str, float]]:
+        """The last metrics of its runs, by seed."""
+        return {seed: run.metrics for seed, run in self.runs.items()}
 
 
 def check(config: Config, overwrite: bool = False, user_keys: Collection[str] = ()) -> None:
@@ -115,12 +140,14 @@ def run(
 
     Returns:
         The contents of results.json: {'metric', 'best': setting, 'best_run': folder, 'settings':
-        [{'values', 'state', 'step', 'metrics': name → summary}, …], best first}.
+        [{'values', 'state', 'step', 'metrics': name → summary}, …], best first}; of fine-tuning
+        also 'attention', the direction of the best run.
 
     Raises:
         UserError: see `check`; or all settings diverged.
     """
     check(config, user_keys=user_keys)
+    _warn_of_masks(config)
     settings, configs = search_space.settings(config), runs(config)
     workdir = Workdir.of(config.workdir)
     if config.sweep.trials > len(settings):
@@ -133,26 +160,33 @@ def run(
     outcomes: dict[int, Outcome] = {}
     survivors = list(range(len(settings)))
     for rung in (*config.sweep.rungs, 0):  # 0: to the end
-        found = {}
         for number in survivors:
             own = {key.seed: one for key, one in configs.items() if key.setting == number}
-            found[number] = _train_setting(own, rung, train, number, len(settings))
-        alive = {number: metrics for number, metrics in found.items() if metrics is not None}
-        outcomes |= {n: Outcome('diverged', rung, {}) for n in found if n not in alive}
+            outcomes[number] = _train_setting(own, rung, train, number, len(settings))
+        alive = {n: outcomes[n].metrics for n in survivors if outcomes[n].state != 'diverged'}
         if not alive:
             raise UserError('all settings of the search diverged; search lower learning rates')
         metric = _compared_metric(config, alive)
         kept = math.ceil(config.sweep.keep * len(alive)) if rung else len(alive)
         survivors = _best(alive, metric, kept)
-        for number, metrics in alive.items():
-            state = 'finished' if not rung else 'discarded'
-            outcomes[number] = Outcome(state, rung, metrics)
         if rung:
             progress.say(f'step {rung}: {len(survivors)} of {len(settings)} settings go on')
     results = _summarize(config, settings, outcomes, survivors, metric)
     if writes:
         write(workdir, results)
     return results
+
+
+def _warn_of_masks(config: Config) -> None:
+    """Warn if the held-out losses that are compared are of different masks."""
+    for key in search_space.parse(config):
+        name = key.replace('masking.end_rate', 'masking.rate')
+        own = name.replace('masking.', 'masking_')
+        if own in _HELD_OUT_MASKS and not config.evaluation[own]:
+            warn(
+                f'settings that differ in {key} are compared on different held-out masks; '
+                f'set evaluation.{own}, so that all are evaluated alike'
+            )
 
 
 def _run_config(config: Config, setting: Setting, key: RunKey) -> Config:
@@ -172,11 +206,11 @@ def _run_name(key: RunKey) -> str:
 
 def _train_setting(
     configs: Mapping[int, Config], rung: int, train: Train, number: int, total: int
-) -> dict[int, JsonObject] | None:
-    """Train the runs of a setting to a rung; return their metrics, None if one diverged."""
-    found = {}
+) -> Outcome:
+    """Train the runs of a setting to a rung; a setting that then resumes is not 'discarded'."""
+    found: dict[int, Evaluated] = {}
     for seed, config in configs.items():
-        known = multihost.run_on_host0(functools.partial(_metrics_at, config, rung))
+        known = multihost.run_on_host0(functools.partial(_evaluated_at, config, rung))
         if known is None:
             end = f'to step {rung}' if rung else 'to the end'
             progress.say(f'setting {number} of {total}, seed {seed}, {end}: {config.workdir}')
@@ -184,29 +218,30 @@ def _train_setting(
                 results = train(config, rung)
             except Diverged as error:
                 progress.say(f'setting {number} is discarded: {error}')
-                return None
+                return Outcome('diverged', error.step, {})
             if results is None:
-                known = multihost.run_on_host0(functools.partial(_metrics_at, config, rung))
+                known = multihost.run_on_host0(functools.partial(_evaluated_at, config, rung))
             else:
-                known = results['held_out']
+                known = Evaluated.of_results(results)
         assert known is not None
-        found[seed] = known
-    return found
+        found[seed] = Evaluated(*known)
+    step = max(run.step for run in found.values())
+    return Outcome('discarded' if rung else 'finished', step, found)
 
 
-def _metrics_at(config: Config, rung: int) -> JsonObject | None:
-    """Return the held-out metrics of a run that is finished or has reached a rung, else None."""
+def _evaluated_at(config: Config, rung: int) -> Evaluated | None:
+    """Return what is known of a run that is finished or has reached a rung, else None."""
     results = sweep.finished(config)
     if results and (not rung or results['steps'] < rung):
-        held_out: JsonObject = results['held_out']
-        return held_out
+        return Evaluated.of_results(results)
     path = paths.path(config.workdir) / 'metrics.jsonl'
     if not rung or not path.exists():
         return None
     for line in path.read_text(encoding='utf-8').splitlines():
         record = _parsed(line)
         if record.get('kind') == 'held_out' and record['step'] == rung:
-            return {name: record[name] for name in record if name not in ('kind', 'step')}
+            metrics = {name: record[name] for name in record if name not in ('kind', 'step')}
+            return Evaluated(rung, metrics)
     return None
 
 
@@ -218,7 +253,8 @@ def _parsed(line: str) -> JsonObject:
     return record
 
 
-def _compared_metric(config: Config, found: Mapping[int, Mapping[int, JsonObject]]) -> str:
+def _compared_metric(config: Config, found: Mapping[int, Mapping[int, Mapping[str, float]]]) -> str:
+    """Return evaluation.best, or the first metric: the loss in pretraining, else the main one."""
     first = next(iter(next(iter(found.values())).values()))
     return str(config.evaluation.best or next(iter(first)))
 
@@ -249,10 +285,12 @@ def _summarize(
     best = survivors[0]
     by_seed = outcomes[best].metrics
     best_seed = _best({seed: {seed: one} for seed, one in by_seed.items()}, metric, 1)[0]
+    attention = outcomes[best].runs[best_seed].attention
     return {
         'metric': metric,
         'best': dict(settings[best]),
         'best_run': _run_name(RunKey(best, best_seed)),
+        **({'attention': attention} if attention else {}),
         'settings': [
             {
                 'number': number,
@@ -288,23 +326,28 @@ def write(workdir: Workdir, results: JsonObject) -> None:
 
 
 def table(results: JsonObject) -> str:
-    """Return a Markdown table with a row for each setting, best first."""
+    """Return a Markdown table with a row for each setting, best first, and what it shows."""
     keys, metric, rows = list(results['best']), results['metric'], results['settings']
     names = [name for name in rows[0]['metrics'] if name != metric]
 
     def cells(row: JsonObject) -> tuple[str | int, ...]:
         metrics = row['metrics']
-        at = f' at {row["step"]}' if row['step'] else ''
+        at = f' at {row["step"]}' if row['state'] != 'finished' and row['step'] else ''
         return (
             row['number'],
             *(comparison.value_cell(row['values'][key]) for key in keys),
             f'{row["state"]}{at}',
             len(row['seeds']),
-            *(
-                comparison.mean_cell(metrics[name]) if name in metrics else '–'
-                for name in (metric, *names)
-            ),
+            comparison.mean_cell(metrics[metric]) if metrics else '–',
+            comparison.interval_cell(metrics[metric]) if metrics else '–',
+            *(comparison.mean_cell(metrics[name]) if name in metrics else '–' for name in names),
         )
 
-    header = ('setting', *keys, 'run', 'seeds', metric, *names)
-    return markdown_table(Table(header, [cells(row) for row in rows])) + '\n'
+    header = ('setting', *keys, 'run', 'seeds', metric, comparison.INTERVAL, *names)
+    lines = [
+        markdown_table(Table(header, [cells(row) for row in rows])),
+        comparison.describe_choice(metric),
+    ]
+    if 'attention' in results:
+        lines.append(f'Attention {results["attention"]}.')
+    return '\n\n'.join(lines) + '\n'

@@ -15,7 +15,6 @@ import jax
 
 from bert_jax import files, progress
 from bert_jax.errors import UserError
-from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
 from bert_jax.reports import comparison
 from bert_jax.reports.tables import markdown_table
@@ -336,8 +335,9 @@ def table(sweep_results: JsonObject) -> str:
                 *(comparison.mean_cell(metrics[name]) for name in others),
             )
         )
-    interval = f'{intervals.LEVEL:.0%} interval of the mean'
+    interval = comparison.INTERVAL
     tables = [markdown_table(Table((*setting_columns, 'seeds', main, interval, *others), rows))]
+    tables += [comparison.describe_choice(main)] * (len(rates) > 1)
     for split, metrics in sweep_results.get('other_splits', {}).items():
         cells = [
             (name, comparison.mean_cell(summary), comparison.interval_cell(summary))

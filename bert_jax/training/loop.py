@@ -248,7 +248,7 @@ def _evaluate(run: Run, stage: Stage) -> None:
     run.log.record('held_out', run.step, run.held_out)
     shown = ', '.join(f'{name} {value:.4g}' for name, value in run.held_out.items())
     run.log.info(f'step {run.step} held-out: {shown}')
-    run.log.plot(run.plan.task.references(), run.course.starts)
+    run.log.plot(run.plan.task.references(run.held_out), run.course.starts)
     if run.step:
         run.early_stopping.update(run.step, run.held_out)
     if run.hooks.after_evaluation is not None:
@@ -300,7 +300,7 @@ def _finish(run: Run) -> tuple[Params, JsonObject]:
         params = run.state.evaluated_params
         run.held_out = run.plan.task.evaluate(params, run.plan.task.stages[-1])
     for file_format in ('png', 'pdf'):
-        run.log.plot(run.plan.task.references(), run.course.starts, file_format)
+        run.log.plot(run.plan.task.references(run.held_out), run.course.starts, file_format)
     # A signal may have arrived since the last step: exit now, or a sweep would start the next run.
     _exit_if_signaled(run, int(multihost.largest(run.stop.number)))
     starts = run.course.starts

@@ -137,5 +137,6 @@ class MetricsWindow:
             raise Diverged(
                 f'{what} had a loss or gradient norm that {fault}; --config.debug.batch={step} '
                 'shows the last batch; lower schedule.learning_rate; the last good state is in '
-                f'{self._log.workdir.path}'
+                f'{self._log.workdir.path}',
+                step,
             )

@@ -241,8 +241,12 @@ class Task(Protocol):
             step: number of completed steps before the batch; its random key is derived from them.
         """
 
-    def references(self) -> Mapping[str, float]:
-        """Return horizontal lines for the loss plot: label → value in nats."""
+    def references(self, held_out: Mapping[str, float]) -> Mapping[str, float]:
+        """Return horizontal lines for the loss plot: label → value in nats.
+
+        Args:
+            held_out: the last held-out metrics.
+        """
 
     def next_commands(self, params: Params) -> Sequence[str]:
         """Return command lines for a finished run with these parameters, to be printed."""

@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bert_jax import main
+from bert_jax import main, objectives
 from bert_jax.reports import pretraining
 from bert_jax.tasks import pretraining_builder
 from tests.end_to_end import small
 
 COUNTS = np.array([0, 5, 3, 1, 1])
-ENTROPY = scipy.stats.entropy(COUNTS)
+BIAS = (4 - 1) / (2 * 10)  # Miller 1955: 4 different tokens among 10
+ENTROPY = scipy.stats.entropy(COUNTS) + BIAS
 
 
-@pytest.mark.parametrize('name', ['mlm', 'clm'])
+@pytest.mark.parametrize('name', ['mlm', 'clm', 'bilm', 'sbo', 'a_new_objective'])
 def test_a_loss_above_the_unigram_entropy_is_named_with_both_numbers(name):
     for loss, is_worse in ((ENTROPY + 0.01, True), (ENTROPY - 0.01, False), (np.nan, True)):
-        metrics = pretraining.add_baselines({f'{name}_loss': loss, 'nsp_loss': 99.0}, COUNTS, 4.0)
+        means = {f'{name}_loss': loss, 'nsp_loss': 99.0}
+        metrics = pretraining.add_baselines(means, [name], COUNTS, 4.0)
         warnings = pretraining.warnings(metrics)
         assert len(warnings) == is_worse
         assert all(f'{ENTROPY:.3f}' in line and f'{loss:.3f}' in line for line in warnings)
@@ -38,11 +40,11 @@ def test_a_loss_of_pairs_above_that_of_a_guess_is_named(name, negatives, guess):
 
 def test_bits_per_byte_are_given_for_bounds_of_the_likelihood():
     means = {'diffusion_loss': 9.0, 'diffusion_bound': 3 * np.log(2)}
-    metrics = pretraining.add_baselines(means, COUNTS, bytes_per_token=1.5)
+    metrics = pretraining.add_baselines(means, ['diffusion'], COUNTS, bytes_per_token=1.5)
     assert metrics['diffusion_bits_per_byte'] == pytest.approx(2.0)
-    expected = scipy.stats.entropy(COUNTS, base=2) / 1.5
+    expected = ENTROPY / np.log(2) / 1.5
     assert metrics['unigram_bits_per_byte'] == pytest.approx(expected)
-    metrics = pretraining.add_baselines({'mlm_loss': 3.0}, COUNTS, 1.5)
+    metrics = pretraining.add_baselines({'mlm_loss': 3.0}, ['mlm'], COUNTS, 1.5)
     assert not any(name.endswith('bits_per_byte') for name in metrics)
 
 
@@ -80,3 +82,21 @@ def test_a_run_that_learns_nothing_says_so(tmp_path, capsys):
     for name in ('results.json', 'README.md'):
         text = (tmp_path / 'run' / name).read_text()
         assert warning in (json.loads(text)['warnings'] if name == 'results.json' else text)
+
+
+def test_every_objective_that_predicts_tokens_has_the_baselines(monkeypatch):
+    names = {'mlm', 'clm', 'plm', 'diffusion', 'mntp', 'ntp', 'denoising', 'bilm', 'sbo'}
+    assert {*objectives.predicting_tokens(objectives.OBJECTIVES)} == names
+    new = type('New', (objectives.OBJECTIVES['mlm'],), {})  # predicts_tokens is inherited
+    monkeypatch.setitem(objectives.OBJECTIVES, 'new', new)
+    assert objectives.predicting_tokens(['new', 'nsp']) == ['new']
+    assert objectives.loss_weights({'new': 2.0}, z_loss=0.5) == {'new_loss': 2.0, 'new_z': 1.0}
+    assert objectives.loss_weights({'bilm': 1.0}, z_loss=0.5) == {'bilm_loss': 1.0}
+
+
+def test_the_entropy_of_a_sample_is_nearly_that_of_the_distribution():
+    p_V = 1 / np.arange(1, 301)
+    p_V /= p_V.sum()
+    counts = np.random.default_rng(0).multinomial(1000, p_V, size=50)
+    found = np.mean([pretraining.unigram_entropy(counts_V) for counts_V in counts])
+    assert found == pytest.approx(scipy.stats.entropy(p_V), abs=0.03)

@@ -17,8 +17,10 @@ from bert_jax import main, progress
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import blank_rows
 from bert_jax.models import layer_stack
+from bert_jax.models.rows import Rows
 from bert_jax.objectives.edits import EDITS
-from bert_jax.tasks import pretraining_builder
+from bert_jax.reports import pretraining as reports
+from bert_jax.tasks import pretraining, pretraining_builder
 from bert_jax.training import loop, sharding
 from bert_jax.training.workdir import Workdir
 from tests.end_to_end import small
@@ -211,3 +213,52 @@ def test_an_evaluation_with_more_rows_than_the_training_says_so(tmp_path, capsys
     assert 'an evaluation reads 32 rows, more than the 16 rows that are trained on' in shown
     assert '--config.evaluation.examples=16' in shown
     assert re.search(r'evaluating: +\d+%.* \d+/32 \[', shown)
+
+
+def measured(folder, **keys):
+    """The held-out metrics of fixed parameters, and the task."""
+    config = small.config(folder, **small.ONE_STAGE, **keys)
+    task = pretraining_builder.build(config)
+    with jax.set_mesh(sharding.make_mesh(config.mesh)):
+        return task.evaluate(large_parameters(task), task.stages[0]), task
+
+
+def test_frequencies_are_those_of_the_tokens_that_are_hidden(tmp_path):
+    metrics, task = measured(tmp_path)
+    first = task._held_out_rows(task.stages[0])[None]
+    counts_V = np.zeros(task.start.architecture.vocab_size)
+    for number in range(first.num_batches):
+        clean = Rows.of(first.batch(number))
+        keys_B, _ = pretraining._example_keys(jax.random.key(pretraining.HELD_OUT_SEED), clean)
+        _, ids_BP, weights_BP = jax.device_get(task.corruption(keys_B, clean).chosen)
+        np.add.at(counts_V, ids_BP[weights_BP > 0], 1)
+    assert metrics['unigram_entropy'] == pytest.approx(reports.unigram_entropy(counts_V), rel=1e-5)
+    assert metrics['mlm_majority'] == pytest.approx(counts_V.max() / counts_V.sum(), rel=1e-5)
+
+
+def test_the_first_metric_is_the_loss_as_in_training(tmp_path):
+    metrics, task = measured(tmp_path, objectives__nsp=0.5)
+    assert next(iter(metrics)) == 'loss'
+    assert metrics['loss'] == pytest.approx(metrics['mlm_loss'] + 0.5 * metrics['nsp_loss'])
+
+
+def test_held_out_masks_of_a_named_scheme_are_the_same_in_all_runs(tmp_path):
+    named = {'evaluation__masking_scheme': 'tokens', 'evaluation__masking_rate': 0.15}
+    own = measured(tmp_path)[0]
+    other = {'masking__scheme': 'whole_words', 'masking__rate': 0.1}
+    assert measured(tmp_path, **other)[0]['mlm_loss'] != own['mlm_loss']
+    metrics, task = measured(tmp_path, **other, **named)
+    assert metrics == own
+    assert 'held-out masks: tokens, rate 0.15' in task.describe()
+
+
+@pytest.mark.parametrize(
+    ('keys', 'message'),
+    [
+        ({'evaluation__masking_scheme': 'adaptive'}, 'whose masks depend on the run'),
+        ({'evaluation__masking_rate': 0.9}, 'chooses .* tokens'),
+    ],
+)
+def test_held_out_masks_that_cannot_be_drawn_are_refused(tmp_path, keys, message):
+    with pytest.raises(UserError, match=message):
+        pretraining_builder.build(small.config(tmp_path, **small.ONE_STAGE, **keys))

@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from bert_jax import tree_paths
+from bert_jax import recipes, tree_paths
 from bert_jax.errors import Diverged, UserError
 from bert_jax.tasks import is_sweep, search, search_space
 from bert_jax.training import checkpoints, loop
@@ -37,7 +37,7 @@ class Trainer:
             raise KeyboardInterrupt
         self.calls.append((made.schedule.learning_rate, made.seed, pause_at))
         if made.schedule.learning_rate in self.diverge:
-            raise Diverged('too many steps were skipped')
+            raise Diverged('too many steps were skipped', 12)
         workdir = Workdir.of(made.workdir)
         with mock.patch.object(Log, 'plot'), contextlib.closing(workdir):
             try:
@@ -70,7 +70,7 @@ def test_rungs_discard_the_worse_half_and_a_rerun_resumes(halved):
     assert [pause_at for _, _, pause_at in calls] == [14, 0]
     states = {row['values']['schedule.learning_rate']: row for row in results['settings']}
     assert {rate: (row['state'], row['step']) for rate, row in states.items()} == {
-        0.03: ('finished', 0),
+        0.03: ('finished', 30),
         0.003: ('discarded', 14),
         0.0003: ('discarded', 7),
         0.0001: ('discarded', 7),
@@ -104,17 +104,51 @@ def test_a_discarded_setting_trained_to_its_rung_only(halved):
 def test_a_table_shows_the_settings_best_first(halved):
     lines = (halved[0] / 'table.md').read_text().splitlines()
     assert lines[0].startswith('| setting | schedule.learning_rate | run | seeds | loss |')
-    assert [line.split(' | ')[:3] for line in lines[2:]] == [
+    assert [line.split(' | ')[:3] for line in lines[2:6]] == [
         ['| 2', '0.03', 'finished'],
         ['| 1', '0.003', 'discarded at 14'],
         *[['| 0', '0.0003', 'discarded at 7'], ['| 3', '0.0001', 'discarded at 7']],
     ]
 
 
+class DirectedTrainer(Trainer):
+    """A trainer of causal models."""
+
+    def __call__(self, made, pause_at=0):
+        results = super().__call__(made, pause_at)
+        return results and results | {'attention': 'from left to right'}
+
+
+def test_a_table_names_its_metric_the_interval_and_the_direction_of_attention(tmp_path):
+    made = config(tmp_path, keys=('schedule.learning_rate=0.003|0.03',), sweep__seeds=(0, 1))
+    results = search.run(made, DirectedTrainer())
+    assert results['attention'] == 'from left to right'
+    assert [row['step'] for row in results['settings']] == [30, 30]
+    table = (tmp_path / 'search/table.md').read_text()
+    assert '| loss | 95% interval of the mean |' in table
+    low, high = sorted(results['settings'][0]['metrics']['loss']['values'])
+    assert f'| range {low:.4f} – {high:.4f} |' in table
+    assert 'The best setting has the lowest loss (evaluation.best chooses another' in table
+    assert 'Attention from left to right.' in table
+
+
+def test_a_search_over_masks_says_that_their_losses_differ(tmp_path, capsys):
+    made = recipes.base()
+    made.sweep['keys'] = ('masking.scheme=tokens|whole_words', 'masking.rate=0.15|0.3')
+    search._warn_of_masks(made)
+    warned = capsys.readouterr().err
+    assert 'differ in masking.scheme are compared on different held-out masks' in warned
+    assert 'set evaluation.masking_rate' in warned
+    made.evaluation.update(masking_scheme='tokens', masking_rate=0.15)
+    search._warn_of_masks(made)
+    assert not capsys.readouterr().err
+
+
 def test_a_setting_that_diverges_is_discarded(tmp_path):
     made = config(tmp_path, keys=('schedule.learning_rate=0.003|0.03',), sweep__seeds=(0, 1))
     results = search.run(made, Trainer(diverge=(0.03,)))
     assert [row['state'] for row in results['settings']] == ['finished', 'diverged']
+    assert [row['step'] for row in results['settings']] == [30, 12]
     assert results['settings'][0]['seeds'] == [0, 1]
     assert len(results['settings'][0]['metrics']['loss']['values']) == 2
     with pytest.raises(UserError, match='all settings of the search diverged'):

@@ -25,7 +25,7 @@ def test_each_loss_has_its_own_panel_and_scores_share_one():
 
 
 def test_the_legends_cover_no_curve():
-    figure = curves.draw(RECORDS, 'f1', {'unigram entropy of the held-out text (nats)': 3.0}, [0])
+    figure = curves.draw(RECORDS, 'f1', {'unigram entropy of predicted tokens (nats)': 3.0}, [0])
     figure.draw_without_rendering()
     for axes in figure.axes:
         legend = axes.get_legend().get_window_extent()

@@ -98,7 +98,7 @@ class Toy:
     def check(self, metadata):
         """Accept every checkpoint."""
 
-    def references(self):
+    def references(self, held_out):
         return {}
 
 
