@@ -90,6 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     runtime.configure()
     import bert_jax
     from bert_jax.reports import tables
+    from bert_jax.tasks import attention_direction
 
     with progress.bar(unit=' windows') as bar:
         model = bert_jax.load(
@@ -102,6 +103,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if request.problem:
             model = model.with_settings(**changes('problem', request.problem, problem_keys()))
         evaluation = model.evaluate(list(request.input), data)
+        attention = attention_direction.of_model(model.architecture, model.is_causal)
     records, scores, intervals = evaluation.records, evaluation.scores, evaluation.intervals
     folder = paths.local(request.output)
     with errors.writing(f'--output={request.output}'):
@@ -111,7 +113,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         if evaluation.candidate_labels:
             tables.save_candidates(records, evaluation.candidate_labels, folder)
         title = f'{request.model} on {", ".join(request.input)}'
-        tables.save_scores(scores, folder, title, intervals, evaluation.warnings)
+        tables.save_scores(
+            scores, folder, title, intervals, evaluation.warnings, attention=attention
+        )
         paths.push(request.output)
     for line in evaluation.lines:
         errors.report(line)

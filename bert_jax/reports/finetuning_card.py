@@ -18,27 +18,6 @@ from bert_jax.reports.tables import markdown_table
 from bert_jax.storage import hub
 from bert_jax.types import Config, JsonObject
 
-# Kind of problem → `pipeline_tag` of the Hugging Face Hub.
-PIPELINE_TAGS = {
-    **dict.fromkeys(
-        (
-            'classification',
-            'regression',
-            'multi_label',
-            'multi_regression',
-            'prompt',
-            'prompt_regression',
-        ),
-        'text-classification',
-    ),
-    **dict.fromkeys(('relation', 'word_in_context', 'coreference'), 'text-classification'),
-    **dict.fromkeys(('tagging', 'spans', 'parsing'), 'token-classification'),
-    'multiple_choice': 'multiple-choice',
-    'question_answering': 'question-answering',
-    'generation': 'text2text-generation',
-    'instructions': 'text-generation',
-}
-
 
 class SplitScores(NamedTuple):
     """The scores of a split.
@@ -86,6 +65,7 @@ def finetuned(
     command: Sequence[str],
     license_name: str = 'unknown',
     pictures: Sequence[str] = (),
+    pipeline_tag: str = '',
 ) -> str:
     """The card of a fine-tuning run, in Markdown.
 
@@ -96,6 +76,7 @@ def finetuned(
         command: sys.argv of the run.
         license_name: license of the initial weights.
         pictures: names of files beside the card.
+        pipeline_tag: of the kind of problem, see `ProblemKind`; '' for none.
     """
     tuned = results.get('tuned_on_dev', {})
     facts = {
@@ -122,7 +103,8 @@ def finetuned(
         f'**Warning:** {markdown.escape(text)}\n\n' for text in results.get('warnings', ())
     )
     shown = ''.join(f'![{picture}]({picture})\n' for picture in pictures)
-    return f"""{markdown.header(_header(config, tuned, splits, license_name))}# {config.task}
+    header = _header(config, tuned, splits, license_name, pipeline_tag)
+    return f"""{markdown.header(header)}# {config.task}
 
 A model fine-tuned with bert_jax.
 
@@ -175,10 +157,10 @@ def _header(
     tuned: Mapping[str, float],
     splits: Mapping[str, SplitScores],
     license_name: str,
+    tag: str,
 ) -> JsonObject:
     """Return the header for the Hugging Face Hub: license, base model, task and metrics."""
     name = pathlib.PurePath(config.workdir).name
-    tag = PIPELINE_TAGS.get(config.task)
     base = hub.repository(config.init_from)
     results = [
         {

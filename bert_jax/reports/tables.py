@@ -25,12 +25,13 @@ def save_scores(
     intervals: Intervals | None = None,
     warnings: Sequence[str] = (),
     baseline: Mapping[str, float] | None = None,
+    attention: str = '',
 ) -> None:
     """Write metrics.json, report.md and the figures 'confusion' and 'scatter' into a folder.
 
     The folder is created if it does not exist. metrics.json contains 'metrics', 'intervals',
-    'warnings', 'tables', 'signatures' if there are any and, if it is given, 'baseline', the metrics
-    of a blind guess.
+    'warnings', 'tables' and, if there are any, 'signatures', 'baseline', the metrics of a blind
+    guess, and 'attention', the direction of attention.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -48,8 +49,10 @@ def save_scores(
         content['signatures'] = dict(scores.signatures)
     if baseline:
         content['baseline'] = dict(baseline)
+    if attention:
+        content['attention'] = attention
     files.write_json(directory / 'metrics.json', content)
-    report = report_markdown(scores, title, intervals, warnings)
+    report = report_markdown(scores, title, intervals, warnings, attention)
     (directory / 'report.md').write_text(report, encoding='utf-8')
     for table in scores.tables.values():
         if isinstance(table, Confusion) and any(table.examples):
@@ -109,12 +112,15 @@ def report_markdown(
     title: str,
     intervals: Intervals | None = None,
     warnings: Sequence[str] = (),
+    attention: str = '',
 ) -> str:
     """The metrics and all tables as a Markdown page."""
     lines = [f'# {markdown.escape(title)}', '', metrics_markdown(scores, intervals)]
     lines += [
         text for warning in warnings for text in ('', f'**Warning:** {markdown.escape(warning)}')
     ]
+    if attention:
+        lines += ['', f'Attention {attention}.']
     for name, table in scores.tables.items():
         lines += ['', f'## {name}', '']
         if isinstance(table, Confusion):

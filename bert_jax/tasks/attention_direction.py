@@ -49,6 +49,11 @@ def describe(is_causal: bool) -> str:
     return 'from left to right' if is_causal else 'in both directions'
 
 
+def of_model(architecture: Architecture, is_causal: bool) -> str:
+    """Return the direction in words; '' for a model with a decoder, which attends in both ways."""
+    return '' if architecture.decoder is not None else describe(is_causal)
+
+
 def writes_causally(
     config: ConfigDict, architecture: Architecture, model: Pretrained | None
 ) -> bool:

@@ -120,7 +120,7 @@ class FineTuning:
             self.held_out,
             self.problem,
             self.learning_rate,
-            '' if self.architecture.decoder else attention_direction.describe(is_causal),
+            attention_direction.of_model(self.architecture, is_causal),
             self.evaluated,
         )
 
@@ -359,5 +359,5 @@ class FineTuning:
             *next_commands.export(workdir, self.start, self.metadata, params),
         ]
 
-    def references(self) -> dict[str, float]:
+    def references(self, held_out: Mapping[str, float]) -> dict[str, float]:
         return {}

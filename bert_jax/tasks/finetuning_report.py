@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import progress
+from bert_jax import problems, progress
 from bert_jax.errors import warn
 from bert_jax.labels import seen_examples
 from bert_jax.labels.examples import Example, is_labeled
@@ -116,6 +116,7 @@ class Report:
             sys.argv,
             initialization.license_of(self.config.init_from),
             pictures,
+            problems.find(self.config.task).pipeline_tag,
         )
         with workdir.writing():
             seen_examples.save(self.train, workdir.local)
@@ -163,7 +164,14 @@ class Report:
             tables.save_candidates(records, self.config.data.columns.candidate_labels, folder)
         if scored and (scores := self.evaluated[split].scores):
             title = f'{self.config.task}, {finetuning_card.name_of_split(split, self._tuned)}'
-            tables.save_scores(scores, folder, title, scored.intervals, baseline=scored.baseline)
+            tables.save_scores(
+                scores,
+                folder,
+                title,
+                scored.intervals,
+                baseline=scored.baseline,
+                attention=self.attention,
+            )
         if test_set := glue.test_set(self.config.data.dataset, split):
             predicted = {record['id']: record['predicted'] for record in records}
             glue.write_submission(test_set, predicted, folder)

@@ -50,6 +50,7 @@ from bert_jax.problems import PROBLEMS, ProblemKind
 PROBLEMS['word_count'] = ProblemKind(
     implementation=f'{__name__}:WORD_COUNT',
     predict_task='count',
+    pipeline_tag='other',
     keys=dict(labels=key((), 'names'), scale=key(10.0, 'factor')),
     readers={'tsv': read_row},
 )

@@ -34,7 +34,9 @@ def test_a_run_is_scored_on_a_file_of_another_format(run, tmp_path, capsys):
     low, high = saved['intervals']['accuracy']
     row = f'| accuracy | 0.7500 | {low:.4f} – {high:.4f} |'
     assert low < 0.75 < high
-    assert row in (output / 'report.md').read_text()
+    report = (output / 'report.md').read_text()
+    assert row in report
+    assert '\nAttention in both directions.\n' in report
     assert {'4 examples', row} <= set(shown.out.splitlines())
     for path in output.iterdir():
         assert path.name in shown.out.splitlines()[-1]

@@ -43,6 +43,22 @@ def test_unknown_choices_are_refused(kind, name):
         declared.check(f'problem.{name}', 'odd')
 
 
+# Tasks of the Hugging Face Hub (huggingface.js, packages/tasks).
+TAGS = {
+    *('text-classification', 'token-classification', 'question-answering', 'multiple-choice'),
+    *('text-generation', 'text2text-generation', 'sentence-similarity', 'feature-extraction'),
+    'text-ranking',
+}
+
+
+def test_every_kind_has_a_task_of_the_hub_for_its_card():
+    tags = {kind: PROBLEMS[kind].pipeline_tag for kind in PROBLEMS}
+    assert {*tags.values()} <= TAGS
+    assert tags['embedding'] == 'sentence-similarity'
+    assert tags['sparse_embedding'] == 'feature-extraction'
+    assert tags['reranking'] == 'text-ranking'
+
+
 def test_an_unknown_kind_is_refused():
     with pytest.raises(UserError, match=r"kind of problem 'sorting'; known: .*tagging"):
         find('sorting')

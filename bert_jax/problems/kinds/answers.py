@@ -7,6 +7,7 @@ from bert_jax.problems.kinds.base import LABELS, ROWS, ProblemKind
 QUESTION_ANSWERING = ProblemKind(
     implementation='bert_jax.problems.question_answering:QUESTION_ANSWERING',
     predict_task='answer',
+    pipeline_tag='question-answering',
     keys=LABELS
     | dict(
         doc_stride=key(
@@ -31,6 +32,7 @@ QUESTION_ANSWERING = ProblemKind(
 GENERATION = ProblemKind(
     implementation='bert_jax.problems.generation.problem:GENERATION',
     predict_task='write',
+    pipeline_tag='text2text-generation',
     keys=LABELS
     | dict(
         template=key(
@@ -114,6 +116,7 @@ GENERATION = ProblemKind(
 INSTRUCTIONS = ProblemKind(
     implementation='bert_jax.problems.instructions.problem:INSTRUCTIONS',
     predict_task='respond',
+    pipeline_tag='text-generation',
     keys=LABELS
     | dict(
         system=key('{text}\n', 'template of the system message'),

@@ -20,6 +20,7 @@ class ProblemKind:
     Attributes:
         implementation: 'module:NAME' of the `Parts` (problems/base.py): encoding, loss, decoder.
         predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
+        pipeline_tag: the task on the Hugging Face Hub, for the model card.
         keys: the keys of `config.problem`. `labels` is always one of them.
         readers: `data.format` → the function that turns a record of such a file (a row, a sentence)
             into examples. Other formats cannot hold this kind of problem; the first format is
@@ -45,6 +46,7 @@ class ProblemKind:
 
     implementation: str
     predict_task: str
+    pipeline_tag: str
     keys: Mapping[str, ConfigKey]
     readers: Mapping[str, Reader]
     answer_settings: tuple[str, ...] = ()

@@ -43,6 +43,7 @@ _PROMPT_FACTS: JsonObject = dict(
 PROMPT = ProblemKind(
     implementation='bert_jax.problems.prompt:PROMPT',
     predict_task='prompt',
+    pipeline_tag='text-classification',
     keys=CLASSES | _PROMPT,
     readers=dict.fromkeys(TEXTS, text_pairs.build_prompt),
     **_PROMPT_FACTS,
@@ -51,6 +52,7 @@ PROMPT = ProblemKind(
 PROMPT_REGRESSION = ProblemKind(
     implementation='bert_jax.problems.prompt_regression:PROMPT_REGRESSION',
     predict_task='prompt',
+    pipeline_tag='text-classification',
     keys=LABELS
     | _PROMPT
     | dict(

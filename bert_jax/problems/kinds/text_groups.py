@@ -50,6 +50,7 @@ def _in_batch_options(option: Callable[..., ConfigKey], similarity: str) -> dict
 EMBEDDING = ProblemKind(
     implementation='bert_jax.problems.embedding.problem:EMBEDDING',
     predict_task='embed',
+    pipeline_tag='sentence-similarity',
     reads_last_layer=True,
     keys=LABELS
     | _TEXT_GROUPS
@@ -121,6 +122,7 @@ EMBEDDING = ProblemKind(
 SPARSE_EMBEDDING = ProblemKind(
     implementation='bert_jax.problems.sparse_embedding.problem:SPARSE_EMBEDDING',
     predict_task='terms',
+    pipeline_tag='feature-extraction',
     reads_last_layer=True,
     pretrained_heads=('mlm',),
     required_heads=('mlm',),
@@ -189,6 +191,7 @@ SPARSE_EMBEDDING = ProblemKind(
 RERANKING = ProblemKind(
     implementation='bert_jax.problems.reranking.problem:RERANKING',
     predict_task='rerank',
+    pipeline_tag='text-ranking',
     keys=LABELS
     | dict(
         loss=key(

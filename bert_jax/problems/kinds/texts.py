@@ -51,6 +51,7 @@ _POOLING = dict(
 CLASSIFICATION = ProblemKind(
     implementation='bert_jax.problems.classification:CLASSIFICATION',
     predict_task='classify',
+    pipeline_tag='text-classification',
     keys=CLASSES
     | _POOLING
     | dict(
@@ -78,6 +79,7 @@ CLASSIFICATION = ProblemKind(
 REGRESSION = ProblemKind(
     implementation='bert_jax.problems.classification:REGRESSION',
     predict_task='classify',
+    pipeline_tag='text-classification',
     keys=LABELS | _POOLING | dict(metrics=SCORE_METRICS),
     readers=dict.fromkeys(TEXTS, text_pairs.build_regression),
     answer_settings=('metrics',),
@@ -89,6 +91,7 @@ REGRESSION = ProblemKind(
 MULTI_LABEL = ProblemKind(
     implementation='bert_jax.problems.multi_label:MULTI_LABEL',
     predict_task='classify',
+    pipeline_tag='text-classification',
     keys=LABELS | _LABEL_SETS,
     readers=dict.fromkeys(TEXTS, label_sets.build_multi_label),
     answer_settings=('metrics', 'thresholds', 'threshold'),
@@ -102,6 +105,7 @@ MULTI_LABEL = ProblemKind(
 MULTI_REGRESSION = ProblemKind(
     implementation='bert_jax.problems.multi_regression:MULTI_REGRESSION',
     predict_task='classify',
+    pipeline_tag='text-classification',
     keys=LABELS | dict(metrics=SCORE_METRICS),
     readers=dict.fromkeys(ROWS, label_sets.build_multi_regression),
     answer_settings=('metrics',),
@@ -114,6 +118,7 @@ MULTI_REGRESSION = ProblemKind(
 MULTIPLE_CHOICE = ProblemKind(
     implementation='bert_jax.problems.multiple_choice:MULTIPLE_CHOICE',
     predict_task='classify',
+    pipeline_tag='multiple-choice',
     keys=LABELS,
     readers=dict.fromkeys(ROWS, choices.build_multiple_choice),
     pretrained_heads=('multiple_choice',),
@@ -125,6 +130,7 @@ MULTIPLE_CHOICE = ProblemKind(
 MARKED_PAIRS = ProblemKind(
     implementation='bert_jax.problems.relations:RELATIONS',
     predict_task='classify',
+    pipeline_tag='text-classification',
     keys=CLASSES
     | dict(
         exclusive=key(

@@ -7,6 +7,7 @@ from bert_jax.problems.kinds.base import CLASSES, LABELS, ROWS, WEIGHTS, WINDOWS
 TAGGING = ProblemKind(
     implementation='bert_jax.problems.tagging:TAGGING',
     predict_task='tag',
+    pipeline_tag='token-classification',
     keys=LABELS
     | WINDOWS
     | dict(
@@ -45,6 +46,7 @@ TAGGING = ProblemKind(
 PARSING = ProblemKind(
     implementation='bert_jax.problems.parsing:PARSING',
     predict_task='parse',
+    pipeline_tag='token-classification',
     keys=LABELS
     | dict(
         arc_width=key(500, 'size of the layers that score heads', '[1, inf)'),
@@ -58,6 +60,7 @@ PARSING = ProblemKind(
 SPANS = ProblemKind(
     implementation='bert_jax.problems.spans:SPANS',
     predict_task='spans',
+    pipeline_tag='token-classification',
     keys=LABELS
     | WINDOWS
     | dict(
