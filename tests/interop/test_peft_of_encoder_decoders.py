@@ -5,9 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from bert_jax import export
 from bert_jax.errors import UserError
-from bert_jax.interop import loading
+from bert_jax.interop import huggingface_export, loading
 from tests.interop import published
 
 os.environ.setdefault('USE_TF', '0')
@@ -48,7 +47,7 @@ def test_a_tuned_model_writes_as_in_peft(family, targets, task, tmp_path):
     ours = loading.load_any(tmp_path / 'tuned')
     assert ours.heads == ('seq2seq',)
     if task:
-        export.main([f'--model={tmp_path}/tuned', f'--output={tmp_path}/out'])
+        huggingface_export.save(ours, tmp_path / 'out')
         back = getattr(transformers, CLASSES[family]).from_pretrained(tmp_path / 'out')
         np.testing.assert_allclose(logits_of(back), logits_of(tuned), atol=2e-4)
 
@@ -79,9 +78,9 @@ def test_a_decoder_that_transformers_5_ties_is_read_and_exported(kind, tmp_path,
     model.save_pretrained(tmp_path / 'tied')
     for file in base.glob('*token*'):
         (tmp_path / 'tied' / file.name).write_bytes(file.read_bytes())
-    loading.load_any(tmp_path / 'tied')
+    ours = loading.load_any(tmp_path / 'tied')
     assert 'lm_head.weight is a copy of shared.weight' in capsys.readouterr().err
-    export.main([f'--model={tmp_path}/tied', f'--output={tmp_path}/out'])
+    huggingface_export.save(ours, tmp_path / 'out')
     theirs = getattr(transformers, name).from_pretrained(tmp_path / 'tied')
     back = getattr(transformers, name).from_pretrained(tmp_path / 'out')
     np.testing.assert_allclose(logits_of(back), logits_of(theirs), atol=2e-4)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models import architectures
+from bert_jax.problems import PROBLEMS
 from bert_jax.reports import finetuning_card, model_card
 from configs import finetune
 
@@ -72,8 +73,9 @@ def test_the_header_is_one_that_the_hub_reads():
     results = dict(parameters=1, steps=1, train_seconds=1.0, devices='cpu', learning_rate=1e-3)
     metrics = {'f1': 0.5, 'accuracy': 0.75, 'matthews': float('nan')}
     scores = finetuning_card.SplitScores(9, metrics, dict.fromkeys(metrics, (0, 1)), {})
+    tag = PROBLEMS[config.task].pipeline_tag
     page = finetuning_card.finetuned(
-        config, results, 9, {'dev': scores}, ['a.py'], 'apache-2.0', ['loss.png']
+        config, results, 9, {'dev': scores}, ['a.py'], 'apache-2.0', ['loss.png'], tag
     )
     data = hub.ModelCard(page).data
     assert (data.license, data.base_model) == ('apache-2.0', 'bert-base-cased')

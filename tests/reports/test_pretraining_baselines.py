@@ -99,4 +99,6 @@ def test_the_entropy_of_a_sample_is_nearly_that_of_the_distribution():
     p_V /= p_V.sum()
     counts = np.random.default_rng(0).multinomial(1000, p_V, size=50)
     found = np.mean([pretraining.unigram_entropy(counts_V) for counts_V in counts])
-    assert found == pytest.approx(scipy.stats.entropy(p_V), abs=0.03)
+    plain = np.mean([scipy.stats.entropy(counts_V) for counts_V in counts])
+    true = scipy.stats.entropy(p_V)
+    assert abs(found - true) < 0.4 * abs(plain - true)
