@@ -43,7 +43,7 @@ def finished(tmp_path_factory):
 def test_the_model_learns(finished):
     results = json.loads((finished / 'run/results.json').read_text())
     held_out = results['held_out']
-    assert held_out['mlm_loss'] < held_out['unigram_entropy'] - 0.15
+    assert held_out['mlm_loss'] < held_out['unigram_entropy'] - 0.1
     assert held_out['mlm_accuracy'] > held_out['mlm_majority']
     assert held_out['mlm_perplexity'] == pytest.approx(np.exp(held_out['mlm_loss']))
     assert held_out['nsp_negatives'] == pytest.approx(0.5, abs=0.02)
