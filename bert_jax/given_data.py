@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 
 from bert_jax import errors
 from bert_jax.errors import UserError
+from bert_jax.labels import arrow_rows
+from bert_jax.labels.records import InvalidRecord
 from bert_jax.storage import paths, temporary
 from bert_jax.storage.path import Path
 from bert_jax.text import text_files
@@ -89,9 +91,12 @@ def labeled_files(
     """
     if isinstance(rows, str | os.PathLike):
         return (os.fspath(rows),)
+    rows = _read(rows)
     names, found = _column_names(rows), rows
     if names is not None:
         found = _rows_of_table(rows, names)
+    if not isinstance(found, Iterable):
+        raise UserError(f'the data are of type {type(rows).__name__}, which has no rows')
     first, found = _peek(found)
     if first and all(isinstance(one, os.PathLike) for one in first):
         return tuple(map(os.fspath, found))
@@ -147,6 +152,8 @@ def _column_names(table: Any) -> list[str] | None:
     if isinstance(table, Mapping):
         names = list(table)
     elif hasattr(table, 'column_names'):  # pyarrow, datasets
+        if table.column_names is None:  # a stream whose first row was not read
+            return None
         names = list(table.column_names)
     elif hasattr(table, 'columns'):  # pandas, polars
         names = list(table.columns)
@@ -158,7 +165,21 @@ def _column_names(table: Any) -> list[str] | None:
     return shown
 
 
+def _read(rows: Any) -> Any:
+    """Return a table that gives its rows: without laziness, and without a format for its values."""
+    for method in ('collect', 'read_all', 'to_table'):  # polars; readers and data sets of pyarrow
+        if callable(getattr(rows, method, None)):
+            return getattr(rows, method)()
+    if not hasattr(rows, 'with_format'):
+        return rows
+    # A transformation (`set_transform`) is part of the data; other formats hide their values.
+    has_own = (getattr(rows, 'format', None) or {}).get('type') == 'custom'
+    return rows if has_own else rows.with_format(None)
+
+
 def _rows_of_table(table: Any, names: list[str]) -> Iterator[JsonObject]:
+    if hasattr(table, 'with_format'):  # datasets
+        return iter(table)
     if isinstance(table, Mapping):
         columns = [list(column) for column in table.values()]
         lengths = dict(zip(names, map(len, columns), strict=True))
@@ -169,32 +190,30 @@ def _rows_of_table(table: Any, names: list[str]) -> Iterator[JsonObject]:
         rows = table.itertuples(index=False, name=None)
     elif hasattr(table, 'iter_rows'):  # polars
         rows = table.iter_rows()
-    elif hasattr(table, 'to_batches'):  # pyarrow
-        rows = (row.values() for batch in table.to_batches() for row in batch.to_pylist())
-    else:  # datasets
-        rows = (row.values() for row in table)
+    else:  # pyarrow
+        batches = table.to_batches() if hasattr(table, 'to_batches') else [table]
+        rows = (row.values() for batch in batches for row in batch.to_pylist())
     return (dict(zip(names, row, strict=True)) for row in rows)
 
 
 def _class_names(table: Any) -> Any:
-    """Return a function of a row that replaces numbers of classes, as `datasets` has, by names."""
+    """Return a function of a row that replaces numbers of classes, as `datasets` has, by names.
+
+    The rows are those of a Parquet file of the table: see `arrow_rows.read_rows`.
+    """
     features = getattr(table, 'features', None)
-    names = {}
-    for column, feature in features.items() if isinstance(features, Mapping) else ():
-        inner: Any = getattr(feature, 'feature', feature)  # of a list
-        if hasattr(inner, 'int2str'):
-            names[column] = list(inner.names)
+    declared = features.to_dict() if hasattr(features, 'to_dict') else {}
 
     def decode(row: JsonObject) -> JsonObject:
-        return row | {column: _named(row[column], known) for column, known in names.items()}
+        try:
+            return {
+                name: arrow_rows.with_class_names(value, declared.get(name))
+                for name, value in row.items()
+            }
+        except InvalidRecord as error:
+            raise UserError(f'a row of the data has {error}') from None
 
-    return decode
-
-
-def _named(value: Any, names: list[str]) -> Any:
-    if isinstance(value, list):
-        return [_named(one, names) for one in value]
-    return None if value is None or value < 0 else names[value]  # −1: unknown
+    return decode if declared else lambda row: row
 
 
 def _document(number: int, text: object) -> str:

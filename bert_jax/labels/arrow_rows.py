@@ -23,7 +23,7 @@ def read_rows(path: str, data: ConfigDict) -> Iterator[Record]:
     """Yield the rows of a Parquet or Arrow file; the line number of a place is that of the row.
 
     Numbers of a ClassLabel of `datasets`, also in lists and objects, become the names of its
-    classes; −1, an unknown class, stays a number.
+    classes; −1, an unknown class, stays a number (`ExampleBuilder.is_unknown_class`).
 
     Raises:
         UserError: the file is not a Parquet or Arrow file, or is damaged.
@@ -98,14 +98,25 @@ def _features(schema: Arrow, path: str) -> Mapping[str, Any]:
 def _row(values: Mapping[str, object], features: Mapping[str, Any]) -> Row | InvalidRecord:
     try:
         return Row(
-            {name: _named(_as_json(value), features.get(name)) for name, value in values.items()}
+            {
+                name: with_class_names(_as_json(value), features.get(name))
+                for name, value in values.items()
+            }
         )
     except InvalidRecord as error:
         return error
 
 
-def _named(value: Any, feature: Any) -> Any:
-    """Return a value of JSON with the names of classes instead of their numbers."""
+def with_class_names(value: Any, feature: Any) -> Any:
+    """Return a value of JSON with the names of classes instead of their numbers.
+
+    Args:
+        value: the value of a column.
+        feature: the feature of `datasets` of the column, as JSON; None if it is not known.
+
+    Raises:
+        InvalidRecord: a number that is not one of a class.
+    """
     if isinstance(feature, list) and feature:  # a list, as older versions write it
         feature = {'feature': feature[0]}
     if value is None or not isinstance(feature, dict):
@@ -119,13 +130,13 @@ def _named(value: Any, feature: Any) -> Any:
         return str(classes[value])
     inner = feature.get('feature', feature)
     if isinstance(value, list):
-        return [_named(item, inner) for item in value]
+        return [with_class_names(item, inner) for item in value]
     if isinstance(value, dict):
         is_list_of_objects = inner is not feature  # stored as an object of lists
         return {
-            key: [_named(one, inner.get(key)) for one in item]
+            key: [with_class_names(one, inner.get(key)) for one in item]
             if is_list_of_objects and isinstance(item, list)
-            else _named(item, inner.get(key))
+            else with_class_names(item, inner.get(key))
             for key, item in value.items()
         }
     return value

@@ -12,7 +12,14 @@ from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
 from bert_jax.labels import cells, tag_schemes, word_spans
-from bert_jax.labels.records import InvalidRecord, Record, Row, SkippedRecord
+from bert_jax.labels.records import (
+    InvalidRecord,
+    Record,
+    Row,
+    SkippedRecord,
+    scalar_text,
+    text_of,
+)
 
 T = TypeVar('T')
 
@@ -88,7 +95,8 @@ class ExampleBuilder:
         """
         if not self.has_label(row, column):
             return None
-        label = row.text(column).strip()
+        value = text_of(row[column])
+        label = '' if value is None else scalar_text(value, f'column {column!r}').strip()
         if self.reads_lists and cells.read_list(label) is not None:
             raise InvalidRecord(
                 f'column {column!r} has the list {label[:40]!r}, not one label; multi_label reads '
@@ -96,6 +104,9 @@ class ExampleBuilder:
             )
         if label in self.data.skip_labels:
             raise SkippedRecord('skipped_by_label')
+        if label == '-1' and self.is_unknown_class(value):
+            self.without_label()
+            return None
         if self.hides([label], _hides_labels):
             return None
         if label:
@@ -116,6 +127,19 @@ class ExampleBuilder:
         is_hidden = is_hidden and self.once_per_file(all_hidden)
         self.counts['hidden_labels'] += is_hidden
         return is_hidden
+
+    def is_unknown_class(self, label: object) -> bool:
+        """Whether a label is the number −1 in a file whose other labels are names.
+
+        The library `datasets` writes −1 for unknown classes of a `ClassLabel`.
+        """
+        return type(label) is int and label == -1 and self.once_per_file(_has_names)
+
+    def without_label(self) -> None:
+        """Count an unknown label; SkippedRecord if the examples must be labeled."""
+        if self.labeled:
+            raise SkippedRecord('unknown_labels_left_out')
+        self.counts['hidden_labels'] += 1
 
     def texts(self, row: Row) -> tuple[str, ...]:
         """Return the texts of `columns.text` and `columns.text2`; InvalidRecord if one is empty."""
@@ -166,6 +190,18 @@ class ExampleBuilder:
 def is_minus_1(label: object) -> bool:
     """Whether a label is −1, which stands for an unknown label."""
     return str(label).strip() in ('-1', '-1.0')
+
+
+def _has_names(records: Iterator[Record], builder: ExampleBuilder) -> bool:
+    """Whether a label or a tag of a file is a text."""
+    columns = builder.columns
+    names = [name for name in (columns.label, columns.tags, *columns.candidate_labels) if name]
+    values = (one.content[name] for one in records for name in names if name in one.content)
+    return any(
+        isinstance(label, str)
+        for value in values
+        for label in (value if isinstance(value, list) else [value])
+    )
 
 
 def _hides_labels(records: Iterator[Record], builder: ExampleBuilder) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bert_jax.errors import UserError
 from bert_jax.labels import word_spans
-from bert_jax.labels.builder import ExampleBuilder, parse_int
+from bert_jax.labels.builder import ExampleBuilder, is_minus_1, parse_int
 from bert_jax.labels.examples import MultipleChoiceExample
 from bert_jax.labels.records import InvalidRecord, Record, Row, printable, scalar_text
 
@@ -45,7 +45,9 @@ def build_multiple_choice(
         is_index = _is_json_integer(row, label, builder)
         reading = 'index' if is_index else builder.once_per_file(_decide_reading)
     index = _index(reading, label, choices, builder)
-    if index is None:
+    if index is None and is_minus_1(label):
+        builder.without_label()
+    elif index is None:
         raise InvalidRecord(_describe_unusable(reading, label, choices, builder))
     return [MultipleChoiceExample(example_id, premise, choices.texts, index)]
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.labels import cells
@@ -68,21 +69,24 @@ def _is_unlabeled(row: Row, builder: ExampleBuilder) -> bool:
     columns = tuple(builder.columns.labels)
     if not builder.labeled and not any(column in row for column in columns):
         return True
-    values = [str(row[column]) for column in columns]
-    return builder.hides(values, _hides_flags)
+    return builder.hides([str(row[column]) for column in columns], _hides_numbers)
 
 
-def _hides_flags(records: Iterator[Record], builder: ExampleBuilder) -> bool:
+def _hides_numbers(records: Iterator[Record], builder: ExampleBuilder) -> bool:
     columns = builder.columns.labels
     return all(is_minus_1(record.content[column]) for record in records for column in columns)
 
 
 def _read_flags(row: Row, builder: ExampleBuilder) -> list[str] | None:
     """Return the columns that have 1, or None if the row is unlabeled."""
-    if _is_unlabeled(row, builder):
+    columns = tuple(builder.columns.labels)
+    if not builder.labeled and not any(column in row for column in columns):
+        return None
+    if all(is_minus_1(row[column]) for column in columns):
+        builder.without_label()
         return None
     names = []
-    for column in builder.columns.labels:
+    for column in columns:
         text = row.text(column).strip()
         if text.lower() not in _FLAGS:
             raise InvalidRecord(f'column {column!r} is {text[:40]!r}, not 0 or 1')
@@ -96,7 +100,11 @@ def _read_list(row: Row, builder: ExampleBuilder) -> list[str] | None:
     column = builder.columns.label
     if not builder.has_label(row, column):
         return None
-    names = _split(row[column], column, builder)
+    value = row[column]
+    names = _split(value, column, builder)
+    if names == ['-1'] and builder.is_unknown_class(value[0] if isinstance(value, list) else value):
+        builder.without_label()
+        return None
     if builder.hides(names, _hides_lists):
         return None
     if not names and not builder.labeled and builder.once_per_file(_are_empty):
@@ -106,25 +114,60 @@ def _read_list(row: Row, builder: ExampleBuilder) -> list[str] | None:
 
 
 def _split(value: object, column: str, builder: ExampleBuilder) -> list[str]:
-    if value is None:
-        raise InvalidRecord(f'column {column!r} is null; write [] or an empty text for no label')
-    if isinstance(value, str) and builder.reads_lists:
-        value = _list_in(value, column)
-    value = cells.without_flags(cells.without_choices(value))
-    if isinstance(value, list):
-        names = [scalar_text(item, f'a label of column {column!r}').strip() for item in value]
-    else:
-        text, separator = scalar_text(value, f'column {column!r}').strip(), _separator(builder)
-        names = [name.strip() for name in text.split(separator)] if text else []
+    """Return the classes in a value.
+
+    Raises:
+        InvalidRecord: null, an empty class, or numbers that say which classes apply.
+    """
+    names = _names(value, column, builder)
     if not all(names):
         raise InvalidRecord(f'column {column!r} is {json.dumps(value)[:40]}: a label is empty')
-    if {*names} <= {'0', '1'} and len({*names}) < len(names):
+    if all(name.lower() in _FLAGS for name in names) and (
+        len({*names}) < len(names) or (len(names) > 1 and builder.once_per_file(_are_flags))
+    ):
         raise InvalidRecord(
             f'column {column!r} is {json.dumps(value)[:40]}, a 0 or 1 for each class without its '
             'name; write the names of the classes, or a column for each class and '
             'data.columns.labels'
         )
     return names
+
+
+def _names(value: object, column: str, builder: ExampleBuilder) -> list[str]:
+    """Return the items of a list, or of a text with separators or of a list."""
+    if value is None:
+        raise InvalidRecord(f'column {column!r} is null; write [] or an empty text for no label')
+    if isinstance(value, str) and builder.reads_lists:
+        value = _list_in(value, column)
+    value = cells.without_flags(cells.without_choices(value))
+    if isinstance(value, list):
+        _check_numbers(value, column)
+        return [scalar_text(item, f'a label of column {column!r}').strip() for item in value]
+    text, separator = scalar_text(value, f'column {column!r}').strip(), _separator(builder)
+    return [name.strip() for name in text.split(separator)] if text else []
+
+
+def _check_numbers(items: list[Any], column: str) -> None:
+    """Raise InvalidRecord if an item of a list of classes is a boolean or a fraction."""
+    for item in items:
+        if isinstance(item, bool) or (isinstance(item, float) and not item.is_integer()):
+            raise InvalidRecord(
+                f'column {column!r} has {json.dumps(item)} in a list of classes; write the names'
+            )
+
+
+def _are_flags(records: Iterator[Record], builder: ExampleBuilder) -> bool:
+    """Whether all rows of a file have one number of labels, all of them 0 or 1."""
+    column, lengths = builder.columns.label, set[int]()
+    for record in records:
+        try:
+            names = _names(record.content[column], column, builder)
+        except InvalidRecord:
+            continue
+        lengths.add(len(names))
+        if len(lengths) > 1 or any(name.lower() not in _FLAGS for name in names):
+            return False
+    return True
 
 
 def _list_in(text: str, column: str) -> object:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.labels import benchmarks, exchanged_columns
+from bert_jax.labels import benchmarks, class_names, exchanged_columns
 from bert_jax.labels.examples import Example
 from bert_jax.labels.labeled_files import Reader, read_files
 from bert_jax.labels.records import ReadingReport
@@ -77,20 +77,8 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
                 'data.train and data.dataset are empty; set data.train to files or data.dataset to '
                 'a benchmark'
             )
-        splits = {
-            name: read_files(data[name], data, kind, readers, report) for name in ('train', 'dev')
-        }
-        splits['test'] = read_files(
-            data.test,
-            data,
-            kind,
-            readers,
-            report,
-            labeled=False,
-            may_hide_labels=not any(_has_label_minus_1(example) for example, _ in splits['train']),
-        )
+        splits = _read_splits(data, kind, readers, report)
     unsplit = splits['train']
-    _check_spellings(unsplit)
     if not data.dataset:
         exchanged_columns.check(_examples(unsplit), data)
     for name in ('test',) if data.shots else ('test', 'dev'):
@@ -118,16 +106,46 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
     return Splits(train, dev, test, unlabeled, _examples(unsplit), report, examples)
 
 
+def _read_splits(
+    data: ConfigDict, kind: str, readers: Mapping[str, Reader], report: ReadingReport
+) -> dict[str, list[GroupedExample]]:
+    """Return the splits of the files; the labels of train say what the classes are."""
+    reports = {name: ReadingReport() for name in ('train', 'dev', 'test')}
+    train, dev = (
+        read_files(data[name], data, kind, readers, reports[name]) for name in ('train', 'dev')
+    )
+    labels = class_names.labels_of(train)
+    _check_spellings(labels)
+    names = class_names.ClassNames(labels)
+    splits = {
+        'train': names.apply(train, reports['train']),
+        'dev': names.apply(dev, reports['dev']),
+    }
+    if data.test:
+        hides = not any(_has_label_minus_1(example) for example, _ in splits['train'])
+        test = read_files(
+            data.test,
+            data,
+            kind,
+            readers,
+            reports['test'],
+            labeled=False,
+            may_hide_labels=hides,
+        )
+        splits['test'] = names.apply(test, reports['test'], may_be_unlabeled=True)
+    for one in reports.values():
+        report.merge(one)
+    return {'test': []} | splits
+
+
 def _has_label_minus_1(example: Example) -> bool:
-    labels = getattr(example, 'tags', None) or _labels_of(example)
+    labels = getattr(example, 'tags', None) or getattr(example, 'label', None)
+    labels = labels if isinstance(labels, tuple) else (labels,)
     return any(label in ('-1', '-1.0', -1.0) for label in labels)
 
 
-def _check_spellings(train: Sequence[GroupedExample]) -> None:
+def _check_spellings(labels: set[str]) -> None:
     """Raise UserError if two classes are one number or boolean in two spellings."""
-    labels = {
-        label for example, _ in train for label in _labels_of(example) if isinstance(label, str)
-    }
     spellings: dict[str, str] = {}
     for label in sorted(labels):
         number = re.fullmatch(r'(-?\d+)\.0+', label)
@@ -138,12 +156,6 @@ def _check_spellings(train: Sequence[GroupedExample]) -> None:
                 f'the labels {other!r} and {label!r} of the training data are two spellings of one '
                 f"value; make them one with data.rename_labels=('{label}={other}',)"
             )
-
-
-def _labels_of(example: Example) -> tuple[object, ...]:
-    """Return the classes of an example, or its only one."""
-    label = getattr(example, 'label', None)
-    return label if isinstance(label, tuple) else (label,)
 
 
 def _examples(split: Sequence[GroupedExample]) -> list[Example]:
