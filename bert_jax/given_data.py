@@ -192,7 +192,7 @@ def _rows_of_table(table: Any, names: list[str]) -> Iterator[JsonObject]:
         rows = table.iter_rows()
     else:  # pyarrow
         batches = table.to_batches() if hasattr(table, 'to_batches') else [table]
-        rows = (row.values() for batch in batches for row in batch.to_pylist())
+        rows = (row.values() for batch in batches for row in arrow_rows.rows_of(batch))
     return (dict(zip(names, row, strict=True)) for row in rows)
 
 
@@ -202,7 +202,9 @@ def _class_names(table: Any) -> Any:
     The rows are those of a Parquet file of the table: see `arrow_rows.read_rows`.
     """
     features = getattr(table, 'features', None)
-    declared = features.to_dict() if hasattr(features, 'to_dict') else {}
+    declared: Mapping[str, Any] = features.to_dict() if hasattr(features, 'to_dict') else {}
+    if hasattr(table, 'schema') and hasattr(table.schema, 'metadata'):  # pyarrow
+        declared = arrow_rows.declared_features(table.schema)
 
     def decode(row: JsonObject) -> JsonObject:
         try:

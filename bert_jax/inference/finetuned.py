@@ -16,7 +16,7 @@ from bert_jax.inference.changed_settings import data_config, fitted
 from bert_jax.inference.inputs import with_ids
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.labels import labeled_files, seen_examples, word_spans
+from bert_jax.labels import class_names, labeled_files, seen_examples, word_spans
 from bert_jax.labels.examples import Example
 from bert_jax.labels.records import ReadingReport
 from bert_jax.metrics import intervals
@@ -204,7 +204,8 @@ class FineTuned:
         data = data_config(self.data, changes)
         report, readers = ReadingReport(), PROBLEMS[self.kind].readers
         records = labeled_files.read_files(tuple(gold), data, self.kind, readers, report)
-        examples = [record.example for record in records]
+        names = class_names.ClassNames(self.setup.labels)
+        examples = [record.example for record in names.apply(records, report)]
         problem = self.problem()
         problem.decoder.check(examples)
         predictions = self._predictions(problem, params, examples, advance)

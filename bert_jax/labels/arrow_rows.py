@@ -33,8 +33,11 @@ def read_rows(path: str, data: ConfigDict) -> Iterator[Record]:
     try:
         with paths.open_arrow(path) as file:
             schema, batches = _open(file)
-            features = _features(schema, path)
-            rows = (values for batch in batches for values in _rows(batch))
+            features = declared_features(schema)
+            if not features:
+                info = files.read_json(paths.path(path).with_name(_INFO), default={})
+                features = _features_of(info)
+            rows = (values for batch in batches for values in rows_of(batch))
             for number, values in enumerate(rows, start=1):
                 yield make_record(path, number, _row(values, features))
     except BucketError:  # not the fault of the file
@@ -78,19 +81,21 @@ def _open(file: Arrow) -> tuple[Arrow, Iterator[Arrow]]:
     return stream.schema, iter(stream)
 
 
-def _rows(batch: Arrow) -> list[dict[str, Any]]:
-    """The rows of a batch; maps are objects, of which JSON has each key once."""
+def rows_of(batch: Arrow) -> list[dict[str, Any]]:
+    """Return the rows of a batch; maps are objects, of which JSON has each key once."""
     rows: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts='strict')
     return rows
 
 
-def _features(schema: Arrow, path: str) -> Mapping[str, Any]:
-    """The features of `datasets` by column, from the file or from dataset_info.json beside it."""
+def declared_features(schema: Arrow) -> Mapping[str, Any]:
+    """Return the features of `datasets` by column, as JSON, that a schema declares; {} if none."""
     try:
-        info = json.loads((schema.metadata or {}).get(b'huggingface', b'{}')).get('info')
-    except (ValueError, AttributeError):
-        info = None
-    info = info or files.read_json(paths.path(path).with_name(_INFO), default={})
+        return _features_of(json.loads((schema.metadata or {}).get(b'huggingface', b'{}'))['info'])
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def _features_of(info: object) -> Mapping[str, Any]:
     features = info.get('features') if isinstance(info, dict) else None
     return features if isinstance(features, dict) else {}
 

@@ -156,6 +156,8 @@ class ExampleBuilder:
         Raises:
             InvalidRecord: the value is not a text, or it is the text of a list with texts.
         """
+        if value is None:
+            raise InvalidRecord(f'column {column!r} has no text')
         text, _ = word_spans.parse_text(value)
         if self.reads_lists and cells.has_texts(cells.read_list(text)):
             raise InvalidRecord(

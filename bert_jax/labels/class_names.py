@@ -65,8 +65,7 @@ class ClassNames:
         labels = labels_of(split)
         renamed = {label: name for label in labels if (name := self.name(label)) != label}
         named = [_renamed(one, renamed) for one in split] if renamed else list(split)
-        for label in renamed.keys() - self.unknown:
-            report[f'classes_written_as_{label}_named_{renamed[label]}'] += 1
+        report['classes_such_as_1.0_named_1'] += len(renamed.keys() - self.unknown)
         if not report['hidden_labels'] and renamed.keys().isdisjoint(self.unknown):
             return named
         labeled = [one for one in named if is_labeled(one.example)]
