@@ -189,24 +189,28 @@ class TargetExample(NamedTuple):
 
 
 class ConversationExample(NamedTuple):
-    """The turns of a conversation, in order: a system's, then a user's and an assistant's in turn.
+    """The turns of a conversation, in order: a system's, if any, then those of users and others.
 
     Attributes:
-        roles: who speaks: 'system', 'user' or 'assistant'.
+        roles: who speaks: 'system', 'user', 'assistant' or 'tool'.
         contents: the text of each turn.
         answer: the last text if it is the assistant's; None if it is not known.
+        is_learned: whether each turn is an answer that is learned.
     """
 
     id: ExampleId
     roles: tuple[str, ...]
     contents: tuple[str, ...]
     answer: str | None
+    is_learned: tuple[bool, ...]
 
     def before_answer(self) -> 'ConversationExample':
         """Return the conversation without its last answer, if that is known."""
         if self.answer is None:
             return self
-        return ConversationExample(self.id, self.roles[:-1], self.contents[:-1], None)
+        return ConversationExample(
+            self.id, self.roles[:-1], self.contents[:-1], None, self.is_learned[:-1]
+        )
 
 
 Example = (

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -56,6 +56,7 @@ class Tokenizer:
         is_cls_last: Whether these tokens follow a text, as in XLNet: A [SEP] [CLS].
         text_start: Index of the first token of a text in its row.
         suffix_ids: The ids behind the token that ends a text: the language of mBART.
+        hidden_ids: Those of them that a written text does not show: all but sentinels.
         sentinel_ids: The ids of <extra_id_0>, <extra_id_1>, …, which stand for spans (T5).
         language_ids: Code of a language, such as 'cy' or 'en_XX' → the id of its token.
         added_ids: The ids of the tokens that are recognized in a text before it is split into
@@ -108,6 +109,7 @@ class Tokenizer:
             self.language_ids = {code: ids[name] for code, name in languages.items()}
         others = (*self.suffix_ids, *self.sentinel_ids, *self.language_ids.values())
         self.special_ids = tuple(dict.fromkeys((*self.role_ids.values(), *others)))
+        self.hidden_ids = frozenset(self.special_ids) - {*self.sentinel_ids}
 
         added = {token['id'] for token in settings['added_tokens']}
         unknown = {self.role_ids[role] for role in ('unk',) if role in self.role_ids}
@@ -126,6 +128,7 @@ class Tokenizer:
         self.strip_accents = self._normalize('é') == 'e'
         prefixed = (settings['pre_tokenizer'] or {}).get('add_prefix_space')
         self.sentence_prefix = ' ' if self.kind == 'bytebpe' and not prefixed else ''
+        self._inserts_space = self.kind == 'bytebpe' and bool(prefixed)
 
     @property
     def pad_id(self) -> int:
@@ -218,6 +221,15 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, with special tokens."""
         return self._special.library.decode([int(i) for i in ids], skip_special_tokens=False)
+
+    def decode_text(self, ids: Iterable[int]) -> str:
+        """Return the text of the token ids of a whole text, without `hidden_ids`.
+
+        A space that the tokenizer itself puts before a word at the start is left out.
+        """
+        text = self.decode([index for index in ids if index not in self.hidden_ids])
+        is_inserted = self._inserts_space and text[:1] == ' ' and not text[1:2].isspace()
+        return text[1:] if is_inserted else text
 
     def is_unknown(self, ids: np.ndarray) -> np.ndarray:
         """Return which ids are the unknown token, bool; none are if the vocabulary has none."""

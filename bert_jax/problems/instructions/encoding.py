@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import Item, TokenSequence
 from bert_jax.labels import conversations
+from bert_jax.labels.conversations import Message
 from bert_jax.labels.examples import ConversationExample
 from bert_jax.labels.records import InvalidRecord
 from bert_jax.problems import base, raw_input
@@ -34,7 +35,7 @@ class AnswerRow(NamedTuple):
 class InstructionEncoding(base.Encoding[ConversationExample]):
     """Answers after their prompts.
 
-    A causal model learns all answers of a conversation in one sequence. Masked diffusion has a
+    A causal model learns the answers of a conversation in one sequence. Masked diffusion has a
     sequence for each answer, because an answer sees everything in its row: the turns after it are
     not in its row, and those before it are given. With `problem.prefix_lm` a causal model has a
     sequence for each answer too.
@@ -82,9 +83,10 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
                 turns = conversations.read_messages(record['messages'], "'messages'")
             else:
                 key = 'text' if 'text' in record and 'prompt' not in record else 'prompt'
-                turns = [('user', raw_input.require_text(record, name, key))]
-                if 'system' in record:
-                    turns.insert(0, ('system', raw_input.require_text(record, name, 'system')))
+                turns = [Message('user', raw_input.require_text(record, name, key))]
+            if 'system' in record:
+                text = raw_input.require_text(record, name, 'system')
+                turns = conversations.with_system(turns, text)
             return conversations.make_conversation(turns, name)
         except InvalidRecord as error:
             raise UserError(f'{name}: {error}') from None
@@ -95,7 +97,7 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
             ids, is_answer = self._tokens(turns)
             if len(ids) <= self.layout.max_length:
                 return [(TokenSequence(ids, np.zeros_like(ids), {'is_answer': is_answer}, {}),)]
-        places = [number for number, turn in enumerate(turns) if turn.answer is not None]
+        places = [number for number, turn in enumerate(turns) if turn.is_learned]
         rows = [self._row(example, turns[: place + 1]) for place in places]
         if not rows:
             rows = [AnswerRow(self._prompt(example, turns, 0), np.zeros(0, np.int32), 0)]
@@ -127,19 +129,19 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
         return min(self.settings.answer_tokens or 2**30, self.layout.max_length - len(prompt))
 
     def _encode_turns(self, example: ConversationExample) -> list[Turn]:
-        turns = list(map(self.template.encode, example.roles, example.contents))
+        turns = list(map(self.template.encode, example.roles, example.contents, example.is_learned))
         texts = (turn.before if turn.answer is None else turn.answer for turn in turns)
         has_unknown = any(self.tokenizer.is_unknown(ids).any() for ids in texts)
         self.setup.counts['conversations with tokens unknown to the vocabulary'] += has_unknown
         return turns
 
     def _tokens(self, turns: Sequence[Turn]) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens of turns, and 1 for those of answers and their ends, else 0; int32 [n]."""
+        """The tokens of turns, and 1 for those of learned answers and their ends; int32 [n]."""
         parts = [(self._start, 0)]
         for turn in turns:
             parts.append((turn.before, 0))
             if turn.answer is not None:
-                parts.append((np.append(turn.answer, self.end_id), 1))
+                parts.append((np.append(turn.answer, self.end_id), int(turn.is_learned)))
         ids = np.concatenate([part for part, _ in parts]).astype(np.int32)
         flags = [np.full(len(part), is_answer, np.int32) for part, is_answer in parts]
         return ids, np.concatenate(flags)
@@ -151,11 +153,13 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
     def _fit(
         self, roles: Sequence[str], turns: Sequence[Turn], room: int
     ) -> tuple[list[Turn], int]:
-        """Leave out the oldest question and its answer until the prompt fits, if it can."""
+        """Leave out the turns before the next user's until the prompt fits, if it can."""
         first, kept, dropped = int(roles[0] == 'system'), list(turns), 0
-        while len(self._join(kept)) > room and len(kept) > first + 1:
-            del kept[first : first + 2]
-            dropped += 2
+        starts = [place for place in range(first + 1, len(turns)) if roles[place] == 'user']
+        for start in starts:
+            if len(self._join(kept)) <= room:
+                break
+            kept, dropped = [*turns[:first], *turns[start:]], start - first
         return kept, dropped
 
     def _prompt(

@@ -164,11 +164,11 @@ class InstructionDecoder(base.Decoder[ConversationExample, AnswerPrediction]):
         ]
 
     def _answer_tokens(self, example: ConversationExample) -> np.ndarray:
-        """The tokens of all answers of a conversation, with their ends."""
+        """The tokens of the learned answers of a conversation, with their ends."""
         end, ids = np.array([self.encoding.end_id]), [np.zeros(0, np.int64)]
-        for role, text in zip(example.roles, example.contents, strict=True):
-            if role == 'assistant':
-                answer = self.encoding.template.encode(role, text).answer
+        for text, is_learned in zip(example.contents, example.is_learned, strict=True):
+            if is_learned:
+                answer = self.encoding.template.encode('assistant', text).answer
                 assert answer is not None
                 ids += [answer, end]
         return np.concatenate(ids).astype(np.int64)

@@ -19,10 +19,12 @@ class Turn(NamedTuple):
     Attributes:
         before: int32, tokens that are not learned: all of the turn, or the marker of an assistant.
         answer: int32, the text of an assistant without its end token; None for other roles.
+        is_learned: whether the answer is learned; others are read only.
     """
 
     before: np.ndarray
     answer: np.ndarray | None
+    is_learned: bool = False
 
 
 class TurnTemplate:
@@ -33,7 +35,7 @@ class TurnTemplate:
     """
 
     def __init__(self, settings: ConfigDict, tokenizer: Tokenizer) -> None:
-        """Read `problem.system`, `problem.user` and `problem.assistant`.
+        """Read `problem.system`, `problem.user`, `problem.assistant` and `problem.tool`.
 
         Raises:
             UserError: a template without {text} or with several, text after that of the assistant,
@@ -55,15 +57,18 @@ class TurnTemplate:
         self._space = tokenizer.sentence_prefix if before[-1].isspace() else ''
         (self.marker,) = tokenizer.encode_batch([before.rstrip()]).ids
 
-    def encode(self, role: str, text: str) -> Turn:
-        """Return the tokens of a turn. Names of special tokens in a text are ordinary text."""
+    def encode(self, role: str, text: str, is_learned: bool = False) -> Turn:
+        """Return the tokens of a turn. Names of special tokens in a text are ordinary text.
+
+        White space at the start of an answer, such as the indentation of code, belongs to it.
+        """
         if role == 'assistant':
-            (answer,) = self._tokenizer.encode_batch([self._space + text.strip()]).ids
-            return Turn(self.marker, answer)
+            (answer,) = self._tokenizer.encode_batch([self._space + text.rstrip()]).ids
+            return Turn(self.marker, answer, is_learned)
         before, after = self._parts[role]
         (ids,) = self._tokenizer.encode_batch([before + text.strip() + after]).ids
         return Turn(ids, None)
 
     def decode(self, answer: Sequence[int] | np.ndarray) -> str:
-        """Return the text of the tokens of an answer."""
-        return self._tokenizer.decode([int(index) for index in answer]).strip()
+        """Return the text of the tokens of an answer, without the space before it."""
+        return self._tokenizer.decode_text(answer).removeprefix(self._space)

@@ -124,6 +124,7 @@ INSTRUCTIONS = ProblemKind(
         assistant=key(
             'Assistant: {text}', 'template of an answer; the end token of the model follows'
         ),
+        tool=key('Tool: {text}\n', 'template of the result of a tool'),
         answer_tokens=key(
             0,
             'Longest answer in tokens, its end token included. Masked diffusion fills shorter '

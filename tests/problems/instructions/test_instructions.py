@@ -7,15 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.examples.finetune_batches import BatchShape
-from bert_jax.labels.conversations import make_conversation, read_messages
+from bert_jax.labels.conversations import Message, make_conversation, read_messages
 from bert_jax.labels.records import InvalidRecord
 from bert_jax.models.rows import Rows
 from bert_jax.problems.base import Calibration
 from bert_jax.problems.instructions.kinds import hidden_weights
+from bert_jax.problems.instructions.turns import TurnTemplate
 from tests.problems.instructions.conversations import (
     EXAMPLES,
+    TEXT,
     conversation,
     encoded,
     make,
@@ -207,7 +210,8 @@ def test_a_prefix_is_refused_for_a_model_that_sees_everything():
     [
         ([], 'none; they must be'),
         ([('assistant', 'a')], 'they must be'),
-        ([('user', 'a'), ('user', 'b')], 'they must be'),
+        ([('user', 'a'), ('tool', 'b')], 'they must be'),
+        ([('system', 'a'), ('system', 'b'), ('user', 'c')], 'they must be'),
         ([('user', 'a'), ('system', 'b')], 'they must be'),
         ([('user', ' ')], 'the user has an empty message'),
     ],
@@ -221,4 +225,38 @@ def test_messages_that_are_none_are_refused():
     for value in ('no', {'role': 'user'}, [{'role': 'boss', 'content': 'x'}], [{'role': 'user'}]):
         with pytest.raises(InvalidRecord):
             read_messages(value, 'messages')
-    assert read_messages('[{"role": "user", "content": "a"}]', 'messages') == [('user', 'a')]
+    assert read_messages('[{"role": "user", "content": "a"}]', '') == [Message('user', 'a')]
+
+
+def test_answers_that_are_not_learned_are_read():
+    """They are tokens of the prompt of the next answer, in one row or in a row of its own."""
+    turns = [('user', 'Repeat: cat'), Message('assistant', 'dog', False), ('user', 'Repeat: fish')]
+    example = make_conversation([*turns, ('assistant', 'fish')], 'x')
+    for is_causal in (True, False):
+        problem, _ = make(is_causal, answer_tokens=0 if is_causal else 6)
+        ((sequence,),) = problem.encoding.encode(example)
+        is_answer = sequence.tokens['is_answer'] > 0
+        assert tokens(sequence.ids[is_answer]) == [*words('fish'), END]
+        assert 'dog' in problem.encoding.tokenizer.decode(sequence.ids[~is_answer].tolist())
+    assert problem.decoder._answer_tokens(example).size == len(words('fish')) + 1
+
+
+def test_the_oldest_turns_before_a_user_are_left_out_first():
+    roles = ('user', 'user', 'assistant', 'tool', 'assistant', 'user', 'assistant')
+    texts = ('cat', 'dog', 'bird', 'fish', 'tree', 'Repeat: stone', 'stone')
+    example = make_conversation(list(zip(roles, texts, strict=True)), 'x')
+    problem, _ = make(True, max_length=28)
+    prompt, dropped = problem.encoding.prompt(example.before_answer(), 6)
+    text = problem.encoding.tokenizer.decode(prompt.tolist())
+    assert dropped == 5
+    assert 'stone' in text
+    assert not {'cat', 'dog', 'bird', 'tree'} & {*text.split()}
+
+
+def test_indentation_of_an_answer_is_learned_and_written():
+    byte_level = tokenizers.train('bytebpe:300', iter([TEXT]))
+    template = TurnTemplate(make(True)[0].encoding.settings, byte_level)
+    answer = '    x = 1\n    return x'
+    turn = template.encode('assistant', answer + '\n')
+    assert template.decode(turn.answer) == answer
+    assert byte_level.decode([*turn.before, *turn.answer]) == f' assistant:{answer}'
