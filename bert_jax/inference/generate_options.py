@@ -163,14 +163,23 @@ def row_seeds(rows: Iterable[np.ndarray], seed: int) -> Iterator[np.ndarray]:
 
 
 def never_written(model: Vocabulary) -> list[int]:
-    """The ids that are not written: special tokens, and ids of the model without a token."""
+    """The ids that are not written: ids of the model without a token, and special tokens.
+
+    A decoder may write special tokens, as in transformers: T5 fills spans with its sentinels.
+    """
     tokenizer, num_ids = model.tokenizer, model.architecture.vocab_size
     empty = {index for index, token in enumerate(tokenizer.vocab) if not token}
-    return sorted({*tokenizer.special_ids} | empty | {*range(tokenizer.vocab_size, num_ids)})
+    special = tokenizer.special_ids if model.architecture.decoder is None else ()
+    return sorted({*special} | empty | {*range(tokenizer.vocab_size, num_ids)})
+
+
+def first_stop(written: str, stop: Sequence[str]) -> int | None:
+    """Return where the first stop string starts; None if there is none."""
+    return min((at for one in stop if (at := written.find(one)) >= 0), default=None)
 
 
 def find_stop(written: str, stop: Sequence[str], counts: Counter[str]) -> int | None:
     """Return where the first stop string starts; None, which is counted, if there is none."""
-    found = [at for string in stop if (at := written.find(string)) >= 0]
-    counts['texts in which no stop string was written'] += bool(stop) and not found
-    return min(found, default=None)
+    found = first_stop(written, stop)
+    counts['texts in which no stop string was written'] += bool(stop) and found is None
+    return found

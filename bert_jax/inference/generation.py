@@ -35,7 +35,7 @@ from bert_jax.inference.next_tokens import (
     start_targets,
     write_token,
 )
-from bert_jax.inference.watch import Watch, without_special
+from bert_jax.inference.watch import Shown, TextOf, Watch, target_text, text_after
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
@@ -61,26 +61,41 @@ def generate(model: Writer, texts: Sequence[str], options: CausalOptions) -> lis
         raise UserError(f'target_language has no effect with {model.name}, which has no decoder')
     else:
         prompts = _prompts(model, texts, options.new_tokens)
-    results = write_after(model, prompts, options)
+    is_target = model.architecture.decoder is not None
+    text_of = functools.partial(target_text if is_target else text_after, model.tokenizer)
+    results = write_after(model, prompts, options, text_of)
     return [
-        _finish(model, text, prompt, result, options)
+        _finish(model, '' if is_target else text, prompt, result, options, text_of)
         for text, prompt, result in zip(texts, prompts, results, strict=True)
     ]
 
 
+def _written(result: dict[str, np.ndarray]) -> np.ndarray:
+    return result['ids'][: int(result['length'])]
+
+
 def write_after(
-    model: Writer, prompts: Sequence[np.ndarray], options: CausalOptions
+    model: Writer,
+    prompts: Sequence[np.ndarray],
+    options: CausalOptions,
+    text_of: TextOf,
 ) -> list[dict[str, np.ndarray]]:
-    """Write after prompts of token ids, int32 [T] each; see `write_batch` for the results."""
+    """Write after prompts of token ids, int32 [T] each; see `write_batch` for the results.
+
+    Args:
+        text_of: the text in which stop strings are looked for, and which is streamed.
+    """
     seeds = row_seeds(prompts, options.seed)
     rows = [
         [TokenizedText(ids, {'seed': seed, 'is_text': np.ones(1, np.int32)})]
         for ids, seed in zip(prompts, seeds, strict=True)
     ]
-    watch = Watch(model.tokenizer, options.stop, options.stream)
+    shown = Shown(options.stream, options.stop) if options.stream else None
+    watch = Watch(text_of, options.stop, shown)
     function = functools.partial(
         write_batch,
         options,
+        model.tokenizer,
         constraints_of(model, options),
         watch,
         has_prefix=model.has_prefix,
@@ -133,7 +148,7 @@ def _sources(model: Writer, texts: Sequence[str], new_tokens: int) -> list[np.nd
 
 
 def constraints_of(model: Vocabulary, options: CausalOptions) -> Constraints:
-    """What may be written: no special tokens, and no ids without a token."""
+    """What may be written; see `never_written`."""
     ends = (model.tokenizer.sep_id,) if model.learned_end else ()
     suppressed = tuple(index for index in never_written(model) if index not in ends)
     return Constraints(
@@ -149,13 +164,17 @@ def constraints_of(model: Vocabulary, options: CausalOptions) -> Constraints:
 def _forced_tokens(model: Vocabulary) -> tuple[int | None, int | None]:
     """The first token of each text, and the last of one that does not end before; None: any.
 
-    In fairseq and transformers, BART starts with </s> <s> and ends with </s>, and mBART ends so.
+    In fairseq, BART starts with </s> <s> and ends with </s>, and mBART ends so. In transformers the
+    folder says so (`DecoderStack.forced_first`, `forced_last`).
     """
     decoder, tokenizer = model.architecture.decoder, model.tokenizer
     if decoder is None or decoder.start not in ('sep', 'language'):
         return None, None
-    writes_first = decoder.start == 'sep' and tokenizer.starts_texts
-    return tokenizer.cls_id if writes_first else None, tokenizer.sep_id
+    is_first = decoder.forced_first and decoder.start == 'sep' and tokenizer.starts_texts
+    return (
+        tokenizer.cls_id if is_first else None,
+        tokenizer.sep_id if decoder.forced_last else None,
+    )
 
 
 def target_start(architecture: Architecture, tokenizer: Tokenizer, language: str = '') -> int:
@@ -182,6 +201,7 @@ def target_start(architecture: Architecture, tokenizer: Tokenizer, language: str
 
 def write_batch(
     options: CausalOptions,
+    tokenizer: Tokenizer,
     constraints: Constraints,
     watch: Watch,
     model: Model,
@@ -194,6 +214,7 @@ def write_batch(
 
     Args:
         options: how texts are written.
+        tokenizer: of the model.
         constraints: what may be written.
         watch: reads the texts while they are written.
         model: a causal model, or one with a decoder, whose sources the rows are.
@@ -205,9 +226,7 @@ def write_batch(
     Returns:
         'ids' int32 and 'log_p' fp32 [B, new tokens], and 'length' int32 [B].
     """
-    predict, fixed, texts, length_B = _start(
-        model, params, batch, options, watch.tokenizer, has_prefix
-    )
+    predict, fixed, texts, length_B = _start(model, params, batch, options, tokenizer, has_prefix)
     texts = texts.replace(done_B=jnp.asarray(batch['is_text'][:, 0] == 0))
     if options.search is not None:
         return _search(predict, fixed, texts, constraints, options.search)
@@ -268,15 +287,11 @@ def _finish(
     prompt: np.ndarray,
     result: dict[str, np.ndarray],
     options: CausalOptions,
+    text_of: TextOf,
 ) -> Generated:
     """Return the text of a row, cut at a stop string."""
-    tokenizer, length = model.tokenizer, int(result['length'])
-    ids = result['ids'][:length]
-    before, both = (without_special(tokenizer, part) for part in (prompt, [*prompt, *ids]))
-    alone = without_special(tokenizer, ids)
-    if model.architecture.decoder is not None:
-        text, before, both = '', '', alone
-    written = both[len(before) :] if both.startswith(before) else alone
+    tokenizer, ids = model.tokenizer, _written(result)
+    length, written = len(ids), text_of(prompt, ids)
     written = written[: find_stop(written, options.stop, model.counts)]
     tokens = [tokenizer.vocab[index] for index in ids]
     if model.learned_end and not options.stop:

@@ -11,6 +11,7 @@ from bert_jax.inference.causal_options import CausalOptions
 from bert_jax.inference.generate_options import GENERATORS, GenerateOptions, Writer, find_stop
 from bert_jax.inference.generation import write_after
 from bert_jax.inference.unmasking import UnmaskingOptions, fill
+from bert_jax.inference.watch import Shown
 from bert_jax.labels.examples import ConversationExample
 from bert_jax.problems.instructions.encoding import InstructionEncoding
 
@@ -72,7 +73,7 @@ class Responder:
         if not prompts:
             return []
         if isinstance(self.options, CausalOptions):
-            results = write_after(self.model, prompts, self.options)
+            results = write_after(self.model, prompts, self.options, self._answer_after)
             written = [result['ids'][: int(result['length'])] for result in results]
         else:
             rows = [self._hidden(prompt) for prompt in prompts]
@@ -88,13 +89,11 @@ class Responder:
 
         Unmasking shows the answer block by block (`block`), and ends after a block with the end.
         """
-        shown = _Shown(show)
         if isinstance(self.options, CausalOptions):
-            options = dataclasses.replace(self.options, stream=shown.add)
-            (result,) = write_after(self.model, [prompt], options)
-            text = self._text(result['ids'][: int(result['length'])])
-            shown.complete(text)
-            return text
+            options = dataclasses.replace(self.options, stream=show)
+            (result,) = write_after(self.model, [prompt], options, self._answer_after)
+            return self._text(result['ids'][: int(result['length'])])
+        shown = Shown(show, self.options.stop)
         ids, positions = self._hidden(prompt)
         size, steps = self._unmasking.block or len(positions), self._unmasking.steps
         steps = steps and -(-steps * size // len(positions))
@@ -106,9 +105,9 @@ class Responder:
             written = ids[positions[: first + size]]
             if self.encoding.end_id in written:
                 break
-            shown.complete(self.encoding.template.decode(written))
+            shown.update(self._decode(written), is_final=False)
         text = self._text(written)
-        shown.complete(text)
+        shown.update(text, is_final=True)
         return text
 
     @property
@@ -123,29 +122,17 @@ class Responder:
         return ids, np.arange(len(prompt), len(ids), dtype=np.int32)
 
     def _text(self, written: np.ndarray) -> str:
+        """The text of written tokens before the first end and the first stop string."""
+        text = self._decode(written)
+        found = find_stop(text, self.options.stop, self.model.counts)
+        is_open = self.encoding.end_id not in written and found is None
+        self.model.counts['answers that did not end within the tokens that they had'] += is_open
+        return text[:found]
+
+    def _decode(self, written: np.ndarray) -> str:
         """The text of written tokens before the first end."""
         (ends,) = np.nonzero(written == self.encoding.end_id)
-        text = self.encoding.template.decode(written[: ends[0]] if len(ends) else written)
-        found = find_stop(text, self.options.stop, self.model.counts)
-        is_open = not len(ends) and found is None
-        self.model.counts['answers that did not end within the tokens that they had'] += is_open
-        return text[:found].rstrip()
+        return self.encoding.template.decode(written[: ends[0]] if len(ends) else written)
 
-
-class _Shown:
-    """The part of a text that has been shown, without the space before it."""
-
-    def __init__(self, show: Callable[[str], object]) -> None:
-        self._show, self._text = show, ''
-
-    def add(self, piece: str) -> None:
-        """Show a further piece."""
-        piece = piece if self._text else piece.lstrip()
-        self._text += piece
-        if piece:
-            self._show(piece)
-
-    def complete(self, text: str) -> None:
-        """Show the rest of a text that begins with what has been shown."""
-        if text.startswith(self._text):
-            self.add(text[len(self._text) :])
+    def _answer_after(self, prompt: np.ndarray, written: np.ndarray) -> str:
+        return self._decode(written)

@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax.inference import batching, generation
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.causal_options import CausalOptions
-from bert_jax.inference.watch import Watch
+from bert_jax.inference.watch import Watch, target_text
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.model import Model
 from bert_jax.problems.base import AnyProblem, ExampleOutputs
@@ -72,14 +72,17 @@ def write(
     constraints = generation.constraints_of(writer, options)
     flags = {'seed': np.zeros(1, np.int32), 'is_text': np.ones(1, np.int32)}
     rows = [TokenizedText(encoding.source_ids(example), flags) for example in examples]
-    watch = Watch(encoding.tokenizer, (), None)
+    tokenizer = encoding.tokenizer
+    watch = Watch(functools.partial(target_text, tokenizer))
     max_length = model.architecture.max_length
     results = batching.run(
-        functools.partial(generation.write_batch, options, constraints, watch, model, params),
+        functools.partial(
+            generation.write_batch, options, tokenizer, constraints, watch, model, params
+        ),
         rows,
         batch_tokens=max(1, batch_tokens // options.beams),
         max_length=max_length - (options.new_tokens if encoding.is_causal else 0),
-        pad_id=encoding.tokenizer.pad_id,
+        pad_id=tokenizer.pad_id,
         advance=advance,
         concurrent_batches=concurrent_batches,
     )

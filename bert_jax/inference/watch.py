@@ -2,14 +2,44 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import jax
 import numpy as np
 
+from bert_jax.inference.generate_options import first_stop
 from bert_jax.inference.next_tokens import Texts
 from bert_jax.tokenizers import Tokenizer
 
+# (tokens of a prompt, tokens after it) → the text after the prompt.
+TextOf: TypeAlias = Callable[[np.ndarray, np.ndarray], str]
 _HALF_CHARACTER = '\ufffd'
+
+
+class Shown:
+    """Shows a text while it is written; what was shown is always its beginning."""
+
+    def __init__(self, show: Callable[[str], object], stop: Sequence[str]) -> None:
+        """Show pieces with `show`, none of a stop string and what follows it."""
+        self._show, self._stop, self._text = show, stop, ''
+
+    def update(self, text: str, is_final: bool) -> None:
+        """Show what is new in the text so far; while it may change, without what may not stay."""
+        found = first_stop(text, self._stop)
+        if found is not None:
+            text = text[:found]
+        elif not is_final:
+            text = _settled(text, self._stop)
+        if text.startswith(self._text) and text != self._text:
+            self._show(text[len(self._text) :])
+            self._text = text
+
+
+def _settled(text: str, stop: Sequence[str]) -> str:
+    """A text without an incomplete character or the beginning of a stop string at its end."""
+    text = text.rstrip(_HALF_CHARACTER)
+    begun = [size for one in stop for size in range(1, len(one)) if text.endswith(one[:size])]
+    return text[: len(text) - max(begun, default=0)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,18 +47,18 @@ class Watch:
     """Reads texts while they are written: finds stop strings, and shows the text.
 
     Attributes:
-        tokenizer: of the model.
+        text_of: the text so far.
         stop: strings that end a text.
-        stream: called with each new piece of the first text.
+        shown: shows the first text; None: no text is shown.
     """
 
-    tokenizer: Tokenizer
-    stop: tuple[str, ...]
-    stream: Callable[[str], object] | None
+    text_of: TextOf
+    stop: tuple[str, ...] = ()
+    shown: Shown | None = None
 
     @property
     def is_active(self) -> bool:
-        return bool(self.stop or self.stream)
+        return bool(self.stop or self.shown)
 
     def check(self, texts: Texts, prompt_length_B: np.ndarray, step: int) -> np.ndarray | None:
         """Return which texts have ended, bool [B]; None if stop strings change nothing."""
@@ -41,18 +71,23 @@ class Watch:
         ):
             if end - first != step:  # it had ended before
                 continue
-            before, now = (self._text(ids_T[first:stop]) for stop in (end - 1, end))
-            if any(stop in now for stop in self.stop):
-                done_B[row] = True
-            elif self.stream and now != before:
-                self.stream(now[len(before) :])
+            text = self.text_of(ids_T[:first], ids_T[first:end])
+            done_B[row] |= first_stop(text, self.stop) is not None
+            if self.shown:
+                self.shown.update(text, bool(done_B[row]))
         return done_B
 
-    def _text(self, ids: np.ndarray) -> str:
-        """The text of tokens, without an incomplete character at its end."""
-        return without_special(self.tokenizer, ids).rstrip(_HALF_CHARACTER)
+
+def text_after(tokenizer: Tokenizer, prompt: np.ndarray, written: np.ndarray) -> str:
+    """Return the text of tokens after a prompt, which decides whether a space is between them."""
+    before, both = (_text(tokenizer, part) for part in (prompt, [*prompt, *written]))
+    return both[len(before) :] if both.startswith(before) else _text(tokenizer, written)
 
 
-def without_special(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> str:
-    """The text of tokens, without special tokens."""
-    return tokenizer.decode([index for index in ids if index not in tokenizer.special_ids])
+def target_text(tokenizer: Tokenizer, prompt: np.ndarray, written: np.ndarray) -> str:
+    """Return the text that a decoder wrote, after its first token `prompt`."""
+    return _text(tokenizer, written)
+
+
+def _text(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> str:
+    return tokenizer.decode([index for index in ids if index not in tokenizer.hidden_ids])

@@ -46,7 +46,7 @@ def load(
     config = files.read_json(folder / 'config.json')
     try:
         family = families.of_config(config)
-        architecture = family.read_config(config)
+        architecture = _with_forced_tokens(family.read_config(config), folder, config)
         labels = _read_labels(config)
     except UserError as error:
         raise UserError(f'{folder / "config.json"}: {error}') from None
@@ -157,6 +157,35 @@ def family_of(model: Pretrained) -> Family:
             'attend only to earlier tokens; use the model with bert_jax'
         )
     return family.as_decoder() if model.is_causal else family
+
+
+def _with_forced_tokens(
+    architecture: Architecture, folder: pathlib.Path, config: JsonView
+) -> Architecture:
+    """Read which tokens generation always writes, as `generate` of transformers does.
+
+    They stand in generation_config.json or, without this file, in config.json, where BART's
+    forced_eos_token_id is set by default.
+
+    Raises:
+        UserError: the first token is not the one that starts texts.
+    """
+    stack = architecture.decoder
+    if stack is None or stack.start not in ('sep', 'language'):
+        return architecture
+    defaults = {'forced_eos_token_id': config.get('eos_token_id', 2), **config}
+    generation = files.read_json(folder / 'generation_config.json', default=defaults)
+    first, last = (generation.get(f'forced_{name}_token_id') for name in ('bos', 'eos'))
+    if first is None and generation.get('force_bos_token_to_be_generated'):
+        first = config.get('bos_token_id', 0)
+    if stack.start == 'sep' and first not in (None, config.get('bos_token_id', 0)):
+        raise UserError(
+            f'forced_bos_token_id is {first}, but bos_token_id is {config.get("bos_token_id", 0)}; '
+            'only the token that starts texts is supported'
+        )
+    is_first = first is not None or stack.start == 'language'  # a language starts texts anyway
+    stack = dataclasses.replace(stack, forced_first=is_first, forced_last=last is not None)
+    return dataclasses.replace(architecture, decoder=stack)
 
 
 def _check_start(

@@ -35,7 +35,7 @@ from bert_jax.models.rows import Rows
 from bert_jax.reports import model_card
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import JsonObject, Params
+from bert_jax.types import JsonObject, JsonView, Params
 
 
 def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[str]]:
@@ -265,6 +265,42 @@ def _activation_config(model: Pretrained) -> JsonObject:
     return config | ({'sentence_transformers': {'activation_fn': name}} if name else {})
 
 
+def _forced_tokens(architecture: Architecture, config: JsonView) -> JsonObject:
+    """The config keys for tokens that generation always writes; null: it does not."""
+    stack = architecture.decoder
+    if stack is None or stack.start not in ('sep', 'language'):
+        return {}
+    is_first = stack.forced_first and stack.start == 'sep'
+    return {
+        'forced_bos_token_id': config['bos_token_id'] if is_first else None,
+        'forced_eos_token_id': config['eos_token_id'] if stack.forced_last else None,
+    }
+
+
+def _generation_config(model: Pretrained, config: JsonView) -> JsonObject:
+    """How a model that was fine-tuned to write does so; {} for others.
+
+    Without it, `generate` of transformers ends every text after 20 tokens.
+    """
+    task, run = model.metadata.get('task'), model.metadata.get('config', {})
+    settings = run.get('problem', {})
+    if task == 'generation':
+        chosen = {
+            'max_new_tokens': settings['target_tokens'],
+            'min_new_tokens': settings['min_new_tokens'],
+            'num_beams': settings['beams'],
+            'length_penalty': settings['length_penalty'],
+            'no_repeat_ngram_size': settings['no_repeat_ngrams'],
+        }
+    elif task == 'instructions' and model.is_causal:
+        longest = min(run['training']['sequence_length'], model.architecture.max_length)
+        chosen = {'max_new_tokens': settings['answer_tokens'] or longest // 2}
+    else:
+        return {}
+    ids = {name: config[name] for name in config if name.endswith('_token_id')}
+    return {name: value for name, value in {**ids, **chosen}.items() if value is not None}
+
+
 def _write(model: Pretrained, folder: pathlib.Path) -> None:
     family, architecture = huggingface.family_of(model), model.architecture
     published = family.class_of(model.heads)
@@ -280,7 +316,10 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
         write_tokenizer(model.tokenizer, architecture, folder)
     elif 'pad_token_id' not in config:
         config['pad_token_id'] = family.pad_token_id
+    config |= _forced_tokens(architecture, config)
     files.write_json(folder / 'config.json', config)
+    if generation := _generation_config(model, config):
+        files.write_json(folder / 'generation_config.json', generation)
 
     num_labels = pretrained.num_labels(model.params)
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)

@@ -14,8 +14,9 @@ def build_generation(row: Row, example_id: str, builder: ExampleBuilder) -> list
     given = value if isinstance(value, list) else [builder.text(row.text(column), column)]
     if not all(isinstance(one, str) for one in given):
         raise InvalidRecord(f'column {column!r} has a reference that is not a text')
-    targets = tuple(builder.new_labels.get(one.strip(), one.strip()) for one in given)
-    if any(target in builder.data.skip_labels for target in targets):
+    # White space at the start of a target, such as the indentation of code, belongs to it.
+    targets = tuple(builder.new_labels.get(one.strip(), one.rstrip()) for one in given)
+    if any(target.strip() in builder.data.skip_labels for target in targets):
         raise SkippedRecord('skipped_by_label')
     if not targets or not all(targets):
         if not builder.labeled:

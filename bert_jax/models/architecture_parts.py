@@ -387,11 +387,15 @@ class DecoderStack(Checked):
         start: the token before the first token of a target: [SEP] or </s>, [CLS] or <s>, padding,
             or the token of the target's language.
         shared_embeddings: whether the token embeddings are those of the encoder.
+        forced_first: whether generation always writes [CLS] first (BART, if it starts with [SEP]).
+        forced_last: whether generation always ends the longest text with [SEP] (BART, mBART).
     """
 
     num_layers: int = 6
     start: Literal['sep', 'cls', 'pad', 'language'] = 'sep'
     shared_embeddings: bool = True
+    forced_first: bool = True
+    forced_last: bool = True
 
 
 AnyPositions: TypeAlias = LearnedPositions | OffsetPositions | MaskDecoderPositions | NoPositions

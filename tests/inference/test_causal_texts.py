@@ -87,8 +87,17 @@ def test_texts_end_before_a_stop_string(bert):
 def test_a_text_is_shown_while_it_is_written(gpt2):
     shown = []
     (found,) = gpt2.generate(TEXTS[:1], new_tokens=12, temperature=0, stream=shown.append)
-    assert ''.join(shown) == found.written[0].rstrip('\ufffd')
+    assert ''.join(shown) == found.written[0]
     assert len(shown) > 3
+
+
+def test_what_is_shown_is_what_is_returned_with_any_stop_string(gpt2):
+    options = dict(new_tokens=12, seed=3)
+    (whole,) = gpt2.generate(TEXTS[:1], **options)
+    for place in range(1, len(whole.written[0]) - 2):
+        shown, stop = [], whole.written[0][place : place + 3]
+        (found,) = gpt2.generate(TEXTS[:1], stop=(stop,), stream=shown.append, **options)
+        assert ''.join(shown) == found.written[0] == whole.written[0].partition(stop)[0]
 
 
 REFUSED = {

@@ -1,5 +1,7 @@
 """Generation: rows, the loss of targets alone, label smoothing, templates, what is refused."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from bert_jax import problems, tokenizers
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.inference import target_writing
+from bert_jax.inference.generate_options import never_written
 from bert_jax.labels.examples import TargetExample
 from bert_jax.models.architecture import Compute
 from bert_jax.models.architecture_parts import DecoderStack
@@ -30,9 +33,9 @@ EXAMPLES = [
 ]
 
 
-def build(train=EXAMPLES, max_length=48, start=None, **settings):
+def build(train=EXAMPLES, max_length=48, start=None, tokenizer=None, **settings):
     kind = 'unigram:60:languages=cy,en:cls=no' if start == 'language' else 'wordpiece:90'
-    tokenizer = tokenizers.train(kind, iter([small_problems.TEXT] * 3), True)
+    tokenizer = tokenizer or tokenizers.train(kind, iter([small_problems.TEXT] * 3), True)
     layout = SpecialTokenLayout(tokenizer, max_length, 0)
     defaults = problems.find('generation').settings | {'target_tokens': 16, 'metrics': ('rouge1',)}
     setup = Setup(
@@ -130,7 +133,7 @@ def test_a_decoder_learns_targets_and_writes_the_most_probable_tokens(name, star
     assert terms['nll'].count == len(nll)
     assert mean(terms['nll']) == pytest.approx(np.mean(nll), rel=1e-5)
 
-    never = [index for index in tokenizer.special_ids if index != tokenizer.sep_id]
+    never = []  # a decoder may write special tokens, as in transformers
     for example, (part,) in zip(
         EXAMPLES, target_writing.write(problem, model, params, EXAMPLES, 64), strict=True
     ):
@@ -150,9 +153,75 @@ def test_long_sources_and_targets_are_truncated_and_counted():
     )
     assert (len(source), len(target)) == (8, 4)
     assert source[-1] == target[-1] == problem.encoding.tokenizer.sep_id
-    assert problem.setup.counts == {
+    assert +problem.setup.counts == {
         'truncated sources': 1,
         'truncated targets (problem.target_tokens)': 1,
+    }
+
+
+@pytest.mark.parametrize('start', [None, 'pad'])
+def test_the_end_of_a_template_stays_when_a_text_is_truncated(start):
+    problem = build(
+        start=start, target_tokens=4, max_length=24, template='{text} {text2} who ? the ship'
+    )
+    encoding, texts = problem.encoding, ('a red tram on the bridge ' * 9, 'the cow in the barn')
+    ids = encoding.source_ids(TargetExample('1', texts, ('a tram',))).tolist()
+    assert len(ids) == 24 - (4 if start is None else 0)
+    written = encoding.tokenizer.decode_text(ids)
+    assert written.startswith('a red tram on the')
+    assert written.endswith('who? the ship')
+    assert 'the cow in' in written
+    with pytest.raises(UserError, match='template has .* tokens besides its texts'):
+        build(max_length=12, target_tokens=8, template='{text} the ship the ship').encoding.encode(
+            TargetExample('1', ('a',), None)
+        )
+
+
+def test_sentinels_are_written_and_belong_to_the_text():
+    """T5 fills spans with them; BERT-like causal models write no special token."""
+    tokenizer = tokenizers.train('unigram:90:sentinels=4:cls=no', iter([small_problems.TEXT] * 3))
+    problem = build(start='pad', tokenizer=tokenizer, target_tokens=40)
+    text = '<extra_id_0> the ship <extra_id_1> a cow <extra_id_2>'
+    ids = problem.encoding.target_ids(TargetExample('1', ('a <extra_id_0> sea',), (text,)))
+    assert {*tokenizer.sentinel_ids[:3]} < {*ids.tolist()}
+    parts = [[{'ids': ids, 'log_p': np.zeros(len(ids))}]]
+    written = problem.decoder.decode(EXAMPLES[0], parts, None).text
+    assert written.replace(' ', '') == text.replace(' ', '')
+    architecture = small_problems.architecture('t5', decoder=DecoderStack(1, 'pad'))
+    architecture = dataclasses.replace(architecture, vocab_size=tokenizer.vocab_size + 2)
+    writer = target_writing._Writer(tokenizer, architecture)
+    size = tokenizer.vocab_size
+    assert never_written(writer) == [size, size + 1]  # ids without a token
+    causal = writer._replace(architecture=dataclasses.replace(architecture, decoder=None))
+    assert {*tokenizer.special_ids} < {*never_written(causal)}
+
+
+def test_white_space_at_the_start_of_a_target_is_learned_and_written():
+    """Such as the indentation of code."""
+    tokenizer = tokenizers.train('bytebpe:300', iter([small_problems.TEXT]))
+    problem = build(tokenizer=tokenizer, max_length=90, target_tokens=40)
+    text = '    x = 1\n    return x'
+    ids = problem.encoding.target_ids(TargetExample('1', ('a',), (text,)))
+    parts = [[{'ids': ids, 'log_p': np.zeros(len(ids))}]]
+    assert problem.decoder.decode(EXAMPLES[0], parts, None).text == text
+
+
+def test_names_of_special_tokens_in_sources_and_targets_are_these_tokens():
+    problem = build(start='pad')
+    encoding, tokenizer = problem.encoding, problem.encoding.tokenizer
+    example = TargetExample('1', ('the [MASK] ship',), ('a [MASK] tram [SEP]',))
+    assert encoding.source_ids(example).tolist().count(tokenizer.mask_id) == 1
+    target = encoding.target_ids(example).tolist()
+    assert tokenizer.mask_id in target
+    assert target.count(tokenizer.sep_id) == 1  # the end that the file has written
+    assert not +problem.setup.counts
+    encoding.target_ids(TargetExample('1', ('a',), ('a [SEP] tram',)))
+    encoding.target_ids(TargetExample('1', ('a',), ('a \u2603 tram',)))
+    encoding.source_ids(TargetExample('1', ('a \u2603 tram',), None))
+    assert +problem.setup.counts == {
+        'targets with the token that ends a text inside': 1,
+        'targets with characters unknown to the vocabulary': 1,
+        'sources with characters unknown to the vocabulary': 1,
     }
 
 
@@ -177,13 +246,14 @@ def test_scores_stand_beside_the_source_and_its_first_sentences():
 def test_templates_make_texts_of_tasks():
     problem = build(template='stsb', round_numbers=0.2)
     example = TargetExample('7', ('A {text} man.', 'A dog.'), ('3.71',))
-    assert templates.fill(problem.encoding.pattern, example.texts, '7') == (
-        'stsb sentence1: A {text} man. sentence2: A dog.'
-    )
+    (expected,) = problem.encoding.tokenizer.encode_batch(
+        ['stsb sentence1: A {text} man. sentence2: A dog.']
+    ).ids
+    np.testing.assert_array_equal(problem.encoding.source_ids(example)[1:-1], expected)
     assert problem.decoder.references(example) == ['3.8']
     assert templates.round_number('2.5', 1.0, '') == '2'
     with pytest.raises(UserError, match='example 7: 1 texts, but problem.template .* has 2'):
-        templates.fill(problem.encoding.pattern, ('A man.',), '7')
+        problem.encoding.source_ids(TargetExample('7', ('A man.',), None))
     for target in ('good', 'inf', 'nan', '1e400', '1_000'):
         with pytest.raises(UserError, match=f"the target '{target}' is not a finite number"):
             templates.round_number(target, 0.2, '7')

@@ -311,8 +311,10 @@ class Family:
 
 def _normalize(architecture: Architecture) -> Architecture:
     # Without what other files say, and without the initialization and dropout of training.
+    decoder = architecture.decoder
     return dataclasses.replace(
         architecture,
+        decoder=decoder and dataclasses.replace(decoder, forced_first=True, forced_last=True),
         classifier=dataclasses.replace(architecture.classifier, skipped_id=None),
         windows=architecture.layer_windows,
         pooler=False,

@@ -8,6 +8,7 @@ decoder starts with the language of the target and learns target </s>.
 """
 
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from bert_jax.labels.examples import TargetExample
 from bert_jax.metrics import written_texts
 from bert_jax.problems import base, raw_input
 from bert_jax.problems.generation import templates
+from bert_jax.problems.prompting.templates import encode_segment, truncate_segments
 from bert_jax.types import JsonObject, JsonView
 
 _MULTIPLE = 8  # the length of targets in a decoder is a multiple, so that few shapes are compiled
@@ -119,7 +121,8 @@ class TargetEncoding(base.Encoding[TargetExample]):
         kept = {'decoder_start': self.setup.kept.get('decoder_start')}
         if self.is_causal or not train:
             return kept
-        longest = max(len(self.target_ids(example)) for example in train)
+        longest = max(len(self._target_ids(example)) for example in train)
+        longest = min(longest, self.settings.target_tokens)
         return kept | {'target_slots': -(-longest // _MULTIPLE) * _MULTIPLE}
 
     def parse_input(self, name: str, record: JsonView) -> TargetExample:
@@ -128,11 +131,14 @@ class TargetEncoding(base.Encoding[TargetExample]):
 
     def source_ids(self, example: TargetExample) -> np.ndarray:
         """Return the tokens that the model reads before it writes, int32 [n]."""
-        text = templates.fill(self.pattern, example.texts, example.id)
-        (ids,) = self.tokenizer.encode_batch([text]).ids
-        if len(ids) > self.max_source_tokens:
-            self.setup.counts['truncated sources'] += 1
-        ids = ids[: self.max_source_tokens]
+        values = templates.values_of(self.pattern, example.texts, example.id)
+        parts, counts = templates.parse(self.pattern), self.setup.counts
+        segment = encode_segment(parts, values, self.tokenizer, special=True)
+        counts['truncated sources'] += len(segment.ids) > self.max_source_tokens
+        longest, room = self.layout.max_length, self.max_source_tokens
+        ((ids, *_),) = truncate_segments([segment], room, longest, Counter())
+        has_unknown = self.tokenizer.is_unknown(ids).any()
+        counts['sources with characters unknown to the vocabulary'] += int(has_unknown)
         start = [self.tokenizer.cls_id] if self.tokenizer.starts_texts else []
         return np.array([*start, *ids, *self.source_end], np.int32)
 
@@ -147,18 +153,31 @@ class TargetEncoding(base.Encoding[TargetExample]):
         Raises:
             UserError: the target has no token.
         """
+        ids, counts = self._target_ids(example), self.setup.counts
+        has_unknown = self.tokenizer.is_unknown(ids).any()
+        counts['targets with characters unknown to the vocabulary'] += int(has_unknown)
+        ends_early = self.tokenizer.sep_id in ids[:-1].tolist()
+        counts['targets with the token that ends a text inside'] += ends_early
+        longest = self.settings.target_tokens
+        counts['truncated targets (problem.target_tokens)'] += len(ids) > longest
+        if len(ids) > longest:
+            ids = np.append(ids[: longest - 1], np.int32(self.tokenizer.sep_id))
+        return ids
+
+    def _target_ids(self, example: TargetExample) -> np.ndarray:
+        """The tokens of the first target, however many they are; see `target_ids`."""
         if not example.targets:
             return np.zeros(0, np.int32)
         text = self.target_text(example.targets[0], example.id)
-        (ids,) = self.tokenizer.encode_batch([text]).ids
+        (ids,) = self.tokenizer.encode_batch([text], special=True).ids
+        end = self.tokenizer.sep_id
+        if ids[-1:].tolist() == [end]:  # the target itself has written the end
+            ids = ids[:-1]
         if not len(ids):
             raise UserError(
                 f'example {example.id}: the target {text!r:.40} has no token; correct or remove it'
             )
-        room = self.settings.target_tokens - len(self.first_ids) - 1
-        if len(ids) > room:
-            self.setup.counts['truncated targets (problem.target_tokens)'] += 1
-        return np.array([*self.first_ids, *ids[:room], self.tokenizer.sep_id], np.int32)
+        return np.array([*self.first_ids, *ids, end], np.int32)
 
     def encode(self, example: TargetExample) -> list[Item]:
         """Make one sequence.

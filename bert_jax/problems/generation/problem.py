@@ -130,10 +130,10 @@ class TargetDecoder(base.Decoder[TargetExample, Written]):
         """Return the text of the written tokens."""
         (part,) = parts[0]
         tokenizer, ids = self.encoding.tokenizer, part['ids'].tolist()
-        text = tokenizer.decode([index for index in ids if index not in tokenizer.special_ids])
+        text = tokenizer.decode_text(ids)
         is_forced = len(ids) == self.settings.target_tokens and self.encoding.forces_end
         has_ended = ids[-1:] == [tokenizer.sep_id] and not is_forced
-        return Written(text.strip(), float(part['log_p'].sum()), has_ended)
+        return Written(text.rstrip(), float(part['log_p'].sum()), has_ended)
 
     def references(self, example: TargetExample) -> list[str]:
         """Return the references of an example as they are scored."""

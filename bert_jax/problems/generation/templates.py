@@ -9,6 +9,7 @@ import re
 from bert_jax.errors import UserError
 from bert_jax.labels.builder import parse_float
 from bert_jax.labels.records import InvalidRecord
+from bert_jax.problems.prompting.templates import Field
 
 # Named as in T5; the columns of the task are text and text2.
 TEMPLATES = {
@@ -43,16 +44,21 @@ def pattern_of(template: str) -> str:
     return pattern
 
 
-def fill(pattern: str, texts: tuple[str, ...], example: object) -> str:
-    """Put texts into a pattern. Raises UserError if it has another number of fields."""
+def parse(pattern: str) -> list[str | Field]:
+    """Return the literal text and the fields of a pattern."""
+    parts = re.split(r'\{(text2?)\}', pattern)
+    return [Field(one, ()) if n % 2 else one for n, one in enumerate(parts) if one]
+
+
+def values_of(pattern: str, texts: tuple[str, ...], example: object) -> dict[str, str]:
+    """Return the text of each field. Raises UserError if the pattern has another number of them."""
     wanted = 1 + ('{text2}' in pattern)
     if len(texts) != wanted:
         raise UserError(
             f'example {example}: {len(texts)} texts, but problem.template {pattern!r} has '
             f'{wanted}; set data.columns.text2 or problem.template'
         )
-    values = dict(zip(_FIELDS, texts, strict=False))
-    return re.sub(r'\{(text2?)\}', lambda match: values[match[1]], pattern)
+    return dict(zip(_FIELDS, texts, strict=False))
 
 
 def round_number(target: str, step: float, example: object) -> str:

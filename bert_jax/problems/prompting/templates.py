@@ -187,7 +187,11 @@ def _parse(source: str, setting: str) -> list[str | Field]:
 
 
 def encode_segment(
-    parts: Sequence[str | Field], values: Mapping[str, str], tokenizer: Tokenizer, mask: str = ''
+    parts: Sequence[str | Field],
+    values: Mapping[str, str],
+    tokenizer: Tokenizer,
+    mask: str = '',
+    special: bool = False,
 ) -> Segment:
     """Tokenize a segment as a whole, like `fill_mask`.
 
@@ -196,15 +200,17 @@ def encode_segment(
         values: the text of each field.
         tokenizer: the tokenizer of the model.
         mask: its mask token; '' for a segment without an answer.
+        special: whether names of special tokens in the texts are these tokens.
     """
     filled, spans = '', []
     for part in parts:
         if isinstance(part, Field):
-            text = _without_special_tokens(part.text(values), tokenizer)
+            text = part.text(values)
+            text = text if special else _without_special_tokens(text, tokenizer)
             spans.append((len(filled), len(filled) + len(text)))
             filled += text
         else:
-            filled += part.replace(MASK, mask)
+            filled += part.replace(MASK, mask) if mask else part
     (ids,), (offsets,) = tokenizer.encode_batch([filled], special=True)
     texts: list[list[int]] = [[] for _ in spans]
     for index, (start, end) in enumerate(offsets.tolist()):
