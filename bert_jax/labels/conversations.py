@@ -13,6 +13,7 @@ from bert_jax.labels.examples import ConversationExample
 from bert_jax.labels.records import InvalidRecord, Row, check_text
 from bert_jax.types import JsonObject, JsonView
 
+COLUMNS = ('messages', 'conversations')  # ShareGPT has the second
 ROLES = ('system', 'user', 'assistant', 'tool')
 # Role in a file → role here.
 _ROLE_OF = {
@@ -54,8 +55,8 @@ def build_conversation(
 ) -> list[ConversationExample]:
     """Read `data.columns.messages`; in rows without it, `prompt` and `answer`; and `system`."""
     columns = builder.columns
-    names = (columns.messages, 'conversations') if columns.messages else ()
-    column = next((name for name in names if name in row), '')
+    names = COLUMNS if columns.messages in COLUMNS else (columns.messages,)
+    column = next((name for name in names if name and name in row), '')
     if column:
         messages = read_messages(row[column], f'column {column!r}', builder.counts)
     else:

@@ -132,15 +132,23 @@ class TargetEncoding(base.Encoding[TargetExample]):
     def source_ids(self, example: TargetExample) -> np.ndarray:
         """Return the tokens that the model reads before it writes, int32 [n]."""
         values = templates.values_of(self.pattern, example.texts, example.id)
-        parts, counts = templates.parse(self.pattern), self.setup.counts
-        segment = encode_segment(parts, values, self.tokenizer, special=True)
-        counts['truncated sources'] += len(segment.ids) > self.max_source_tokens
-        longest, room = self.layout.max_length, self.max_source_tokens
-        ((ids, *_),) = truncate_segments([segment], room, longest, Counter())
+        text = templates.fill(self.pattern, values)
+        counts, room = self.setup.counts, self.max_source_tokens
+        (ids,) = self.tokenizer.encode_batch([text], special=True).ids
+        if len(ids) > room:
+            counts['truncated sources'] += 1
+            ids = self._truncated(values, room)
         has_unknown = self.tokenizer.is_unknown(ids).any()
         counts['sources with characters unknown to the vocabulary'] += int(has_unknown)
         start = [self.tokenizer.cls_id] if self.tokenizer.starts_texts else []
         return np.array([*start, *ids, *self.source_end], np.int32)
+
+    def _truncated(self, values: Mapping[str, str], room: int) -> np.ndarray:
+        """The tokens of a source whose longest texts lose their ends, int32 [room]."""
+        parts = templates.parse(self.pattern)
+        segment = encode_segment(parts, values, self.tokenizer, special=True)
+        (cut,) = truncate_segments([segment], room, self.layout.max_length, Counter())
+        return cut.ids
 
     def target_text(self, text: str, example: object) -> str:
         """Return a target or reference as it is learned and scored."""

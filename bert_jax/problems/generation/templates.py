@@ -5,6 +5,7 @@ before each text. Targets are the names of the classes, or numbers rounded to 0.
 """
 
 import re
+from collections.abc import Mapping
 
 from bert_jax.errors import UserError
 from bert_jax.labels.builder import parse_float
@@ -42,6 +43,11 @@ def pattern_of(template: str) -> str:
             f'{{text2}}, or one of {", ".join(TEMPLATES)}'
         )
     return pattern
+
+
+def fill(pattern: str, values: Mapping[str, str]) -> str:
+    """Put the text of each field into a pattern."""
+    return re.sub(r'\{(text2?)\}', lambda match: values[match[1]], pattern)
 
 
 def parse(pattern: str) -> list[str | Field]:

@@ -77,10 +77,10 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
         return {}
 
     def parse_input(self, name: str, record: JsonView) -> ConversationExample:
-        """Read 'messages', or 'prompt' (or 'text') and 'system'."""
+        """Read 'messages' or 'conversations', or 'prompt' (or 'text'); and 'system'."""
         try:
-            if 'messages' in record:
-                turns = conversations.read_messages(record['messages'], "'messages'")
+            if column := next((one for one in conversations.COLUMNS if one in record), ''):
+                turns = conversations.read_messages(record[column], repr(column))
             else:
                 key = 'text' if 'text' in record and 'prompt' not in record else 'prompt'
                 turns = [Message('user', raw_input.require_text(record, name, key))]
