@@ -7,7 +7,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.labels import label_studio
 from bert_jax.labels.key_conditions import CONVERSATIONS
-from bert_jax.labels.records import Row, SkippedRecord
+from bert_jax.labels.records import Row, SkippedRecord, columns_of
 
 # Column → its values for rows whose labels are not to be learned.
 Statuses = Mapping[str, tuple[Any, ...]]
@@ -31,7 +31,8 @@ def statuses(data: ConfigDict, kind: str) -> Statuses:
     used = {
         name
         for key, value in data.columns.items()
-        for name in ([value] if isinstance(value, str) else value)
+        for names in ([value] if isinstance(value, str) else value)
+        for name in columns_of(names)
         if key != 'answer' or kind in CONVERSATIONS
     }
     return {column: values for column, values in _STATUSES.items() if column not in used}
@@ -48,8 +49,8 @@ def check_accepted(row: Row, known: Statuses, labeled: bool) -> None:
     if labeled and label_studio.is_task(row.values) and not row.values['annotations']:
         raise SkippedRecord('not_annotated')
     values = row.values
-    if any(values[name] in known[name] for name in known.keys() & values.keys()) or any(
-        _are_rejected(values[name], *_OF_EACH[name]) for name in _OF_EACH.keys() & values.keys()
+    if any(row[name] in known[name] for name in known.keys() & values.keys()) or any(
+        _are_rejected(row[name], *_OF_EACH[name]) for name in _OF_EACH.keys() & values.keys()
     ):
         raise SkippedRecord('not_accepted_by_the_annotator')
 

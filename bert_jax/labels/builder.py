@@ -1,6 +1,5 @@
 """Reads the texts, labels and numbers of rows, for the builders of all kinds of examples."""
 
-import collections
 import contextlib
 import functools
 import json
@@ -14,6 +13,8 @@ from bert_jax.errors import UserError
 from bert_jax.labels import cells, tag_schemes, word_spans
 from bert_jax.labels.records import (
     InvalidRecord,
+    ObservedRow,
+    ReadingReport,
     Record,
     Row,
     SkippedRecord,
@@ -39,7 +40,7 @@ class ExampleBuilder:
     def __init__(
         self,
         data: ConfigDict,
-        counts: collections.Counter[str],
+        counts: ReadingReport,
         labeled: bool,
         contexts: Mapping[str, str],
         may_hide_labels: bool = False,
@@ -60,6 +61,11 @@ class ExampleBuilder:
             self._of_file[decide] = decide(readable, self)
         decided: T = self._of_file[decide]
         return decided
+
+    def observed(self, row: Row) -> Row:
+        """Note the columns of a row; return the row, which notes those that are read."""
+        self.counts.columns.update(row.values)
+        return ObservedRow(row.values, self.counts.used_columns)
 
     @functools.cached_property
     def new_labels(self) -> dict[str, str]:

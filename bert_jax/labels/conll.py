@@ -136,6 +136,8 @@ def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], li
             continue
         fields = _fields(line, builder.data)
         row = Row({str(number): field for number, field in enumerate(fields)})
+        if not words:
+            row = builder.observed(row)
         _check_line(line_number, line, row, file_widths, builder)
         word, tag = row[columns.word], None
         if builder.has_label(row, columns.tag, 'tag') and len(fields) > 1:

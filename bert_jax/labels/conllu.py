@@ -40,6 +40,7 @@ def build_tagging(
     tags: list[str | None] = []
     for sentence in document:
         text_comment, tokens = _tokens(sentence, builder)
+        builder.counts.note_columns(COLUMNS, ('id', 'form', 'misc', builder.columns.tag))
         sentence_text, words = _align(text_comment, tokens, builder.counts)
         shift = len(text) + bool(text)
         text = f'{text} {sentence_text}' if text else sentence_text

@@ -181,7 +181,8 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
             unused=used_by(formats=('conll', 'conllu', 'brat')),
         ),
         columns=section(
-            "Maps fields to columns, by name or index; '' or () = not in the file.",
+            "Maps fields to columns, by name or index; '' or () = not in the file; "
+            "'{title}: {body}' joins columns.",
             unused=used_by(formats=ROWS),
             id=key('', "'' = file:line"),
             text=key('text', 'the text, or the first text of a pair', unused=rows_of_texts),

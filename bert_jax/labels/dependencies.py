@@ -52,6 +52,7 @@ def build_parsing(
     examples = []
     for sentence in document:
         words = read_words([line for _, line in sentence], builder.counts)
+        builder.counts.note_columns(COLUMNS, ('id', 'form', 'head', 'deprel', 'misc'))
         heads = relations = None
         if builder.labeled or any(row[_HEAD] != '_' for row in words.rows):
             heads = check_tree([row[_HEAD] for row in words.rows])

@@ -13,6 +13,7 @@ from bert_jax.errors import UserError, join_first, unknown
 from bert_jax.labels import annotations, formats, records, tabular, text_lines
 from bert_jax.labels.builder import ExampleBuilder
 from bert_jax.labels.examples import Example
+from bert_jax.labels.key_conditions import LISTS
 from bert_jax.labels.splitting import GroupedExample, text_name
 from bert_jax.storage import paths as storage
 from bert_jax.text import text_files
@@ -21,6 +22,8 @@ from bert_jax.text import text_files
 Reader = Callable[[Any, str, ExampleBuilder], Sequence[Example]]
 
 _TABLES = ('csv', 'tsv')
+_NAMED = (*_TABLES, *LISTS)  # formats whose columns people name
+_OBSERVED = 1000  # rows of a file that show which columns there are and which are used
 
 
 def read_files(
@@ -67,6 +70,8 @@ def read_files(
                     raise record.content
                 example_id = record.default_id
                 if isinstance(record.content, records.Row):
+                    if file_format in _NAMED and len(in_file) < _OBSERVED:
+                        record = record._replace(content=builder.observed(record.content))
                     annotations.check_accepted(record.content, statuses, labeled)
                     if data.columns.id:
                         example_id = record.content.text(data.columns.id)
@@ -156,7 +161,8 @@ def _config_key(column: str, data: ConfigDict) -> str:
     values = {f'data.columns.{key}': value for key, value in data.columns.items()}
     for key, value in values.items():
         names = {value} if isinstance(value, str) else set(value)
-        if column in names or any(column in re.split('[:+.]', name) for name in names):
+        parts = {part for name in names for part in records.columns_of(name)}
+        if column in names | parts or any(column in re.split('[:+.]', name) for name in names):
             return key
     return 'data.group'
 

@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,12 @@ from bert_jax.text import scripts
 from bert_jax.types import JsonObject
 
 _MAX_PLACES = 3
+_FIELD = re.compile(r'\{([^{}]+)\}')  # of a template that joins columns
+
+
+def columns_of(name: str) -> list[str]:
+    """Return the columns that a name of columns has: itself, or those that a template joins."""
+    return _FIELD.findall(name) or [name]
 
 
 def printable(text: str, limit: int = 200) -> str:
@@ -122,7 +129,8 @@ class Row:
     """Values by column name.
 
     A name can also be the index of a column as a string, negative from the end; 'a.b' is key b of
-    the JSON object in column a, or of each object if column a has a list.
+    the JSON object in column a, or of each object if column a has a list. '{a}: {b}' joins columns:
+    the texts replace the names, null is '', and white space around the result is removed.
     """
 
     def __init__(self, values: JsonObject):
@@ -140,6 +148,8 @@ class Row:
             return self.values[name]
         if is_number(name.removeprefix('-')) and -len(self.values) <= int(name) < len(self.values):
             return list(self.values.values())[int(name)]
+        if '{' in name:
+            return self._join(name)
         head, dot, rest = name.partition('.')
         inner = self.values.get(head) if dot else None
         if isinstance(inner, dict):
@@ -147,6 +157,13 @@ class Row:
         if isinstance(inner, list) and all(isinstance(item, dict) for item in inner):
             return [Row(item)[rest] for item in inner]
         raise MissingColumn(name, self.values)
+
+    def _join(self, template: str) -> str:
+        def text(match: re.Match[str]) -> str:
+            return '' if self[match[1]] is None else self.text(match[1])
+
+        template = template.replace('\\n', '\n').replace('\\t', '\t')  # as a shell gives them
+        return _FIELD.sub(text, template).strip()
 
     def text(self, name: str) -> str:
         """Return a value as a string; numbers and booleans are written as JSON.
@@ -157,16 +174,39 @@ class Row:
         return scalar_text(text_of(self[name]), f'column {name!r}')
 
 
+class ObservedRow(Row):
+    """A row that notes which of its columns are read.
+
+    Attributes:
+        used: names of columns; those that are read are added.
+    """
+
+    def __init__(self, values: JsonObject, used: set[str]):
+        super().__init__(values)
+        self.used = used
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if name not in self.values and name.removeprefix('-').isdigit():
+            name = list(self.values)[int(name)]
+        self.used.add(name if name in self.values else name.partition('.')[0])
+        return value
+
+
 class ReadingReport(collections.Counter[str]):
     """Counts of skipped, repaired and unusable records, by reason.
 
     Attributes:
         places: reason → the first few places where it occurred.
+        columns: the columns that rows have, in order; the values mean nothing.
+        used_columns: the columns that were read.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.places: dict[str, list[str]] = collections.defaultdict(list)
+        self.columns: dict[str, object] = {}
+        self.used_columns: set[str] = set()
 
     def add(self, reason: str, place: str) -> None:
         """Count a record at this place."""
@@ -178,9 +218,16 @@ class ReadingReport(collections.Counter[str]):
         """Count an unusable record."""
         self.add('misplaced' if error.misplaced else 'malformed', f'{place}: {error}')
 
+    def note_columns(self, columns: Iterable[str], used: Iterable[str]) -> None:
+        """Note the columns of a file, and those that are read; 'a.b' is a part of column a."""
+        self.columns |= dict.fromkeys(columns)
+        self.used_columns |= {name.partition('.')[0] for name in used}
+
     def merge(self, other: 'ReadingReport') -> None:
         """Add the counts and places of another report."""
         self.update(other)
+        self.columns |= other.columns
+        self.used_columns |= other.used_columns
         for reason, places in other.places.items():
             self.places[reason] = (self.places[reason] + places)[:_MAX_PLACES]
 
@@ -204,4 +251,6 @@ class ReadingReport(collections.Counter[str]):
             places = self.places.get(reason, []) + ['…'] * (count > _MAX_PLACES)
             shown = f' ({"; ".join(places)})' if reason in self.places else ''
             lines.append(f'{reason.replace("_", " ")}: {count:,}{shown}')
+        if unused := [name for name in self.columns if name not in self.used_columns]:
+            lines.append(f'columns that are not used: {printable(", ".join(unused))}')
         return lines

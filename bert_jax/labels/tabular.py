@@ -21,6 +21,7 @@ from bert_jax.labels.records import (
     Row,
     SkippedRecord,
     check_text,
+    columns_of,
     make_record,
     printable,
 )
@@ -98,7 +99,8 @@ def columns_by_number(columns: ConfigDict) -> set[str]:
     """Return the columns of a table that the config gives by number."""
     values = [value for key, value in columns.items() if key not in ('word', 'tag')]  # of CoNLL
     names = itertools.chain.from_iterable([v] if isinstance(v, str) else v for v in values)
-    parts = itertools.chain.from_iterable(re.split('[:+]', name) for name in names)
+    columns = itertools.chain.from_iterable(map(columns_of, names))
+    parts = itertools.chain.from_iterable(re.split('[:+]', name) for name in columns)
     return {part for part in parts if re.fullmatch(r'-?\d+', part)}
 
 
