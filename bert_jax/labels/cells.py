@@ -68,7 +68,7 @@ def with_one_class(row: Row, column: str) -> Row:
         raise InvalidRecord(
             f'column {column!r} has {len(names)} classes of 1; multi_label reads any number'
         )
-    return Row(row.values | {column: names[0]})
+    return row.with_values({column: names[0]})
 
 
 def has_texts(value: list[Any] | JsonObject | None) -> bool:

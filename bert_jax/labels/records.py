@@ -158,6 +158,10 @@ class Row:
             return [Row(item)[rest] for item in inner]
         raise MissingColumn(name, self.values)
 
+    def with_values(self, changes: JsonObject) -> 'Row':
+        """Return this row with other values in some columns."""
+        return Row(self.values | changes)
+
     def _join(self, template: str) -> str:
         def text(match: re.Match[str]) -> str:
             return '' if self[match[1]] is None else self.text(match[1])
@@ -185,9 +189,12 @@ class ObservedRow(Row):
         super().__init__(values)
         self.used = used
 
+    def with_values(self, changes: JsonObject) -> Row:
+        return ObservedRow(self.values | changes, self.used)
+
     def __getitem__(self, name: str) -> Any:
         value = super().__getitem__(name)
-        if name not in self.values and name.removeprefix('-').isdigit():
+        if name not in self.values and is_number(name.removeprefix('-')):
             name = list(self.values)[int(name)]
         self.used.add(name if name in self.values else name.partition('.')[0])
         return value

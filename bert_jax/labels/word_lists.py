@@ -63,7 +63,7 @@ def _with_lists(row: Row, column: str, builder: ExampleBuilder) -> Row:
     tags = builder.columns.tags
     if tags not in row or not isinstance(row[column], str) or not isinstance(row[tags], str):
         return row
-    return Row(row.values | {name: row[name].split() for name in (column, tags)})
+    return row.with_values({name: row[name].split() for name in (column, tags)})
 
 
 def _tokens_column(row: Row, builder: ExampleBuilder) -> str:
