@@ -1,6 +1,7 @@
 """Hashing, reading and writing files."""
 
 import contextlib
+import ctypes
 import hashlib
 import json
 import os
@@ -13,6 +14,8 @@ from bert_jax.storage import paths, temporary
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
 from bert_jax.storage.paths import open_binary, sync
+
+_HERE, _RENAME_EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux, see renameat2(2)
 
 
 def sha256(path: Path) -> str:
@@ -118,7 +121,13 @@ def _check_is_new(path: Path, overwrite: bool) -> None:
 
 
 def _exchange(new: pathlib.Path, path: pathlib.Path) -> None:
-    """Rename a folder to `path`; the folder that is there moves beside `new`."""
+    """Let two folders change their names; a kill leaves one of them at `path`.
+
+    Linux does it in one step; elsewhere, a kill between two steps leaves both beside `path`.
+    """
+    swap = getattr(ctypes.CDLL(None, use_errno=True), 'renameat2', None)
+    if swap and swap(_HERE, os.fsencode(new), _HERE, os.fsencode(path), _RENAME_EXCHANGE) == 0:
+        return
     old = path.rename(new.with_name(f'{new.name}.old'))
     try:
         new.rename(path)

@@ -1,6 +1,7 @@
 """Existing results are kept unless --overwrite is given, in every command."""
 
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -104,6 +105,27 @@ def test_a_folder_is_replaced_only_once_the_new_one_is_complete(place, buckets):
         (new / 'load.py').touch()
         (new / 'new').touch()
     assert contents() == ['load.py', 'new']
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='one step on Linux only')
+def test_a_folder_is_replaced_in_one_step(tmp_path, monkeypatch):
+    """A kill between two renames left nothing at the path."""
+    (tmp_path / 'out').mkdir()
+    (tmp_path / 'out/old').touch()
+    monkeypatch.setattr(pathlib.Path, 'rename', None)
+    with files.new_folder(tmp_path / 'out', overwrite=True) as new:
+        (new / 'new').touch()
+    assert [path.name for path in (tmp_path / 'out').iterdir()] == ['new']
+    assert [path.name for path in tmp_path.iterdir()] == ['out']
+
+
+def test_a_folder_is_replaced_where_two_cannot_be_exchanged(tmp_path, monkeypatch):
+    (tmp_path / 'out').mkdir()
+    (tmp_path / 'out/old').touch()
+    monkeypatch.setattr(ctypes, 'CDLL', lambda *_, **__: None)
+    with files.new_folder(tmp_path / 'out', overwrite=True) as new:
+        (new / 'new').touch()
+    assert [path.name for path in (tmp_path / 'out').iterdir()] == ['new']
 
 
 def test_a_corpus_is_replaced_on_request(tmp_path):
