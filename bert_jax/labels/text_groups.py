@@ -5,7 +5,9 @@ import json
 from bert_jax.labels import word_spans
 from bert_jax.labels.builder import ExampleBuilder, parse_float, require_list
 from bert_jax.labels.examples import TextGroup
-from bert_jax.labels.records import InvalidRecord, Row, SkippedRecord, scalar_text
+from bert_jax.labels.records import InvalidRecord, Row, SkippedRecord, check_text, scalar_text
+
+_PASSAGES = {str, dict}
 
 
 def build_text_group(row: Row, example_id: str, builder: ExampleBuilder) -> list[TextGroup]:
@@ -23,6 +25,8 @@ def build_text_group(row: Row, example_id: str, builder: ExampleBuilder) -> list
             f'column {columns.texts[1]!r} has {len(groups)} texts, but data.columns.vectors has '
             'one vector for the column'
         )
+    if label == '' and not vectors:
+        return groups
     return [group._replace(label=label, vectors=vectors) for group in groups]
 
 
@@ -102,15 +106,18 @@ def _query_and_documents(row: Row, builder: ExampleBuilder) -> tuple[list[str], 
 def _texts(row: Row, column: str, builder: ExampleBuilder) -> list[str]:
     """The texts of a column: one, or a list of texts or of objects with 'text' and 'title'."""
     value = row[column]
-    is_list = isinstance(value, list) and all(isinstance(one, str | dict) for one in value)
-    texts = [_passage(one) for one in value] if is_list else [builder.text(value, column)]
-    if not all(text.strip() for text in texts):
+    is_list = isinstance(value, list) and {*map(type, value)} <= _PASSAGES
+    texts = list(map(_passage, value)) if is_list else [builder.text(value, column)]
+    if not all(map(str.strip, texts)):
         raise InvalidRecord(f'column {column!r} has an empty text')
     return texts
 
 
 def _passage(value: object) -> str:
     """A text, or the title and the text of an object, joined by a space as in Tevatron and BEIR."""
+    if isinstance(value, str):
+        check_text(value)
+        return value
     text, _ = word_spans.parse_text(value)
     title = value.get('title') if isinstance(value, dict) else None
     return f'{scalar_text(title, "title")} {text}' if title else text
