@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import socket
 import threading
 import time
@@ -20,13 +21,13 @@ from typing import Any
 
 from bert_jax.errors import UserError, report
 from bert_jax.storage.bucket import BucketPath
-from bert_jax.storage.names import is_number
 from bert_jax.storage.path import Path
 from bert_jax.types import JsonObject
 
 RENEW_SECONDS = 10.0
 STALE_SECONDS = 60.0
 _POLL_SECONDS = 1.0
+_NUMBER = re.compile('[0-9]{6,18}')
 _REPORT_SECONDS = 60.0  # between messages while waiting
 
 _held: set['Lease'] = set()  # the locks that this process holds
@@ -129,7 +130,7 @@ class Lease:
         numbers = [
             int(path.name.rpartition('.')[2])
             for path in self.path.parent.glob(f'{self.path.name}.*')
-            if is_number(path.name.rpartition('.')[2])
+            if _NUMBER.fullmatch(path.name.rpartition('.')[2])
         ]
         if not numbers:
             return 0, b''
