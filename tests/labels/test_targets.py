@@ -17,7 +17,7 @@ def test_targets_are_a_text_or_a_list_of_references(tmp_path):
     path.write_text('\n'.join(map(json.dumps, rows)), encoding='utf-8')
     columns = {'text': 'document', 'target': 'summary'}
     first, second = read_all('generation', columns, train=(str(path),))
-    assert (first.texts, first.targets) == (('one two',), ('first', 'second'))
+    assert (first.texts, first.targets) == (('one two',), ('first', ' second'))
     assert second.targets == ('third',)
     renamed = read_all('generation', columns, train=(str(path),), rename_labels=('third=3',))
     assert renamed[1].targets == ('3',)
