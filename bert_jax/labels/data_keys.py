@@ -262,6 +262,12 @@ def make_config(readable: Sequence[str] = ()) -> ConfigDict:
                 'a list of tags, or a text with spaces between them',
                 unused=used_by(('tagging',), ROWS),
             ),
+            sentence=key(
+                '',
+                'tagging: names the sentence of each row, for files with one word and its tag in a '
+                'row (tokens, tags); a blank value is that of the row above',
+                unused=used_by(('tagging',), ROWS),
+            ),
             spans=key(
                 'spans',
                 'a list of [start, end, label], or of objects with these keys:',

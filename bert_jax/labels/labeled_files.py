@@ -10,7 +10,15 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError, join_first, unknown
-from bert_jax.labels import annotations, formats, records, tabular, text_lines
+from bert_jax.labels import (
+    annotations,
+    formats,
+    records,
+    tabular,
+    text_lines,
+    word_lists,
+    word_rows,
+)
 from bert_jax.labels.builder import ExampleBuilder
 from bert_jax.labels.examples import Example
 from bert_jax.labels.key_conditions import LISTS
@@ -61,7 +69,7 @@ def read_files(
     for path in paths:
         file_format = formats.format_of(path, data, tuple(readers), kind)
         in_file: list[GroupedExample] = []
-        read = functools.partial(formats.FORMATS[file_format].read, path, data)
+        read = functools.partial(_read_records, path, file_format, data, readers)
         builder.start_file(read)
         for record in read():
             num_records += not isinstance(record.content, records.Remark)
@@ -90,6 +98,14 @@ def read_files(
         raise UserError(f'no examples in {", ".join(paths[:3])} ({details}); set data.format')
     report.merge(counts)
     return examples
+
+
+def _read_records(
+    path: str, file_format: str, data: ConfigDict, readers: Mapping[str, Reader]
+) -> Iterator[records.Record]:
+    found = formats.FORMATS[file_format].read(path, data)
+    has_words = readers[file_format] is word_lists.build_tagging  # as lists, or one in a row
+    return word_rows.sentences(found, data) if has_words and data.columns.sentence else found
 
 
 def _with_given_id(

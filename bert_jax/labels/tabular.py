@@ -46,6 +46,7 @@ def _records(path: str, data: ConfigDict, file_format: str) -> Iterator[Record]:
     """Yield the rows of a file; all values are texts."""
     names: list[str] = []
     header = None
+    num_optional = data.optional_columns
     for number, fields in _rows(path, data, file_format):
         if isinstance(fields, InvalidRecord):
             if not names and not isinstance(fields, Remark):
@@ -64,17 +65,17 @@ def _records(path: str, data: ConfigDict, file_format: str) -> Iterator[Record]:
         content: Row | InvalidRecord = Row(dict(zip(names, fields, strict=False)))
         if fields == header:
             content = SkippedRecord('repeated_headers')
-        elif len(fields) != len(names):
+        elif abs(len(fields) - len(names)) > num_optional:
             content = _uneven(fields, names, data)
+        elif len(fields) < len(names):
+            content = Row(dict(zip(names, [*fields, *[''] * num_optional], strict=False)))
         yield make_record(path, number, content, text='\t'.join(fields))
 
 
-def _uneven(fields: list[str], names: list[str], data: ConfigDict) -> Row | InvalidRecord:
-    """A row with more or fewer columns than the table; only optional ones may be missing."""
-    difference = len(fields) - len(names)
-    if abs(difference) <= data.optional_columns:
-        return Row(dict(zip(names, [*fields, *[''] * -difference], strict=False)))
-    hint = f'; if its last columns are optional, set data.optional_columns={abs(difference)}'
+def _uneven(fields: list[str], names: list[str], data: ConfigDict) -> InvalidRecord:
+    """The fault of a row with more or fewer columns than the table."""
+    difference = abs(len(fields) - len(names))
+    hint = f'; if its last columns are optional, set data.optional_columns={difference}'
     if data.quotes == 'auto' and any(field.startswith('"') for field in fields):
         hint = '; data.quotes=yes reads quoted fields'
     return InvalidRecord(f'{len(fields)} columns instead of {len(names)}{hint}')

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from bert_jax.errors import UserError
 from bert_jax.labels import word_spans
 from bert_jax.labels.builder import ExampleBuilder, is_minus_1, parse_int, require_list
 from bert_jax.labels.examples import Span, SpansExample, TaggedExample
@@ -63,7 +64,18 @@ def _with_lists(row: Row, column: str, builder: ExampleBuilder) -> Row:
     tags = builder.columns.tags
     if tags not in row or not isinstance(row[column], str) or not isinstance(row[tags], str):
         return row
+    if builder.once_per_file(_have_one_word):
+        raise UserError(
+            f'each row has one word in column {column!r}; set data.columns.sentence to the column '
+            'that numbers the sentences'
+        )
     return row.with_values({name: row[name].split() for name in (column, tags)})
+
+
+def _have_one_word(records: Iterator[Record], builder: ExampleBuilder) -> bool:
+    """Whether the rows of a file have one word each, and there are several."""
+    texts = [one.content[_tokens_column(one.content, builder)] for one in records]
+    return len(texts) > 1 and all(isinstance(t, str) and len(t.split()) < 2 for t in texts)
 
 
 def _tokens_column(row: Row, builder: ExampleBuilder) -> str:

@@ -122,6 +122,28 @@ def test_words_and_tags_in_cells_of_a_table(rows, tmp_path):
         read('tagging', train=uneven)
 
 
+KAGGLE = ['Sentence #,Word,Tag', '1,Anna,B-P', ',met,O', ',",",O', '2,Rain,O', '2,fell,O']
+
+
+def test_a_table_with_a_word_in_each_row_needs_the_column_of_sentences(tmp_path):
+    train = write_lines(tmp_path / 'a.csv', *KAGGLE)
+    columns = {'tokens': 'Word', 'tags': 'Tag'}
+    with pytest.raises(UserError, match=r'each row has one word.*set data.columns.sentence'):
+        read('tagging', columns, train=train)
+    columns['sentence'] = 'Sentence #'
+    splits = read('tagging', columns, train=train, dev_fraction=0.0)
+    assert [(one.id, one.text, one.tags) for one in splits.train] == [
+        ('a.csv:2', 'Anna met ,', ('B-P', 'O', 'O')),
+        ('a.csv:5', 'Rain fell', ('O', 'O')),
+    ]
+    train = write_lines(tmp_path / 'b.csv', *KAGGLE[:3], 'x', *KAGGLE[3:])
+    splits = read('tagging', columns, train=train, dev_fraction=0.0, malformed_fraction=0.5)
+    assert [one.text for one in splits.train] == ['Rain fell']
+    assert splits.report['malformed'] == 1
+    with pytest.raises(UserError, match="data.columns.sentence names column 'id'"):
+        read('tagging', columns | {'sentence': 'id'}, train=train)
+
+
 def test_words_of_conll_in_a_tsv_are_still_read(tmp_path):
     train = write_lines(tmp_path / 'train.tsv', 'Anna\tB-P', 'met\tO', '', 'Rain\tO')
     splits = read('tagging', train=train, dev_fraction=0.0)

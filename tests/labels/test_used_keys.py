@@ -60,6 +60,16 @@ PAIR = {'text2': 'text2'}
 TEXTS = [{}, PAIR]
 MARKS = {'marks': ('start:end', 'start:end')}
 QUESTIONS = [{}, {'answer_starts': ('answer_starts',)}, {'contexts': 'other'}, {'units': 'words'}]
+WEBANNO = """#FORMAT=WebAnno TSV 3.3
+#T_SP=a.NamedEntity|value
+
+
+#Text=Anné saw Ben .
+1-1\t0-4\tAnné\tPER\t
+1-2\t5-8\tsaw\t_\t
+1-3\t9-12\tBen\t_\t
+1-4\t13-14\t.\t_\t
+"""
 # Kind → settings with which its readers read all their keys; keys of columns have no 'data.'.
 VARIANTS = {
     'classification': [*TEXTS, {'probabilities': 'probabilities'}],
@@ -121,7 +131,10 @@ def write(folder, kind, file_format):
     path = folder / f'{row["label"]}.{file_format}'
     separator = {'csv': ',', 'tsv': '\t'}.get(file_format)
     if separator:
-        lines = [separator.join(row), separator.join(map(str, row.values()))]
+        lists = {name: json.dumps(value) for name, value in LISTS.items()}
+        row |= lists if kind in ('tagging', 'spans') else {}
+        cells = ['"' + str(cell).replace('"', '""') + '"' for cell in row.values()]
+        lines = [separator.join(row), separator.join(cells)]
         path.write_text('\n'.join(lines), 'utf-8')
     elif file_format == 'xml':
         children = ''.join(f'<{name}>{value}</{name}>' for name, value in row.items())
@@ -152,6 +165,7 @@ def write(folder, kind, file_format):
             'squad': json.dumps(SQUAD, ensure_ascii=False),
             'labeled_lines': f'{row["label"]} {TEXT}',
             'conll': f'{WORDS}\n\n{WORDS}\n',
+            'webanno': WEBANNO,
             'conllu': f'{CONLLU}\n\n{CONLLU}\n',
         }
         path.write_text(texts.get(file_format, TEXT), 'utf-8')
