@@ -93,12 +93,14 @@ DIFFERENCES: dict[str, tuple[str, ...]] = {
 # have no such score in this package, and ELECTRA's encoder predicts no tokens.
 SCORES_SENTENCES = ('MLM', 'LTR', 'diffusion', 'not trained')
 
-_RAN = {
+_ABLATION = {
     '*/downstream/*fine_tuned*': {'transfer.trainable': 'all'},
-    '*/downstream/*frozen*': {'transfer.trainable': 'heads'},
     'mlm_*/downstream/*': {'attention': BOTH},
     'ltr_*/downstream/*': {'attention': LEFT_TO_RIGHT},
     '*/downstream/*bilstm*': {'model.head_lstm.layers': 1},
+}
+_RAN = _ABLATION | {
+    '*/downstream/*frozen*': {'transfer.trainable': 'heads'},
     '*/downstream/*mix*': {'model.head_states': 'mix'},
 }
 _SETTINGS = {
@@ -110,13 +112,12 @@ CLAIMS = (
         'comparison/ablation/results_1000steps.json',
         default_seeds=3,
         settings=_SETTINGS,
-        ran=_RAN,
-        predates=True,
+        ran=_ABLATION,
     ),
     Claim(
         'comparison/rows/results_1000steps.json',
         default_seeds=2,
-        settings=_SETTINGS,
+        settings={'MLM': _SETTINGS['MLM']},
         ran=_RAN,
         predates=True,
     ),
