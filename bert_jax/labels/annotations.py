@@ -46,7 +46,8 @@ def check_accepted(row: Row, known: Statuses, labeled: bool) -> None:
         known: see `statuses`.
         labeled: whether a task of Label Studio without annotations is left out.
     """
-    if labeled and label_studio.is_task(row.values) and not row.values['annotations']:
+    is_open = labeled and row.values.get('annotations') == []
+    if is_open and label_studio.is_task(row.values):
         raise SkippedRecord('not_annotated')
     values = row.values
     if any(row[name] in known[name] for name in known.keys() & values.keys()) or any(

@@ -137,10 +137,9 @@ def _columns(lines: Sequence[_Line]) -> _Columns:
     """
     first, *others = (line.values for line in lines)
     names = list(map(_plain, first))
-    named = [_index(names, known) for known in (_QUERY, _DOCUMENT, _SCORE)]
-    found = [column for column in named if column is not None]
-    if len(found) == len(named):
-        return _Columns(*found, has_header=True)
+    query, document, score = (_index(names, known) for known in (_QUERY, _DOCUMENT, _SCORE))
+    if query is not None and document is not None and score is not None:
+        return _Columns(query, document, score, has_header=True)
     rows = [values for values in others if len(values) == len(first)] or [first]
     is_trec = False
     if len(first) == 4 and all(_is_number(values[3]) for values in rows):

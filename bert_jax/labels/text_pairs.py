@@ -11,8 +11,9 @@ from bert_jax.labels.records import InvalidRecord, Row
 def build_classification(
     row: Row, example_id: str, builder: ExampleBuilder
 ) -> list[TextExample] | list[DistilledExample]:
-    row = cells.with_one_class(row, builder.columns.label)
-    label, column = builder.label(row, builder.columns.label), builder.columns.probabilities
+    label_column, column = builder.columns.label, builder.columns.probabilities
+    row = cells.with_one_class(row, label_column)
+    label = builder.label(row, label_column)
     if column and column in row:
         pairs = _probabilities(row[column], column)
         return [DistilledExample(example_id, builder.texts(row), label, pairs)]
@@ -36,8 +37,9 @@ def build_regression(row: Row, example_id: str, builder: ExampleBuilder) -> list
 
 def build_prompt(row: Row, example_id: str, builder: ExampleBuilder) -> list[PromptExample]:
     """The fields are the columns `data.columns.fields`; if there are none, 'text' and 'text2'."""
-    row = cells.with_one_class(row, builder.columns.label)
-    label = builder.label(row, builder.columns.label)
+    label_column = builder.columns.label
+    row = cells.with_one_class(row, label_column)
+    label = builder.label(row, label_column)
     names = tuple(builder.columns.fields)
     if names:
         texts = tuple(builder.text(row[name], name) for name in names)
