@@ -55,14 +55,16 @@ def build_conversation(
 ) -> list[ConversationExample]:
     """Read `data.columns.messages`; in rows without it, `prompt` and `answer`; and `system`."""
     columns = builder.columns
-    names = COLUMNS if columns.messages in COLUMNS else (columns.messages,)
-    column = next((name for name in names if name and name in row), '')
+    if columns.messages in COLUMNS:
+        column = next((name for name in COLUMNS if name in row.values), '')
+    else:
+        column = columns.messages if columns.messages and columns.messages in row else ''
     if column:
         messages = read_messages(row[column], f'column {column!r}', builder.counts)
     else:
         messages = _read_pair(row, builder)
     system = columns.system or 'system'
-    if columns.system or (system in row and row[system] not in (None, '')):
+    if columns.system or (system in row.values and row[system] not in (None, '')):
         messages = with_system(messages, row.text(system))
     if builder.labeled:
         messages = _until_last_answer(messages, builder.counts)
@@ -242,6 +244,8 @@ def _text_of_call(call: Any) -> str:
 def _is_learned(message: JsonView, role: str) -> bool:
     """Whether the keys of a message say that it is learned; True without such a key."""
     is_learned = True
+    if message.keys().isdisjoint(_LEARNED_KEYS):
+        return is_learned
     for key in _LEARNED_KEYS:
         value = message.get(key)
         if value is None:
@@ -259,5 +263,7 @@ def _is_learned(message: JsonView, role: str) -> bool:
 
 def _unread_keys(message: JsonView, role: str) -> list[str]:
     """The keys of a message that have a value and no meaning here."""
+    if message.keys() <= _READ_KEYS:
+        return []
     read = _READ_KEYS | _TOOL_KEYS if role == 'tool' else _READ_KEYS
     return [key for key in message if key not in read and message[key] not in (None, '', [], {})]
