@@ -201,7 +201,7 @@ def _class_names(table: Any) -> Any:
 
     The rows are those of a Parquet file of the table: see `arrow_rows.read_rows`.
     """
-    features = getattr(table, 'features', None)
+    features: Any = getattr(table, 'features', None)
     declared: Mapping[str, Any] = features.to_dict() if hasattr(features, 'to_dict') else {}
     if hasattr(table, 'schema') and hasattr(table.schema, 'metadata'):  # pyarrow
         declared = arrow_rows.declared_features(table.schema)
