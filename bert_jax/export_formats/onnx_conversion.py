@@ -121,8 +121,15 @@ def _convert(graph: Graph, equation: Equation, inputs: list[str]) -> list[str]:
 
 def _scan(graph: Graph, equation: Equation, *inputs: str) -> list[str]:
     """The operator Scan, whose body is a graph that sees the tensors around it."""
-    parameters, closed = equation.params, equation.params['jaxpr']
-    num_consts, num_carry = parameters['num_consts'], parameters['num_carry']
+    closed, reverse = equation.params['jaxpr'], int(equation.params['reverse'])
+    num_scanned, num_stacked = (
+        sum(outer.aval.ndim > inner.aval.ndim for outer, inner in zip(*variables, strict=True))
+        for variables in (
+            (equation.invars, closed.jaxpr.invars),
+            (equation.outvars, closed.jaxpr.outvars),
+        )
+    )
+    num_consts = len(inputs) - num_scanned - (len(equation.outvars) - num_stacked)
     body = Graph(graph)
     names = [body.new_name() for _ in inputs[num_consts:]]
     outputs = _run(body, closed.jaxpr, closed.consts, [*inputs[:num_consts], *names])
@@ -134,14 +141,12 @@ def _scan(graph: Graph, equation: Equation, *inputs: str) -> list[str]:
         [value_info(name, v.aval) for name, v in zip(names, variables, strict=True)],
         [value_info(name, v.aval) for name, v in zip(outputs, closed.jaxpr.outvars, strict=True)],
     )
-    num_inputs = len(inputs) - num_consts - num_carry
-    num_outputs, reverse = len(outputs) - num_carry, int(parameters['reverse'])
     return graph.add_many(
         'Scan',
         inputs[num_consts:],
         len(outputs),
         body=proto,
-        num_scan_inputs=num_inputs,
-        scan_input_directions=[reverse] * num_inputs,
-        scan_output_directions=[reverse] * num_outputs,
+        num_scan_inputs=num_scanned,
+        scan_input_directions=[reverse] * num_scanned,
+        scan_output_directions=[reverse] * num_stacked,
     )

@@ -15,8 +15,8 @@ import os
 import pathlib
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 from bert_jax.errors import UserError
 
@@ -36,6 +36,10 @@ class _Name(NamedTuple):
     repository: str
     revision: str | None
     path: str
+
+    @property
+    def kind(self) -> Literal['dataset', 'model']:
+        return 'dataset' if self.is_dataset else 'model'
 
 
 def is_name(name: str | os.PathLike[str]) -> bool:
@@ -131,18 +135,15 @@ def _download(name: str, own: _Name, patterns: tuple[str, ...]) -> pathlib.Path:
     import huggingface_hub
     from huggingface_hub import constants
 
-    repository = {
-        'repo_id': own.repository,
-        'repo_type': 'dataset' if own.is_dataset else 'model',
-    }
     advice = (
         'check the name and the network, and HF_TOKEN for a private one; or download it with '
         f'`hf download {own.repository} --local-dir FOLDER` and name that folder'
     )
     with _requests(f'{name} cannot be downloaded', advice):
         folder = huggingface_hub.snapshot_download(
-            **repository,
-            revision=_commit(repository, own.revision),
+            own.repository,
+            repo_type=own.kind,
+            revision=_commit(own),
             allow_patterns=list(patterns),
             ignore_patterns=None if own.is_dataset else list(_LEFT_OUT),
             endpoint=constants.ENDPOINT,
@@ -150,22 +151,22 @@ def _download(name: str, own: _Name, patterns: tuple[str, ...]) -> pathlib.Path:
     return _check_inside(pathlib.Path(folder), pathlib.Path(constants.HF_HUB_CACHE), name)
 
 
-def _commit(repository: Mapping[str, str], revision: str | None) -> str | None:
-    """Return the commit of a revision, or the revision itself if the server cannot be asked.
+def _commit(own: _Name) -> str | None:
+    """Return the commit of a name, or its revision itself if the server cannot be asked.
 
     The name of a folder in the cache is made from what the server answers, so that must be a hash.
     """
     import huggingface_hub
     from huggingface_hub import constants
 
-    if revision and re.fullmatch(_COMMIT, revision):
-        return revision
+    if own.revision and re.fullmatch(_COMMIT, own.revision):
+        return own.revision
     try:
         api = huggingface_hub.HfApi(endpoint=constants.ENDPOINT)
-        asked = revision or constants.DEFAULT_REVISION
-        commit = api.repo_info(**repository, revision=asked).sha
+        asked = own.revision or constants.DEFAULT_REVISION
+        commit = api.repo_info(own.repository, revision=asked, repo_type=own.kind).sha
     except Exception:  # snapshot_download asks again, looks into the cache, and says why
-        return revision
+        return own.revision
     if not re.fullmatch(_COMMIT, str(commit)):
         raise UserError(f'the server names {commit!r:.60} as a commit, which is not a hash')
     return commit
