@@ -244,6 +244,9 @@ class _Unpickler(pickle._Unpickler):
     """Makes dictionaries, lists, tuples, strings, numbers, tensors and `_Settings`."""
 
     stack: list[Any]
+    metastack: list[list[Any]]
+    append: Callable[[Any], None]
+    read: Callable[[int], bytes]
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = _Opcodes(
         (code, load) for code, load in _PYTHON.items() if bytes([code]) in _UNCHANGED
     )
@@ -334,7 +337,7 @@ class _Unpickler(pickle._Unpickler):
             raise _DamagedError(f'a value is not of the type {kind}')
 
 
-def _rebuild_tensor(*arguments: object) -> np.ndarray:
+def _rebuild_tensor(*arguments: Any) -> np.ndarray:
     """Return a view of a storage, whose elements may be filled in later.
 
     Args:
@@ -348,14 +351,16 @@ def _rebuild_tensor(*arguments: object) -> np.ndarray:
     if len(shape) > _MAX_DIMENSIONS:
         raise _DamagedError(f'a tensor has {len(shape)} dimensions')
     if 0 in shape:
-        return np.zeros(shape, storage.dtype)
+        empty: np.ndarray = np.zeros(shape, storage.dtype)
+        return empty
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     if last >= len(storage):
         raise _DamagedError('a tensor exceeds its storage')
     if math.prod(shape) > len(storage) - offset:
         raise _DamagedError('a tensor repeats elements of its storage')
     steps = [stride * storage.dtype.itemsize for stride in strides]
-    return np.lib.stride_tricks.as_strided(storage[offset:], shape, steps)
+    view: np.ndarray = np.lib.stride_tricks.as_strided(storage[offset:], shape, steps)
+    return view
 
 
 def _is_size(value: object) -> bool:

@@ -75,7 +75,7 @@ def _records(path: str, data: ConfigDict, file_format: str) -> Iterator[Record]:
 def _uneven(fields: list[str], names: list[str], data: ConfigDict) -> InvalidRecord:
     """The fault of a row with more or fewer columns than the table."""
     difference = abs(len(fields) - len(names))
-    hint = f'; if its last columns are optional, set data.optional_columns={difference}'
+    hint = f'; set data.optional_columns={difference} if the last are optional'
     if data.quotes == 'auto' and any(field.startswith('"') for field in fields):
         hint = '; data.quotes=yes reads quoted fields'
     return InvalidRecord(f'{len(fields)} columns instead of {len(names)}{hint}')

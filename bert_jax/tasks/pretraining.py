@@ -214,9 +214,9 @@ class Pretraining:
         With several languages, the losses of each language, such as `mlm_loss/cy`, are added; each
         language gets an equal share of the examples.
         """
-        rows, totals = self._held_out_rows(stage), {}
-        total = sum(first.num_examples for first in rows.values())
-        with progress.evaluation_bar(total, ' rows', jax.process_index() == 0) as bar:
+        rows, totals = self._held_out_rows(stage), dict[str | None, Terms]()
+        number = sum(first.num_examples for first in rows.values())
+        with progress.evaluation_bar(number, ' rows', jax.process_index() == 0) as bar:
             for language, first in rows.items():
                 totals[language] = self._held_out_totals(
                     params, first, stage.accumulation, bar.update
@@ -229,8 +229,8 @@ class Pretraining:
         metrics = evaluation.add_baselines(metrics, names, counts_V, bytes_per_token)
         for language, of_language in totals.items():
             values = averages.means(of_language)
-            names = [name for name in self.weights if name in values]
-            metrics |= {f'{name}/{language}': values[name] for name in names}
+            own = [name for name in self.weights if name in values]
+            metrics |= {f'{name}/{language}': values[name] for name in own}
         for evaluator in self.evaluators:
             metrics |= evaluator(params)
         return metrics

@@ -68,7 +68,7 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
     )
 
 
-class SkippingTransformation(optax.GradientTransformationExtraArgs):
+class SkippingTransformation(optax.GradientTransformationExtraArgs):  # type: ignore[misc]  # Any
     """A transformation whose `update` itself keeps the state in a step that is not accepted."""
 
 

@@ -23,9 +23,10 @@ def test_malformed_rows_are_counted_and_reported_with_their_lines(tmp_path):
     with pytest.raises(UserError) as caught:
         read('classification', train=path)
     assert str(caught.value) == (
-        f'3 of 199 records are malformed: {path[0]}:198: 1 columns instead of 2; {path[0]}:199: '
-        f"3 columns instead of 2; {path[0]}:200: column 'text' has an empty text "
-        '(raise data.malformed_fraction=0.01 to skip more)'
+        f'3 of 199 records are malformed: {path[0]}:198: 1 columns instead of 2; set '
+        f'data.optional_columns=1 if the last are optional; {path[0]}:199: 3 columns instead of 2; '
+        f"set data.optional_columns=1 if the last are optional; {path[0]}:200: column 'text' has "
+        'an empty text (raise data.malformed_fraction=0.01 to skip more)'
     )
     splits = read('classification', train=path, malformed_fraction=0.02)
     assert splits.report['malformed'] == 3
@@ -178,7 +179,9 @@ def test_a_mistake_in_the_config_is_one_line_with_the_key(
     assert '\n' not in str(caught.value)
 
 
-@pytest.mark.parametrize(('key', 'known'), [('ends', 'exclusive, inc'), ('units', ', characters')])
+@pytest.mark.parametrize(
+    ('key', 'known'), [('ends', ', exclusive, inc'), ('units', ', characters')]
+)
 def test_an_unknown_convention_for_offsets_is_refused(key, known, tmp_path):
     (tmp_path / 'a.jsonl').write_text('{"tokens": ["a", "b"], "spans": [[0, 1, "x"]]}\n')
     with pytest.raises(UserError, match=f"unknown data.{key} 'foo'; known: {known}"):

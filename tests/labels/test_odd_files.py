@@ -52,9 +52,9 @@ def test_a_byte_order_mark_is_skipped_in_every_encoding(encoding, tmp_path):
 
 def test_nan_in_json_is_a_missing_value_and_not_a_class(tmp_path):
     content = '{"text": "a", "label": NaN}\n{"text": "b", "label": "x"}\n'
-    with pytest.raises(UserError, match=r"x\.jsonl:1: column 'label' is null"):
+    with pytest.raises(UserError, match=r"x\.jsonl:1: column 'label' has an empty label"):
         texts(tmp_path / 'x.jsonl', content)
-    with pytest.raises(UserError, match=r'1 of 2 records .*x\.json:1: column .label. is null'):
+    with pytest.raises(UserError, match=r'1 of 2 records .*x\.json:1: column .label. has an empty'):
         texts(tmp_path / 'x.json', f'[{content.strip().replace(chr(10), ",")}]')
 
 
