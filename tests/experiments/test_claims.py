@@ -115,7 +115,10 @@ CODE = {
         600, multilinguality.variants(TEXTS, BIBLES, 600)
     ),
     'diffusion/results.json': lambda: diffusion.OBJECTIVES,
-    'denoising/results.json': lambda: denoising.VARIANTS | {'common': denoising.COMMON},
+    **{
+        f'denoising{folder}/results.json': lambda: denoising.VARIANTS | {'common': denoising.COMMON}
+        for folder in ('', '/left_to_right')
+    },
     **{
         f'race/results_{minutes}min.json': lambda: {
             name: race._shown(entry) for name, entry in ENTRIES.items()

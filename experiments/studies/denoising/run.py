@@ -76,17 +76,21 @@ CLAIMS = (
     Claim(
         'denoising/results.json',
         default_seeds=1,
-        settings={
-            'MLM': {'objectives.mlm': 1.0},
-            'left to right': {'objectives.clm': 1.0},
-        },
+        settings={'MLM': {'objectives.mlm': 1.0}},
         ran={
             'mlm_0/[Qp]*': {'transfer.trainable': 'all', 'attention': BOTH},
-            'left_to_right_0/[Qp]*': {'transfer.trainable': 'all', 'attention': LEFT_TO_RIGHT},
-            '[!l]*/pairs': {'problem.pooling': 'mean'},
-            'left_to_right_0/pairs': {'problem.pooling': 'last'},
+            '*/pairs': {'problem.pooling': 'mean'},
         },
         predates=True,
+    ),
+    Claim(
+        'denoising/left_to_right/results.json',
+        default_seeds=1,
+        settings={'left to right': {'objectives.clm': 1.0}},
+        ran={
+            'left_to_right_0/*': {'transfer.trainable': 'all', 'attention': LEFT_TO_RIGHT},
+            'left_to_right_0/pairs': {'problem.pooling': 'last'},
+        },
     ),
 )
 
