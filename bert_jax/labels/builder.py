@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import math
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ class ExampleBuilder:
 
     Attributes:
         data: the config's `data`.
-        columns: the config's `data.columns`.
+        columns: the values of the config's `data.columns`.
         counts: numbers of repairs and omissions, by name; updated while building.
         labeled: False if labels may be missing, as in a test file.
         contexts: id → text, for questions whose context is in `data.contexts`.
@@ -45,7 +46,8 @@ class ExampleBuilder:
         contexts: Mapping[str, str],
         may_hide_labels: bool = False,
     ):
-        self.data, self.columns = data, data.columns
+        self.data = data
+        self.columns = types.SimpleNamespace(**data.columns)  # a ConfigDict is slow for every row
         self.counts, self.labeled, self.contexts = counts, labeled, contexts
         self.may_hide_labels = may_hide_labels
         self.start_file(lambda: iter(()))
