@@ -60,7 +60,7 @@ def test_a_run_leaves_plot_card_cloze_examples_and_config(finished):
     assert '[MASK]' in (workdir / 'cloze.md').read_text()
     shown = (finished / 'stdout').read_text().splitlines()
     assert sum('[MASK]' in line and 'guesses: ' in line for line in shown) == 2  # of two examples
-    metrics, where, *commands = shown[-5:]
+    metrics, where, *commands = shown[-4:]
     assert re.match(r'held-out: mlm_accuracy 0\.\d+, mlm_loss \d', metrics)
     assert str(workdir) in where
     assert all(command.startswith('  ') for command in commands)
