@@ -109,8 +109,11 @@ REFUSED = {
         {'schedule__name': 'linear', 'schedule__decay_steps': 60},
         'schedule.decay_steps is 60',
     ),
-    'metric': ({'evaluation__best': 'mlm_acuracy'}, "'mlm_acuracy'; .*known: mlm_accuracy"),
-    'patience': ({'evaluation__patience': 2}, 'patience is 2, .* one of mlm_accuracy, .*mlm_loss'),
+    'metric': ({'evaluation__best': 'mlm_acuracy'}, "'mlm_acuracy'; .*known: loss, mlm_accuracy"),
+    'patience': (
+        {'evaluation__patience': 2},
+        'patience is 2, .* one of loss, mlm_accuracy, .*mlm_loss',
+    ),
     'profile': ({'logging__profile_steps': (3,)}, 'logging.profile_steps'),
     'pairs': ({'evaluation__linguistic__pairs': ('/none/*.jsonl',)}, '/none'),
     'workdir': ({'workdir': '/dev/null/run'}, 'workdir /dev/null/run cannot be written'),
