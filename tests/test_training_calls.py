@@ -172,18 +172,18 @@ class Frame:
 class Hub:
     """What is used of a Dataset of Hugging Face, whose labels are numbers with names."""
 
-    class Labels:
-        names = ('bad', 'good')
-
-        def int2str(self, number):
-            return self.names[number]
-
     def __init__(self, columns):
-        self.column_names, self.features = ['text', 'label'], {'label': self.Labels()}
+        names = ['bad', 'good']
+        self.column_names, self.features = ['text', 'label'], self
+        self.to_dict = lambda: {'label': {'names': names, '_type': 'ClassLabel'}}
         self.rows = [
-            dict(text=text, label=self.Labels.names.index(label))
+            dict(text=text, label=names.index(label))
             for text, label in zip(*columns.values(), strict=True)
         ]
+
+    def with_format(self, form):
+        assert form is None
+        return self
 
     def __iter__(self):
         return iter(self.rows)

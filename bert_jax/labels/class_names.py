@@ -11,7 +11,7 @@ from bert_jax.labels.splitting import GroupedExample
 _MINUS_1 = ('-1', '-1.0')
 _UNKNOWN = (*_MINUS_1, '-')  # '-' in SNLI and MNLI: the annotators did not agree
 _WHOLE = re.compile(r'(-?\d+)\.0+')
-_FRACTION = re.compile(r'-?\d*\.\d*[1-9]\d*')
+_FRACTION = re.compile(r'-?\d*\.0*[1-9]\d*')
 
 
 class ClassNames:
@@ -30,7 +30,7 @@ class ClassNames:
     def __init__(self, labels: Iterable[str]):
         labels = {*labels}
         known = labels - {*_UNKNOWN}
-        has_fractions = any(map(_FRACTION.fullmatch, known))
+        has_fractions = any(_FRACTION.fullmatch(label) for label in known)
         self.classes = labels if has_fractions else {_as_integer(label) for label in labels}
         numbers = {_as_integer(label) for label in known}
         unknown = {*_UNKNOWN} - labels
