@@ -123,7 +123,8 @@ def _check_is_new(path: Path, overwrite: bool) -> None:
 def _exchange(new: pathlib.Path, path: pathlib.Path) -> None:
     """Let two folders change their names; a kill leaves one of them at `path`.
 
-    Linux does it in one step; elsewhere, a kill between two steps leaves both beside `path`.
+    On Linux this is one step. On other systems, a kill between the two renames leaves both folders
+    beside `path`.
     """
     swap = getattr(ctypes.CDLL(None, use_errno=True), 'renameat2', None)
     if swap and swap(_HERE, os.fsencode(new), _HERE, os.fsencode(path), _RENAME_EXCHANGE) == 0:

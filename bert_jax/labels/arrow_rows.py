@@ -82,7 +82,7 @@ def _open(file: Arrow) -> tuple[Arrow, Iterator[Arrow]]:
 
 
 def rows_of(batch: Arrow) -> list[dict[str, Any]]:
-    """Return the rows of a batch; maps are objects, of which JSON has each key once."""
+    """Return the rows of a batch. Maps become objects; a key that a map repeats is an error."""
     rows: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts='strict')
     return rows
 

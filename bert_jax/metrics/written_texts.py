@@ -186,7 +186,7 @@ def check_references(
 def signatures(
     references: References, main: Sequence[str], tokenizers: Tokenizers = BY_REFERENCES
 ) -> dict[str, str]:
-    """Return what each score depends on besides the texts: sacrebleu's signature, or its like."""
+    """Return the settings of each score, such as the signature of sacrebleu, by metric."""
     chosen = tokenizers.chosen(references)
     found: dict[str, str] = {}
     for name in main:

@@ -60,7 +60,7 @@ def interval_cell(summary: JsonObject) -> str:
 
 
 def describe_choice(metric: str) -> str:
-    """Return a sentence: by which metric the best setting was chosen."""
+    """Return a sentence that names the metric that chose the best setting."""
     order = 'lowest' if lower_is_better(metric) else 'highest'
     return f'The best setting has the {order} {metric} (evaluation.best chooses another metric).'
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def unigram_entropy(counts_V: np.ndarray) -> float:
-    """The entropy in nats of the distribution of which some tokens were counted.
+    """Estimate the entropy of token frequencies, in nats, from the counts of a sample, int [V].
 
-    −Σ p ln p of a sample is too low on average; (K − 1) / 2N for K different tokens among N is
-    added (Miller 1955, "Note on the bias of information estimates").
+    −Σ p ln p of a sample is too low on average, so (K − 1) / 2N is added for K different tokens
+    among N (Miller 1955, "Note on the bias of information estimates").
     """
     p = counts_V[counts_V > 0] / counts_V.sum()
     return float(-(p * np.log(p)).sum() + (len(p) - 1) / (2 * counts_V.sum()))
