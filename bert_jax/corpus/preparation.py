@@ -183,6 +183,8 @@ def _print_summary(
     """Print a line for each source, each split and the corpus."""
     for source in sources:
         progress.say(f'{source.spec}: {source.summary()}')
+        if fields := source.unread_fields():
+            progress.say(f'  fields that are not read: {", ".join(fields)}')
         for bad in source.bad_files[:_SHOWN_BAD_FILES]:
             progress.say(f'  bad file: {bad}')
     tokens = sum(split['tokens'] for split in manifest['splits'].values())

@@ -103,6 +103,9 @@ def checked_answer(text: object, start: object, context: str) -> Answer:
     return Answer(text, start)
 
 
+_SQUAD_COLUMNS = ('id', 'question', 'answers', 'is_impossible')
+
+
 def read_squad(path: str, data: ConfigDict) -> Iterator[Record]:
     """Yield the questions of a SQuAD file as records with (context, question object).
 
@@ -137,6 +140,7 @@ def build_squad_question(
 ) -> list[QuestionExample]:
     """Build a question from a record of `read_squad`; an empty answer means no answer."""
     context, fields = content
+    builder.counts.note_columns(fields, _SQUAD_COLUMNS)
     question, is_impossible = fields.get('question', ''), fields.get('is_impossible', False)
     for text in (context, question):
         if not isinstance(text, str) or not text.strip():

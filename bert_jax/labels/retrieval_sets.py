@@ -19,8 +19,10 @@ from bert_jax.labels.records import ReadingReport, printable
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.text import scripts
+from bert_jax.types import JsonObject
 
 CORPUS, QUERIES, QRELS = 'corpus.jsonl', 'queries.jsonl', 'qrels'
+_COLUMNS = ('_id', 'id', 'title', 'text')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +72,7 @@ def read(name: str, split: str) -> RetrievalSet:
     """
     folder, report = paths.path(name), ReadingReport()
     documents = read_documents(folder, report)
-    queries = _read_texts(folder / QUERIES)
+    queries = _read_texts(folder / QUERIES, report)
     qrels = judgments.find(folder / QRELS, split)
     relevance = judgments.read(qrels)
     _check_queries(relevance, queries, qrels)
@@ -85,32 +87,34 @@ def read(name: str, split: str) -> RetrievalSet:
 
 def read_documents(folder: Path, report: ReadingReport) -> dict[str, str]:
     """Read the documents of a folder, id → title and text; see `read`."""
-    documents = _read_texts(folder / CORPUS)
+    documents = _read_texts(folder / CORPUS, report)
     if without := sum(not text for text in documents.values()):
         report['documents without text'] += without
     return documents
 
 
-def _read_texts(path: Path) -> dict[str, str]:
-    """Read a file of objects with `_id`, `text` and perhaps `title`."""
+def _read_texts(path: Path, report: ReadingReport) -> dict[str, str]:
+    """Read a file of objects with `_id`, `text` and perhaps `title`; note its other columns."""
     texts: dict[str, str] = {}
     errors = MalformedLines(path)
     for number, line in filled_lines(path):
         try:
-            row = _parse_text(line)
+            row = _parse_row(line)
+            text = _text(row)
         except ValueError as error:
             errors.add(number, str(error))
             continue
-        if row.id in texts:
-            raise UserError(f'{path}, line {number}: the id {printable(row.id)!r} occurs twice')
-        texts[row.id] = row.text
+        report.note_columns(row, _COLUMNS)
+        if text.id in texts:
+            raise UserError(f'{path}, line {number}: the id {printable(text.id)!r} occurs twice')
+        texts[text.id] = text.text
     errors.check()
     if not texts:
         raise UserError(f'{path} is empty')
     return texts
 
 
-def _parse_text(line: str) -> _Text:
+def _parse_row(line: str) -> JsonObject:
     """Parse a line. Raises ValueError with the reason why it is malformed."""
     try:
         row = files.parse_json(line)
@@ -120,6 +124,11 @@ def _parse_text(line: str) -> _Text:
         raise ValueError('not a JSON object')
     if scripts.has_surrogates(line):
         raise ValueError('not valid UTF-8')
+    return row
+
+
+def _text(row: JsonObject) -> _Text:
+    """The id and text of a row. Raises ValueError with the reason why it has none."""
     identifier = row.get('_id', row.get('id'))
     if isinstance(identifier, bool) or not isinstance(identifier, str | int) or identifier == '':
         raise ValueError(f'_id is {identifier!r:.40}, not a string')

@@ -1,10 +1,13 @@
 """Columns that are not used are named once; a name of columns can join several."""
 
 import csv
+import json
 
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.labels import retrieval_sets
+from tests.labels import beir
 from tests.labels.reading import read, write_json_lines, write_lines
 
 NOT_USED = 'columns that are not used: '
@@ -78,3 +81,18 @@ def test_a_template_joins_columns(tmp_path):
         UserError, match=r"data\.columns\.text names column 'title', but .* t, b, y"
     ):
         read('classification', {'text': '{title}: {b}', 'label': 'y'}, train=train)
+
+
+def test_fields_of_questions_and_retrieval_sets_that_are_not_read_are_named(tmp_path):
+    question = {'id': 'a', 'question': 'Where?', 'answers': [], 'plausible_answers': []}
+    article = {'title': 't', 'paragraphs': [{'context': 'In York.', 'qas': [question]}]}
+    path = tmp_path / 'squad.json'
+    path.write_text(json.dumps({'data': [article]}))
+    splits = read('question_answering', train=(str(path),), dev=(str(path),), format='squad')
+    assert f'{NOT_USED}plausible_answers' in splits.report.lines()
+
+    folder = beir.write(tmp_path / 'set')
+    assert retrieval_sets.read(str(folder), 'test').report.lines() == []
+    with (folder / 'corpus.jsonl').open('a') as file:
+        file.write('{"_id": "d9", "text": "x", "metadata": {"url": "u"}}\n')
+    assert retrieval_sets.read(str(folder), 'test').report.lines() == [f'{NOT_USED}metadata']

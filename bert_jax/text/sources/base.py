@@ -216,6 +216,10 @@ class Source(abc.ABC):
                     text += f' (first in {self.first_place[problem]})'
         return text
 
+    def unread_fields(self) -> list[str]:
+        """Return the fields of the first document that are not read; call after a pass."""
+        return []
+
     def state(self) -> JsonObject:
         """Return the findings of a pass, as JSON, for `restore`."""
         names = ('report', 'first_place', 'bad_files')

@@ -1,6 +1,7 @@
 """Sources that read text files: plain text and JSON lines."""
 
 import abc
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -226,6 +227,14 @@ class JsonLinesSource(EncodedFileSource):
             text = self._text(self.replace_surrogates(line, place), place)
             if text is not None:
                 yield Document(text, place, file_hash)
+
+    def unread_fields(self) -> list[str]:
+        with contextlib.suppress(errors.UserError, ValueError):  # counted when it was read
+            record = parse_json(next(self.parts(self.paths[0]), ''))
+            if isinstance(record, dict):
+                read = {self.settings['field'], self.settings['field'].partition('.')[0]}
+                return [name for name in record if name not in read]
+        return []
 
     def state(self) -> JsonObject:
         return super().state() | {'lines': [self._lines, self._malformed]}

@@ -1,5 +1,6 @@
 """Sources that read a column of Parquet and Arrow files or of Hugging Face datasets."""
 
+import contextlib
 import glob
 import re
 from collections.abc import Iterator, Mapping
@@ -48,6 +49,16 @@ class ParquetSource(FileSource):
 
     def parts(self, path: str) -> Iterator[str]:
         return (text or '' for text in self._texts(Piece(path)))
+
+    def unread_fields(self) -> list[str]:
+        import pyarrow
+
+        path, field = self.paths[0], self.settings['field']
+        with contextlib.suppress(OSError, BucketError, pyarrow.ArrowException):  # counted before
+            with paths.open_arrow(path) as file:
+                schema, _ = _open(file, field, Piece(path))
+            return [name for name in schema.names if name != _field_path(schema, field)[0]]
+        return []
 
     def _texts(self, piece: Piece) -> Iterator[str | None]:
         """Yield the text of each row, with surrogates for undecodable bytes; None for null."""

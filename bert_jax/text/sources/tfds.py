@@ -62,6 +62,9 @@ class TfdsSource(Source):
         if published_license and self.license == COMMON_OPTIONS['license'].default:
             self.license = published_license
 
+    def unread_fields(self) -> list[str]:
+        return [name for name in self.builder.info.features if name != self.settings['field']]
+
     def size(self) -> int | None:
         splits, name = self.builder.info.splits, self.settings['split']
         whole, part = splits[name.partition('[')[0]], splits[name]

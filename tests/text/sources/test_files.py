@@ -11,6 +11,7 @@ import tracemalloc
 import pyarrow
 import pytest
 
+from bert_jax.corpus.preparation import prepare
 from bert_jax.errors import UserError
 from bert_jax.text.sources import files, open_source
 from tests.text.sources.reading import read, texts, write
@@ -347,3 +348,12 @@ def test_markup_is_recognized_by_the_first_lines(name, tmp_path):
     (tmp_path / name).write_bytes(compress.get(os.path.splitext(name)[1], bytes)(content))
     source, _ = read(f'text:{tmp_path}/{name}')
     assert source.report['files_with_markup'] == (name in MARKED)
+
+
+def test_fields_of_json_lines_that_are_not_read_are_named(tmp_path, capsys):
+    lines = [json.dumps({'url': f'u{i}', 'text': f'Text {i}.', 'language': 'en'}) for i in range(9)]
+    write(tmp_path / 'a.jsonl', '\n'.join(lines))
+    prepare([f'jsonl:{tmp_path}/a.jsonl'], 'train:wordpiece:70', tmp_path / 'corpus', workers=0)
+    assert '\n  fields that are not read: url, language\n' in capsys.readouterr().out
+    write(tmp_path / 'bad.jsonl', 'no JSON\n')
+    assert open_source(f'jsonl:{tmp_path}/bad.jsonl').unread_fields() == []

@@ -188,3 +188,12 @@ def test_a_text_inside_an_object_is_named_with_a_dot(write, tmp_path):
         texts(f'parquet:{tmp_path}/a.parquet;field=meta.title')
     with pytest.raises(UserError, match=r"column 'meta.body' has values of type struct"):
         texts(f'parquet:{tmp_path}/a.parquet;field=meta.body')
+
+
+@pytest.mark.parametrize('write', [write_parquet, write_stream, write_file])
+def test_columns_that_are_not_read_are_named(write, tmp_path):
+    write(tmp_path / 'a.parquet', pyarrow.table({'url': ['u'], 'm': [{'text': 'x', 'b': 1}]}))
+    source, _ = read(f'parquet:{tmp_path}/a.parquet;field=m.text')
+    assert source.unread_fields() == ['url']
+    (tmp_path / 'b.parquet').write_bytes(b'PAR1')
+    assert open_source(f'parquet:{tmp_path}/b.parquet').unread_fields() == []  # a bad file
