@@ -91,7 +91,8 @@ def pretrain(
             500}`.
 
     Returns:
-        The finished run. Documents are kept in data/ of its folder.
+        The finished run. Documents are kept beside the corpus that is made of them, in
+        CORPUS.data: other runs on the same documents share both.
 
     Raises:
         UserError: the text or the config cannot be used; one line says why.
@@ -102,7 +103,7 @@ def pretrain(
         raise UserError(f'the recipe {recipe!r} fine-tunes; call bert_jax.finetune')
     if text is not None:
         request.refuse(['data.sources'], 'the text')
-        folder = paths.path(request.config.workdir) / DATA
+        folder = paths.path(f'{request.config.data.corpus}.data')
         request = request.with_values(
             {'data.sources': given_data.text_sources(text, folder, column)}
         )

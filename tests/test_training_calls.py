@@ -215,7 +215,7 @@ def test_overwriting_keeps_the_data_that_were_given(pretrained, tmp_path):
         (lambda folder: bert_jax.pretrain([], workdir=folder), 'the data of text are empty'),
         (lambda folder: bert_jax.pretrain([__file__], workdir=folder), 'the name of a file'),
         (lambda folder: bert_jax.pretrain('The cat sat.', workdir=folder), 'neither a file nor'),
-        (lambda folder: bert_jax.pretrain(['a'], workdir=f'{__file__}/x'), 'cannot be written'),
+        (lambda folder: bert_jax.pretrain(['a'], data={'corpus': f'{__file__}/x'}), 'cannot be wr'),
         (lambda folder: bert_jax.pretrain({'a': ['b']}, workdir=folder), "no column 'text'"),
         (lambda folder: bert_jax.pretrain(['a'], 'tinny'), 'did you mean configs/tiny.py'),
         (lambda folder: bert_jax.pretrain(['a'], training={'step': 3}), 'unknown config key'),
@@ -238,10 +238,22 @@ def test_overwriting_keeps_the_data_that_were_given(pretrained, tmp_path):
         (lambda folder: bert_jax.prepare(['a'], folder / 'x', 'none'), 'none'),
     ],
 )
-def test_bad_calls_raise_one_line(call, message, tmp_path):
+def test_bad_calls_raise_one_line(call, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where the corpus of a recipe would lie
     with pytest.raises(bert_jax.UserError, match=message) as raised:
         call(tmp_path)
     assert '\n' not in str(raised.value)
+
+
+def test_runs_on_the_same_documents_share_their_corpus(pretrained, tmp_path):
+    run, _, _ = pretrained
+    corpus = pathlib.Path(run.workdir).parent / 'corpus'
+    made = corpus.stat().st_mtime_ns
+    given = keys(corpus.parent) | {'workdir': tmp_path / 'other'}
+    other = bert_jax.pretrain(iter(DOCUMENTS), 'tiny', **given)
+    assert other.results['held_out']['mlm_loss'] == run.results['held_out']['mlm_loss']
+    assert corpus.stat().st_mtime_ns == made
+    assert len(list(corpus.with_name('corpus.data').iterdir())) == 1
 
 
 def test_prepare_is_a_function_and_the_module_of_the_command(tmp_path):
