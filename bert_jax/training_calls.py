@@ -12,12 +12,11 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bert_jax import config_keys, given_data, main, progress, recipes
+from bert_jax import config_keys, given_data, main, problems, progress, recipes
 from bert_jax.cli.command_line import unknown_key
 from bert_jax.config_keys import Declaration
 from bert_jax.errors import UserError
 from bert_jax.given_data import Rows, Texts
-from bert_jax.labels.key_conditions import TEXTS
 from bert_jax.storage import paths
 from bert_jax.tasks.evaluators import BuildEvaluator
 from bert_jax.training.interruption import Interrupted
@@ -172,7 +171,9 @@ def finetune(
 
 def _columns_of_tuples(config: Config, splits: Sequence[Rows]) -> tuple[str, ...]:
     """Return the names of the values of rows that are tuples; () if the problem needs names."""
-    if config.task not in TEXTS:
+    kind = problems.find(config.task)
+    has_lines = 'labeled_lines' in kind.readers  # of a text and its label
+    if not has_lines or 'columns.text2' not in (kind.data_keys or ()):
         return ()
     widths = {given_data.num_values(rows) for rows in splits}
     return ('text', 'text2', 'label') if 3 in widths else ('text', 'label')

@@ -68,7 +68,8 @@ def get_config(task: str = 'file') -> ConfigDict:
             None, 'states of each direction; default 768', '[1, inf)', kind=int, unused=unused
         ),
     )
-    config.data = data_keys.make_config(tuple(PROBLEMS[kind].readers))
+    problem = PROBLEMS[kind]
+    config.data = data_keys.make_config(tuple(problem.readers), problem.data_keys)
     config.data.tokenizer = key(
         '',
         "Without init_from: a tokenizer file, or 'train:wordpiece:2000' to train one on the train "

@@ -1,15 +1,15 @@
 """Rows that the annotators of a labeling tool rejected or left open, by the columns of the tool."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.labels import label_studio
-from bert_jax.labels.key_conditions import CONVERSATIONS
+from bert_jax.labels import conversations, label_studio
 from bert_jax.labels.records import Row, SkippedRecord, columns_of
 
 # Column → its values for rows whose labels are not to be learned.
+Reader = Callable[..., Iterable[Any]]  # see labeled_files.py
 Statuses = Mapping[str, tuple[Any, ...]]
 
 _STATUSES: Statuses = {
@@ -27,14 +27,14 @@ _OF_EACH: Mapping[str, tuple[str, tuple[Any, ...]]] = {
 _COLUMNS = frozenset((*_STATUSES, *_OF_EACH))
 
 
-def statuses(data: ConfigDict, kind: str) -> Statuses:
+def statuses(data: ConfigDict, readers: Collection[Reader]) -> Statuses:
     """Return the columns of statuses, without those that the config uses for something else."""
     used = {
         name
         for key, value in data.columns.items()
         for names in ([value] if isinstance(value, str) else value)
         for name in columns_of(names)
-        if key != 'answer' or kind in CONVERSATIONS
+        if key != 'answer' or conversations.build_conversation in readers
     }
     return {column: values for column, values in _STATUSES.items() if column not in used}
 

@@ -33,30 +33,51 @@ class FileFormat(NamedTuple):
     Attributes:
         read: (path, the config's `data`) → the records of the file.
         suffixes: file name suffixes that imply this format.
+        is_table: whether a file is rows of cells, which are texts.
+        is_list: whether a file is records of named values, which may be lists.
+        has_columns: whether `data.columns` names the values of a record.
+        is_text: whether files are text, in `data.encoding`.
     """
 
     read: Callable[[str, ConfigDict], Iterator[Record]]
     suffixes: Sequence[str] = ()
+    is_table: bool = False
+    is_list: bool = False
+    has_columns: bool = True
+    is_text: bool = True
 
 
 _TAB_SUFFIXES = ('.tsv', '.tab')
+# A line for each format. Every kind of problem reads those of TABLES and LISTS.
 FORMATS: dict[str, FileFormat] = {
-    'csv': FileFormat(partial(tabular.read_table, file_format='csv'), ('.csv',)),
-    'jsonl': FileFormat(json_rows.read_json_lines, ('.jsonl', '.jsonlines', '.ndjson')),
-    'squad': FileFormat(questions.read_squad, ('.json',)),
-    'json': FileFormat(json_rows.read_json_list, ('.json',)),
+    'csv': FileFormat(partial(tabular.read_table, file_format='csv'), ('.csv',), is_table=True),
+    'jsonl': FileFormat(
+        json_rows.read_json_lines, ('.jsonl', '.jsonlines', '.ndjson'), is_list=True
+    ),
+    'squad': FileFormat(questions.read_squad, ('.json',), has_columns=False),
+    'json': FileFormat(json_rows.read_json_list, ('.json',), is_list=True),
     'lines': FileFormat(text_lines.read_text_lines),
     'labeled_lines': FileFormat(text_lines.read_labeled_lines, ('.label',)),
     'files': FileFormat(text_lines.read_whole_text),
     # A problem that reads CoNLL does so from .tsv too, as these files are usually named.
-    'conll': FileFormat(conll.read_sentences, ('.conll', '.bio', '.iob', '.iob2', *_TAB_SUFFIXES)),
-    'tsv': FileFormat(partial(tabular.read_table, file_format='tsv'), _TAB_SUFFIXES),
+    'conll': FileFormat(
+        conll.read_sentences, ('.conll', '.bio', '.iob', '.iob2', *_TAB_SUFFIXES), has_columns=False
+    ),
+    'tsv': FileFormat(partial(tabular.read_table, file_format='tsv'), _TAB_SUFFIXES, is_table=True),
     'webanno': FileFormat(webanno.read_webanno),
-    'conllu': FileFormat(partial(conll.read_sentences, comment='#'), ('.conllu',)),
-    'parquet': FileFormat(arrow_rows.read_rows, ('.parquet', '.arrow', '.feather')),
-    'xml': FileFormat(markup.read_elements, ('.xml', '.html', '.htm', '.sgml')),
+    'conllu': FileFormat(
+        partial(conll.read_sentences, comment='#'), ('.conllu',), has_columns=False
+    ),
+    'parquet': FileFormat(
+        arrow_rows.read_rows, ('.parquet', '.arrow', '.feather'), is_list=True, is_text=False
+    ),
+    'xml': FileFormat(markup.read_elements, ('.xml', '.html', '.htm', '.sgml'), is_list=True),
     'brat': FileFormat(standoff.read_brat, ('.ann',)),
 }
+TABLES = tuple(name for name, one in FORMATS.items() if one.is_table)
+LISTS = tuple(name for name, one in FORMATS.items() if one.is_list)
+WITH_COLUMNS = tuple(name for name, one in FORMATS.items() if one.has_columns)
+TEXT_FILES = tuple(name for name, one in FORMATS.items() if one.is_text)
 
 
 def matching_files(pattern: str) -> list[str]:

@@ -1,40 +1,11 @@
 """When keys of the config's `data` have no effect: other files or other problems use them."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 
-from bert_jax.labels.formats import FORMATS, format_of, matching_files
-
-TEXTS = (
-    'classification',
-    'regression',
-    'multi_label',
-    'prompt',
-    'prompt_regression',
-)
-NUMBERS = ('multi_regression',)
-GROUPS = ('embedding', 'sparse_embedding', 'reranking')
-TARGETS = ('generation',)
-MARKED = ('relation', 'word_in_context', 'coreference')
-CONVERSATIONS = ('instructions',)
-_WORDS = ('tagging', 'parsing', 'spans')
-_KINDS = (
-    *TEXTS,
-    *NUMBERS,
-    *MARKED,
-    *_WORDS,
-    'multiple_choice',
-    'question_answering',
-    *GROUPS,
-    *TARGETS,
-    *CONVERSATIONS,
-)
-TABLES = ('csv', 'tsv')
-LISTS = ('jsonl', 'json', 'parquet', 'xml')
-ROWS = (*TABLES, *LISTS, 'labeled_lines', 'lines', 'files', 'brat', 'webanno')
-TEXT_FILES = tuple(name for name in FORMATS if name != 'parquet')
+from bert_jax.labels.formats import format_of, matching_files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,28 +14,28 @@ class UsedBy:
 
     Attributes:
         readable: Formats that the kind of problem of the config can read; (): unknown.
-        kinds: Kinds of problems of this package; (): all. Other kinds may use every key.
-        formats: Formats of files, for each kind if they differ; (): all.
+        used_keys: Keys of `data` that are only for some kinds of problems and that this kind uses,
+            with the formats of files, or () for `formats`; None: this one is for all kinds.
+        formats: Formats of files that the key is for; (): all.
         without: A key of `data`; if it is set, this one is not used.
         also_with: A key of `data`; if it is set, this one is used in all formats.
     """
 
     readable: tuple[str, ...]
-    kinds: tuple[str, ...] = ()
-    formats: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
+    used_keys: Mapping[str, Sequence[str]] | None = None
+    formats: Sequence[str] = ()
     without: str = ''
     also_with: str = ''
 
     def __call__(self, config: ConfigDict, name: str) -> str:
-        data = config.data
+        data, key = config.data, name.removeprefix('data.')
         if data.dataset:
             return f'data.dataset is {data.dataset!r}'
-        if self.kinds and config.task in _KINDS and config.task not in self.kinds:
+        if self.used_keys is not None and key not in self.used_keys:
             return f'task is {config.task!r}'
         if self.without and data[self.without]:
             return f'data.{self.without} is {data[self.without]!r}'
-        given = self.formats
-        formats = given.get(config.task, ()) if isinstance(given, Mapping) else given
+        formats = (self.used_keys or {}).get(key) or self.formats
         is_limited = formats and self.readable and not (self.also_with and data[self.also_with])
         used = self._formats_in_use(config) if is_limited else set()
         if used and not used & {*formats}:

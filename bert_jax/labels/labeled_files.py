@@ -21,7 +21,6 @@ from bert_jax.labels import (
 )
 from bert_jax.labels.builder import ExampleBuilder
 from bert_jax.labels.examples import Example
-from bert_jax.labels.key_conditions import LISTS
 from bert_jax.labels.splitting import GroupedExample, text_name
 from bert_jax.storage import paths as storage
 from bert_jax.text import text_files
@@ -29,8 +28,7 @@ from bert_jax.text import text_files
 # (content of a record, id, builder) → the examples of the record.
 Reader = Callable[[Any, str, ExampleBuilder], Sequence[Example]]
 
-_TABLES = ('csv', 'tsv')
-_NAMED = (*_TABLES, *LISTS)  # formats whose columns people name
+_NAMED = (*formats.TABLES, *formats.LISTS)  # formats whose columns people name
 _OBSERVED = 1000  # rows of a file that show which columns there are and which are used
 
 
@@ -63,7 +61,7 @@ def read_files(
     counts = records.ReadingReport()  # of these files alone
     contexts = _contexts(data, counts) if data.contexts else {}
     builder = ExampleBuilder(data, counts, labeled, contexts, may_hide_labels)
-    statuses = annotations.statuses(data, kind)
+    statuses = annotations.statuses(data, readers.values())
     examples: list[GroupedExample] = []
     num_records, paths = 0, formats.expand_globs(patterns)
     for path in paths:
@@ -87,7 +85,7 @@ def read_files(
                 built = [_with_given_id(example, example_id, record, data) for example in built]
                 group = _group(record, data.group) or (text_name(built) if len(built) > 1 else '')
                 in_file += [GroupedExample(example, group) for example in built]
-        if file_format in _TABLES and data.header is None:
+        if file_format in formats.TABLES and data.header is None:
             _check_first_label(in_file)
         examples += in_file
     counts.check_shares(num_records, data)
@@ -140,7 +138,8 @@ def _count_unusable(
         if new_file:
             path, file_format = new_file
             other = next((char for char in ';|' if char in error.known), '')
-            hint = f'; set data.separator={other!r}' if other and file_format in _TABLES else ''
+            is_likely = other and file_format in formats.TABLES
+            hint = f'; set data.separator={other!r}' if is_likely else ''
             raise UserError(
                 f'{_config_key(error.name, data)} names column {error.name!r}, but {path} has '
                 f'columns {error.known} ({_describe_format(file_format, data)}){error.advice}{hint}'
@@ -154,7 +153,7 @@ def _count_unusable(
 
 def _describe_format(file_format: str, data: ConfigDict, path: str = '') -> str:
     """Describe how a file is read, for messages; with the names of its columns if given `path`."""
-    if file_format not in _TABLES:
+    if file_format not in formats.TABLES:
         return f'format {file_format}'
     names = ', '.join(tabular.read_column_names(path, data, file_format)) if path else ''
     description = f'format {file_format}, {tabular.describe_header(data)}'

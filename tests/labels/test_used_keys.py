@@ -9,7 +9,6 @@ from pyarrow import parquet
 from bert_jax import problems
 from bert_jax.config_keys import entries
 from bert_jax.errors import UserError
-from bert_jax.labels import key_conditions
 from bert_jax.problems import PROBLEMS
 from configs import finetune
 
@@ -149,7 +148,7 @@ def write(folder, kind, file_format):
         inside = f'<row>{children}</row>'
         if kind == 'spans':
             inside = f'<row>{TEXT.replace("Anné", "<PER>Anné</PER>")}</row>'
-        if 'tagged' in row and kind in key_conditions.MARKED:
+        if 'tagged' in row and 'columns.marks' in PROBLEMS[kind].data_keys:
             inside = inside.replace(row['tagged'], row['tagged'].replace('<', '&lt;'))
         path.write_text(f'<rows>{inside}</rows>', 'utf-8')
     elif file_format == 'parquet':

@@ -2,7 +2,8 @@
 
 from bert_jax.config_keys import key, needs
 from bert_jax.labels import conversations, questions, targets
-from bert_jax.problems.kinds.base import LABELS, ROWS, ProblemKind
+from bert_jax.labels.formats import TABLES
+from bert_jax.problems.kinds.base import LABELS, ROWS, TEXT_KEYS, ProblemKind, used
 
 QUESTION_ANSWERING = ProblemKind(
     implementation='bert_jax.problems.question_answering:QUESTION_ANSWERING',
@@ -24,6 +25,15 @@ QUESTION_ANSWERING = ProblemKind(
         'squad': questions.build_squad_question,
         **dict.fromkeys(ROWS, questions.build_question),
     },
+    data_keys=used(
+        'columns.question',
+        'columns.context',
+        'columns.answers',
+        'columns.answer_starts',
+        'contexts',
+        'units',
+        lists=TABLES,
+    ),
     answer_settings=('doc_stride', 'question_tokens', 'answer_tokens', 'n_best', 'no_answer'),
     pretrained_heads=('question_answering',),
     fine_tuned_heads=('question_answering',),
@@ -95,6 +105,7 @@ GENERATION = ProblemKind(
         min_new_tokens=key(0, 'minimum number of tokens of a text', '[0, inf)'),
     ),
     readers=dict.fromkeys(ROWS, targets.build_generation),
+    data_keys=TEXT_KEYS | used('columns.text2', 'columns.target', 'skip_labels'),
     answer_settings=(
         'metrics',
         'rouge_tokenizer',
@@ -137,6 +148,9 @@ INSTRUCTIONS = ProblemKind(
         ),
     ),
     readers=dict.fromkeys(ROWS, conversations.build_conversation),
+    data_keys=used(
+        'columns.messages', 'columns.system', 'columns.prompt', 'columns.answer', lists=TABLES
+    ),
     answer_settings=('answer_tokens',),
     pretrained_heads=('mlm', 'clm'),
     required_heads=('mlm', 'clm'),

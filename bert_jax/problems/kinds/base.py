@@ -1,11 +1,12 @@
 """What a kind of fine-tuning problem is, and the formats and keys that several kinds have."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bert_jax import lazy_table
 from bert_jax.config_keys import ConfigKey, key
+from bert_jax.labels.formats import LISTS, TABLES
 from bert_jax.labels.labeled_files import Reader
 from bert_jax.types import JsonObject
 
@@ -25,6 +26,9 @@ class ProblemKind:
         readers: `data.format` → the function that turns a record of such a file (a row, a sentence)
             into examples. Other formats cannot hold this kind of problem; the first format is
             assumed for files whose names do not tell their format.
+        data_keys: keys of `config.data` that are only for some kinds of problems and that the
+            readers of this kind read (`used`), with the formats of files if they are fewer than
+            those of the key; None: all.
         answer_settings: keys that only affect how a trained model answers and is scored.
         pretrained_heads: names of heads that published checkpoints may hold
             (interop/pretrained.py): loaded with `init_from`, and exported.
@@ -49,6 +53,7 @@ class ProblemKind:
     pipeline_tag: str
     keys: Mapping[str, ConfigKey]
     readers: Mapping[str, Reader]
+    data_keys: Mapping[str, Sequence[str]] | None = None
     answer_settings: tuple[str, ...] = ()
     pretrained_heads: tuple[str, ...] = ()
     fine_tuned_heads: tuple[str, ...] = ()
@@ -72,8 +77,15 @@ class ProblemKind:
         return parts
 
 
-ROWS = ('tsv', 'csv', 'jsonl', 'json', 'parquet', 'xml')
+def used(*names: str, **formats: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return `ProblemKind.data_keys` of names, and of names with their only formats."""
+    return dict.fromkeys(names, ()) | formats
+
+
+ROWS = ('tsv', *(name for name in (*TABLES, *LISTS) if name != 'tsv'))  # the first is assumed
 TEXTS = (*ROWS, 'labeled_lines', 'lines', 'files')
+TEXT_KEYS = used('columns.text', 'lists', 'rename_labels')
+PAIR_KEYS = TEXT_KEYS | used('columns.text2', 'columns.label', 'skip_labels')
 
 WEIGHTS = ('none', 'balanced')
 LABELS = dict(

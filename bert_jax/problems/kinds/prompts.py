@@ -2,9 +2,18 @@
 
 from bert_jax.config_keys import key
 from bert_jax.labels import text_pairs
-from bert_jax.problems.kinds.base import CLASSES, LABELS, SCORE_METRICS, TEXTS, ProblemKind
+from bert_jax.problems.kinds.base import (
+    CLASSES,
+    LABELS,
+    PAIR_KEYS,
+    SCORE_METRICS,
+    TEXTS,
+    ProblemKind,
+    used,
+)
 from bert_jax.types import JsonObject
 
+PROMPT_KEYS = PAIR_KEYS | used('columns.fields', 'unlabeled')
 _PROMPT = dict(
     template=key('', "such as '{text} It was [MASK].' (docs/prompting.md)"),
     answers=key((), "('positive=great|good', 'negative=bad'); () = the labels are the answers"),
@@ -46,6 +55,7 @@ PROMPT = ProblemKind(
     pipeline_tag='text-classification',
     keys=CLASSES | _PROMPT,
     readers=dict.fromkeys(TEXTS, text_pairs.build_prompt),
+    data_keys=PROMPT_KEYS,
     **_PROMPT_FACTS,
 )
 
@@ -61,5 +71,6 @@ PROMPT_REGRESSION = ProblemKind(
         highest=key(1.0, "the score that the answers of 'high' stand for", '(-inf, inf)'),
     ),
     readers=dict.fromkeys(TEXTS, text_pairs.build_prompt_regression),
+    data_keys=PROMPT_KEYS,
     **_PROMPT_FACTS,
 )

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 from bert_jax.config_keys import ConfigKey, key, needs, overridden_by
 from bert_jax.labels import text_groups
-from bert_jax.problems.kinds.base import LABELS, ROWS, TEXTS, ProblemKind
+from bert_jax.problems.kinds.base import LABELS, ROWS, TEXTS, ProblemKind, used
 
+GROUP_KEYS = used('columns.texts', 'columns.scores', 'lists', 'skip_labels')
 _IN_BATCH = 'bert_jax.problems.embedding.in_batch'
 _loss_option = functools.partial(key, unused='bert_jax.problems.embedding:unused')
 _sparse_option = functools.partial(key, unused='bert_jax.problems.sparse_embedding:unused')
@@ -65,7 +66,7 @@ EMBEDDING = ProblemKind(
             "vector of a text: 'mean' or 'max' of the states of its tokens, 'cls', or 'lasttoken'; "
             "'' = as the sentence-transformers folder in init_from, else 'lasttoken' of a causal "
             "model, 'mean' of others",
-            choices='bert_jax.models.heads.embedding:POOLINGS',
+            choices='bert_jax.models.pooling:POOLINGS',
         ),
         normalize=key(
             None,
@@ -116,6 +117,7 @@ EMBEDDING = ProblemKind(
         ),
     ),
     readers=dict.fromkeys(TEXTS, text_groups.build_text_group),
+    data_keys=GROUP_KEYS | used('columns.vectors', 'columns.label', 'rename_labels'),
     long_texts=('truncate',),
 )
 
@@ -185,6 +187,7 @@ SPARSE_EMBEDDING = ProblemKind(
         temperature=_sparse_option(2.0, 'of the softmax over documents', '(0, inf)'),
     ),
     readers=dict.fromkeys(ROWS, text_groups.build_answered_query),
+    data_keys=GROUP_KEYS,
     long_texts=('truncate',),
 )
 
@@ -215,6 +218,7 @@ RERANKING = ProblemKind(
         ),
     ),
     readers=dict.fromkeys(ROWS, text_groups.build_ranked_texts),
+    data_keys=GROUP_KEYS,
     pretrained_heads=('sequence_classification',),
     long_texts=('truncate',),
 )

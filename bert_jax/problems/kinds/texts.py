@@ -6,11 +6,14 @@ from bert_jax.problems.kinds.base import (
     CLASS_SCORES,
     CLASSES,
     LABELS,
+    PAIR_KEYS,
     ROWS,
     SCORE_METRICS,
+    TEXT_KEYS,
     TEXTS,
     WEIGHTS,
     ProblemKind,
+    used,
 )
 
 _LABEL_SETS = dict(
@@ -68,6 +71,7 @@ CLASSIFICATION = ProblemKind(
         ),
     ),
     readers=dict.fromkeys(TEXTS, text_pairs.build_classification),
+    data_keys=PAIR_KEYS | used('columns.probabilities'),
     answer_settings=CLASS_SCORES,
     pretrained_heads=('sequence_classification',),
     fine_tuned_heads=('sequence_classification',),  # or another kind; see inference/finetuned.py
@@ -82,6 +86,7 @@ REGRESSION = ProblemKind(
     pipeline_tag='text-classification',
     keys=LABELS | _POOLING | dict(metrics=SCORE_METRICS),
     readers=dict.fromkeys(TEXTS, text_pairs.build_regression),
+    data_keys=PAIR_KEYS,
     answer_settings=('metrics',),
     pretrained_heads=('sequence_classification',),
     problem_type='regression',
@@ -94,6 +99,7 @@ MULTI_LABEL = ProblemKind(
     pipeline_tag='text-classification',
     keys=LABELS | _LABEL_SETS,
     readers=dict.fromkeys(TEXTS, label_sets.build_multi_label),
+    data_keys=PAIR_KEYS | used('columns.labels', 'label_separator'),
     answer_settings=('metrics', 'thresholds', 'threshold'),
     pretrained_heads=('sequence_classification',),
     problem_type='multi_label_classification',
@@ -108,6 +114,7 @@ MULTI_REGRESSION = ProblemKind(
     pipeline_tag='text-classification',
     keys=LABELS | dict(metrics=SCORE_METRICS),
     readers=dict.fromkeys(ROWS, label_sets.build_multi_regression),
+    data_keys=TEXT_KEYS | used('columns.text2', 'columns.label', 'columns.labels'),
     answer_settings=('metrics',),
     pretrained_heads=('sequence_classification',),
     problem_type='regression',
@@ -121,6 +128,8 @@ MULTIPLE_CHOICE = ProblemKind(
     pipeline_tag='multiple-choice',
     keys=LABELS,
     readers=dict.fromkeys(ROWS, choices.build_multiple_choice),
+    data_keys=TEXT_KEYS
+    | used('columns.label', 'columns.choices', 'skip_labels', 'first_choice', 'choice_label'),
     pretrained_heads=('multiple_choice',),
     fine_tuned_heads=('multiple_choice',),
     has_probabilities=True,
@@ -138,6 +147,8 @@ MARKED_PAIRS = ProblemKind(
         ),
     ),
     readers=dict.fromkeys(ROWS, marked_pairs.build_marked_pairs),
+    data_keys=PAIR_KEYS
+    | used('columns.marks', 'columns.candidate_labels', 'units', 'ends', 'inline_marks'),
     answer_settings=CLASS_SCORES,
     min_labels=2,
     has_probabilities=True,

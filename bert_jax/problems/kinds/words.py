@@ -2,7 +2,17 @@
 
 from bert_jax.config_keys import key, needs, only_with
 from bert_jax.labels import conll, conllu, dependencies, word_lists
-from bert_jax.problems.kinds.base import CLASSES, LABELS, ROWS, WEIGHTS, WINDOWS, ProblemKind
+from bert_jax.labels.formats import LISTS, TABLES
+from bert_jax.problems.kinds.base import (
+    CLASSES,
+    LABELS,
+    ROWS,
+    TEXT_KEYS,
+    WEIGHTS,
+    WINDOWS,
+    ProblemKind,
+    used,
+)
 
 TAGGING = ProblemKind(
     implementation='bert_jax.problems.tagging:TAGGING',
@@ -37,6 +47,16 @@ TAGGING = ProblemKind(
         'conllu': conllu.build_tagging,
         **dict.fromkeys(ROWS, word_lists.build_tagging),
     },
+    data_keys=TEXT_KEYS
+    | used(
+        'columns.tokens',
+        'columns.tags',
+        'columns.sentence',
+        'columns.tag',
+        'tags_as',
+        lists=TABLES,
+        scheme=('conll', *TABLES, *LISTS),
+    ),
     pretrained_heads=('token_classification',),
     fine_tuned_heads=('token_classification',),
     min_labels=2,
@@ -53,6 +73,7 @@ PARSING = ProblemKind(
         relation_width=key(100, 'size of the layers that score relations', '[1, inf)'),
     ),
     readers={'conllu': dependencies.build_parsing},
+    data_keys={},
     min_labels=1,
     long_texts=('truncate',),
 )
@@ -101,5 +122,18 @@ SPANS = ProblemKind(
         'conll': conll.build_spans,
         **dict.fromkeys((*ROWS, 'brat', 'webanno'), word_lists.build_spans),
     },
+    data_keys=TEXT_KEYS
+    | used(
+        'columns.tokens',
+        'columns.spans',
+        'columns.span_start',
+        'columns.span_end',
+        'columns.span_label',
+        'columns.tag',
+        'units',
+        'ends',
+        lists=TABLES,
+        scheme=('conll',),
+    ),
     min_labels=1,
 )
