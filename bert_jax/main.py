@@ -37,7 +37,7 @@ def run(
     hooks: Hooks = NO_HOOKS,
     evaluators: Sequence[BuildEvaluator] = (),
 ) -> JsonObject | None:
-    """Train one run, or a sweep over seeds, learning rates or ranks.
+    """Train one run, or a sweep over settings and seeds.
 
     Args:
         config: see configs/base.py.
@@ -75,7 +75,8 @@ def run(
             return None
         if dry_run:
             if is_sweep(config):
-                sweep = _sweep_of(config)
+                from bert_jax.tasks.sweeps import sweep
+
                 sweep.check(config, user_keys=user_keys)
                 configs = list(sweep.runs(config).values())
                 progress.say(f'a sweep of {len(configs)} runs; the first of them:')
@@ -87,12 +88,12 @@ def run(
         if overwrite:
             _delete_run(config, user_keys)
         if is_sweep(config):
+            from bert_jax.tasks.sweeps import sweep
+
             train_run = functools.partial(
                 _train_to, user_keys=user_keys, hooks=hooks, evaluators=evaluators
             )
-            is_host0 = jax.process_index() == 0
-            results: JsonObject = _sweep_of(config).run(config, train_run, is_host0, user_keys)
-            return results
+            return sweep.run(config, train_run, jax.process_index() == 0, user_keys)
         return train(config, user_keys, hooks, evaluators)
 
 
@@ -125,20 +126,14 @@ def _delete_run(config: Config, user_keys: Collection[str]) -> None:
             )
     first = config
     if is_sweep(config):
-        sweep = _sweep_of(config)
+        from bert_jax.tasks.sweeps import sweep
+
         sweep.check(config, overwrite=True, user_keys=user_keys)
         first = next(iter(sweep.runs(config).values()))
     check_run(first, overwrite=True)
     with without_warnings():  # the run itself gives them
         make_task(first, user_keys)
     multihost.run_on_host0(lambda: Workdir.of(config.workdir).delete_run())
-
-
-def _sweep_of(config: Config) -> Any:
-    """Return the module that runs a sweep: both have the functions check, runs and run."""
-    from bert_jax.tasks import search, sweep
-
-    return search if config.sweep['keys'] else sweep
 
 
 def _train_to(

@@ -743,6 +743,7 @@ def get_config() -> ConfigDict:
             unused=overridden_by('sweep.vmap'),
         ),
     )
+    axes = 'sweep.keys', 'sweep.learning_rates', 'sweep.ranks'
     config.sweep = section(
         'Several runs in one command, compared by evaluation.best or the first metric.',
         keys=key(
@@ -752,35 +753,35 @@ def get_config() -> ConfigDict:
         ),
         trials=key(
             0,
-            'number of random settings of sweep.keys; 0: all combinations',
-            unused=needs('sweep.keys'),
+            'number of random settings; 0: all combinations',
+            unused=needs(*axes),
         ),
         trial_seed=key(0, 'seed of random settings', _SEED, unused=needs('sweep.trials')),
         rungs=key(
             (),
-            'Steps at which settings of sweep.keys are compared and bad ones are discarded, such '
+            'Steps at which settings are compared and bad ones are discarded, such '
             'as (500, 1000); (): train all to the end.',
             '[1, inf)',
             of=int,
-            unused=needs('sweep.keys'),
+            unused=needs(*axes),
         ),
         keep=key(
             0.5, 'share of the settings that a rung keeps', '(0, 1)', unused=needs('sweep.rungs')
         ),
         seeds=key((), 'one run per seed; () = the seed of this config', _SEED, of=int),
         learning_rates=key(
-            (), 'one run per rate; () = the rate of this config', '(0, inf)', of=float
+            (), 'values of schedule.learning_rate, as in keys', '(0, inf)', of=float
         ),
         ranks=key(
             (),
-            "with transfer.method='lora': one run per rank; () = transfer.rank",
+            "with transfer.method='lora': values of transfer.rank, as in keys",
             '[1, inf)',
             of=int,
         ),
         vmap=key(
             False,
             'with transfer.method: train all runs at once over one frozen model',
-            unused=needs('sweep.seeds', 'sweep.learning_rates', 'sweep.ranks'),
+            unused=needs('sweep.seeds', *axes),
         ),
     )
     config.spike_factor = key(

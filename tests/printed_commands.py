@@ -18,7 +18,8 @@ from ml_collections import ConfigDict
 
 from bert_jax import config_keys, flag_parser, objectives
 from bert_jax.cli import command_line
-from bert_jax.tasks import is_sweep, search, stage_settings, sweep
+from bert_jax.tasks import is_sweep, stage_settings
+from bert_jax.tasks.sweeps import sweep
 from bert_jax.training import schedules
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -158,7 +159,7 @@ def check_training(arguments: Sequence[str]) -> ConfigDict:
     config_keys.check(config)
     config_keys.check_used(config, line.user_keys)
     if is_sweep(config):
-        (search if config.sweep['keys'] else sweep).check(config, user_keys=line.user_keys)
+        sweep.check(config, user_keys=line.user_keys)
     steps = config.training.steps
     if config.task == 'pretraining':
         names = objectives.enabled(config.objectives)

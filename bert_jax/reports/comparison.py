@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax import figures
 from bert_jax.metrics import intervals
 from bert_jax.training.early_stopping import lower_is_better
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonView
 
 INTERVAL = f'{intervals.LEVEL:.0%} interval of the mean'
 MIN_RUNS = 5  # for an interval; with fewer runs the bootstrap interval is about their range
@@ -102,15 +102,20 @@ def value_cell(value: object) -> str:
     return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
-def plot_search(path: pathlib.Path, results: JsonObject) -> None:
-    """Plot the compared metric against each searched key: finished filled, discarded hollow.
+def plot_sweep(path: pathlib.Path, results: JsonView) -> None:
+    """Plot the compared metric against each key of a sweep: finished filled, discarded hollow.
+
+    A dot is a run, a bar the mean of a setting; without keys, one row has the runs of all seeds.
 
     Args:
         path: the path of the figure, without a suffix.
-        results: the contents of results.json of a search.
+        results: the contents of results.json of a sweep.
     """
     metric, keys = results['metric'], list(results['best'])
     rows = [row for row in results['settings'] if metric in row['metrics']]
+    if not keys:
+        plot_runs(path, {'': rows[0]['metrics']}, {metric: metric})
+        return
     figure = figures.new(1 + 3.2 * len(keys), 3.2)
     axes = figure.subplots(1, len(keys), sharey=True, squeeze=False)
     axes[0, 0].set_ylabel(metric)
@@ -120,8 +125,10 @@ def plot_search(path: pathlib.Path, results: JsonObject) -> None:
         names = list(dict.fromkeys(map(value_cell, values)))
         for row, value in zip(rows, values, strict=True):
             place = value if are_numbers else names.index(value_cell(value))
-            face = 'C0' if row['state'] == 'finished' else 'none'
-            axis.plot(place, row['metrics'][metric]['mean'], 'o', color='C0', markerfacecolor=face)
+            face, result = 'C0' if row['state'] == 'finished' else 'none', row['metrics'][metric]
+            runs = result['values']
+            axis.plot([place] * len(runs), runs, 'o', color='C0', markerfacecolor=face, alpha=0.6)
+            axis.plot(place, result['mean'], '_', color='black', markersize=16)
         if not are_numbers:
             axis.set_xticks(range(len(names)), names)
         elif min(values) > 0 and max(values) > 20 * min(values):

@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from bert_jax import flag_parser, progress
+from bert_jax import config_keys, flag_parser, progress
 from bert_jax.errors import UserError, exit_cleanly, look_up, unknown
 from bert_jax.flag_parser import flag
 from bert_jax.metrics import squad
@@ -109,7 +109,7 @@ def score_record(golds: Sequence[Sequence[str]], guesses: Sequence[str]) -> dict
 def read_results(runs: Sequence[str | pathlib.Path]) -> dict[str, dict[str, float]]:
     """The dev metrics of runs and sweeps whose folders are named after their tasks.
 
-    The metrics of a sweep are means over the seeds of the best learning rate and rank.
+    The metrics of a sweep are means over the seeds of the best setting.
     """
     results: dict[str, dict[str, float]] = {}
     for run in map(pathlib.Path, runs):
@@ -129,18 +129,15 @@ def _seed_folders(run: pathlib.Path) -> list[pathlib.Path]:
     """The folder of a run; for a sweep, the folders of the runs with the best setting."""
     path = run / 'results.json'
     sweep = _read(path) if path.is_file() else {}
-    if 'best_learning_rate' not in sweep:
+    if 'best' not in sweep:
         return [run]
     folders = [path.parent for path in sorted(run.glob('*/config.json'))]
-    return [folder for folder in folders if _is_best(_read(folder / 'config.json'), sweep)]
+    return [folder for folder in folders if _has(_read(folder / 'config.json'), sweep['best'])]
 
 
-def _is_best(config: JsonObject, sweep: JsonObject) -> bool:
-    """Whether a run has the best learning rate and, if ranks are swept, the best rank."""
-    has_best_rank = 'best_rank' not in sweep or config['transfer']['rank'] == sweep['best_rank']
-    return bool(
-        has_best_rank and config['schedule']['learning_rate'] == sweep['best_learning_rate']
-    )
+def _has(config: JsonObject, setting: JsonObject) -> bool:
+    """Whether the config of a run has the values of a setting, by keys with dots."""
+    return all(config_keys.find(config, key) == value for key, value in setting.items())
 
 
 def _read(path: pathlib.Path) -> JsonObject:

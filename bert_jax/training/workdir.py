@@ -30,8 +30,7 @@ _WRITTEN = (
     'results.json',
     'tensorboard',
 )
-SEARCH = 'search.json'  # what a search tries
-_SWEEP = ('table.md', SEARCH)
+_SWEEP = 'table.md'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +180,7 @@ class Workdir:
             self.lock.release()
 
     def _is_sweep(self) -> bool:
-        return any((self.path / name).exists() for name in _SWEEP)
+        return (self.path / _SWEEP).exists()
 
     def _write(self, name: str, value: JsonObject) -> None:
         with self.writing():

@@ -30,7 +30,8 @@ import jax
 import report
 
 from bert_jax import files, main
-from bert_jax.tasks import finetuning_builder, vmapped_sweep
+from bert_jax.tasks import finetuning_builder
+from bert_jax.tasks.sweeps import vmapped
 from bert_jax.training import devices, runtime
 from bert_jax.training.run import Plan
 from bert_jax.training.step import make_train_step
@@ -95,11 +96,11 @@ def make_side(config):
 def make_at_once(configs):
     """Return the same as `make_side`, for several runs in one program."""
     built = [finetuning_builder.build(config) for config in configs]
-    tasks = vmapped_sweep.with_common_parts(built)
+    tasks = vmapped.with_common_parts(built)
     with contextlib.ExitStack() as stack:
-        group = vmapped_sweep.Group.of(stack, tasks)
+        group = vmapped.Group.of(stack, tasks)
         frozen, state = group.initial_params(), group.initial_state()
-        steps, keys = vmapped_sweep.make_steps([group]), group.keys()
+        steps, keys = vmapped.make_steps([group]), group.keys()
         share = devices.local_bytes(state.params) / len(tasks) / devices.local_bytes(frozen)
         size = devices.local_bytes(state.opt_state) / len(tasks)
     states, numbers = [state], itertools.count()

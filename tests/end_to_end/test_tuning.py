@@ -273,10 +273,10 @@ def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path, m
     }
     more = {'training__steps': 6, 'optimizer__clip_norm': 0.5}
     found = tune(tmp_path / 'sweep', 'lora', base, **sweep, **more)
-    settings = [(rate['learning_rate'], rate['rank']) for rate in found['rates']]
-    assert settings == [(1e-3, 2), (1e-3, 8), (3e-3, 2), (3e-3, 8)]
+    settings = [tuple(row['values'].values()) for row in found['settings']]
+    assert sorted(settings) == [(1e-3, 2), (1e-3, 8), (3e-3, 2), (3e-3, 8)]
     for rate, rank, seed in ((0.003, 2, 2),):
-        name = f'rate_{rate}_rank_{rank}_seed_{seed}'
+        name = f'learning_rate_{rate}_rank_{rank}_seed_{seed}'
         alone = {'seed': seed, 'schedule__learning_rate': rate, 'transfer__rank': rank}
         expected = tune(tmp_path / name, 'lora', base, **alone, **more)
         results = json.loads((tmp_path / 'sweep' / name / 'results.json').read_text())
@@ -298,14 +298,17 @@ def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path, m
     ('changes', 'message'),
     [
         ({'transfer__method': 'full'}, 'set transfer.method, such as lora'),
-        ({'evaluation__best': 'accuracy'}, 'leave evaluation.best and evaluation.patience out'),
+        (
+            {'evaluation__best': 'accuracy'},
+            'leave evaluation.best, evaluation.patience and sweep.rungs out',
+        ),
         (
             {
                 'schedule__learning_rate': None,
                 'schedule__end_learning_rate': 1e-4,
                 'sweep__learning_rates': (1e-3, 3e-3),
             },
-            'leave schedule.end_learning_rate or all but one of sweep.learning_rates out',
+            'leave schedule.end_learning_rate or the learning rates of the sweep out',
         ),
     ],
 )

@@ -51,8 +51,8 @@ def test_names_of_the_package_in_a_script_exist(script):
 
 def test_removed_names_are_found():
     source = """
-        from bert_jax.tasks import removed, sweep
-        sweep.removed()
+        from bert_jax.tasks import removed, show_batch
+        show_batch.removed()
         """
-    missing = ['bert_jax.tasks.removed', 'bert_jax.tasks.sweep.removed']
+    missing = ['bert_jax.tasks.removed', 'bert_jax.tasks.show_batch.removed']
     assert missing_names(inspect.cleandoc(source)) == missing

@@ -97,7 +97,7 @@ def test_a_sweep_counts_with_the_mean_over_the_seeds_of_its_best_learning_rate(t
     for seed, accuracy in enumerate((0.5, 0.6, 0.7)):
         save_run(sweep / f'rate_2_seed_{seed}', 2e-5, dev=accuracy, dev_mismatched=accuracy - 0.1)
         save_run(sweep / f'rate_5_seed_{seed}', 5e-5, dev=0.4, dev_mismatched=0.9)
-    (sweep / 'results.json').write_text(json.dumps({'best_learning_rate': 2e-5}))
+    (sweep / 'results.json').write_text(json.dumps({'best': {'schedule.learning_rate': 2e-5}}))
     found = glue.read_results([sweep])
     assert found['mnli']['accuracy'] == pytest.approx(0.6)
     assert found['mnli_mismatched']['accuracy'] == pytest.approx(0.5)
@@ -110,7 +110,7 @@ def test_a_sweep_of_ranks_counts_with_its_best_rank(tmp_path):
         config = {'schedule': {'learning_rate': 2e-5}, 'transfer': {'rank': rank}}
         (folder / 'config.json').write_text(json.dumps(config))
     (tmp_path / 'mnli/results.json').write_text(
-        json.dumps({'best_learning_rate': 2e-5, 'best_rank': 8})
+        json.dumps({'best': {'schedule.learning_rate': 2e-5, 'transfer.rank': 8}})
     )
     assert glue.read_results([tmp_path / 'mnli'])['mnli']['accuracy'] == 0.7
 

@@ -9,7 +9,8 @@ import pytest
 
 from bert_jax import recipes, tree_paths
 from bert_jax.errors import Diverged, UserError
-from bert_jax.tasks import is_sweep, search, search_space
+from bert_jax.tasks import is_sweep
+from bert_jax.tasks.sweeps import settings, sweep
 from bert_jax.training import checkpoints, loop
 from bert_jax.training.logging import Log
 from bert_jax.training.run import Hooks, Paused
@@ -59,9 +60,9 @@ def halved(tmp_path_factory):
     made = config(folder, sweep__rungs=(7, 14))
     for killed_at in (2, 3):
         with pytest.raises(KeyboardInterrupt):
-            search.run(made, Trainer(killed_at))
+            sweep.run(made, Trainer(killed_at))
     trainer = Trainer()
-    return folder / 'search', search.run(made, trainer), trainer.calls
+    return folder / 'search', sweep.run(made, trainer), trainer.calls
 
 
 def test_rungs_discard_the_worse_half_and_a_rerun_resumes(halved):
@@ -76,7 +77,7 @@ def test_rungs_discard_the_worse_half_and_a_rerun_resumes(halved):
         0.0001: ('discarded', 7),
     }
     assert results['best'] == {'schedule.learning_rate': 0.03}
-    assert results['best_run'] == 'setting_2_seed_0'
+    assert results['best_run'] == 'learning_rate_0.03_seed_0'
     assert results['metric'] == 'loss'
     assert json.loads((folder / 'results.json').read_text()) == results
     assert (folder / 'plot.png').exists()
@@ -95,19 +96,20 @@ def test_a_setting_that_paused_ends_like_an_undisturbed_run(halved, tmp_path):
 def test_a_discarded_setting_trained_to_its_rung_only(halved):
     folder, results, _ = halved
     steps = [
-        int(max(path.name for path in (folder / f'setting_{n}_seed_0/checkpoints').iterdir()))
-        for n in (0, 1, 3)
+        max(int(path.name) for path in folder.glob(f'learning_rate_{rate}_seed_0/checkpoints/*'))
+        for rate in (0.0003, 0.003, 0.0001)
     ]
     assert steps == [7, 14, 7]
 
 
 def test_a_table_shows_the_settings_best_first(halved):
     lines = (halved[0] / 'table.md').read_text().splitlines()
-    assert lines[0].startswith('| setting | schedule.learning_rate | run | seeds | loss |')
-    assert [line.split(' | ')[:3] for line in lines[2:6]] == [
-        ['| 2', '0.03', 'finished'],
-        ['| 1', '0.003', 'discarded at 14'],
-        *[['| 0', '0.0003', 'discarded at 7'], ['| 3', '0.0001', 'discarded at 7']],
+    assert lines[0].startswith('| schedule.learning_rate | run | seeds | loss |')
+    assert [line.split(' | ')[:2] for line in lines[2:6]] == [
+        ['| 0.03', 'finished'],
+        ['| 0.003', 'discarded at 14'],
+        ['| 0.0003', 'discarded at 7'],
+        ['| 0.0001', 'discarded at 7'],
     ]
 
 
@@ -121,7 +123,7 @@ class DirectedTrainer(Trainer):
 
 def test_a_table_names_its_metric_the_interval_and_the_direction_of_attention(tmp_path):
     made = config(tmp_path, keys=('schedule.learning_rate=0.003|0.03',), sweep__seeds=(0, 1))
-    results = search.run(made, DirectedTrainer())
+    results = sweep.run(made, DirectedTrainer())
     assert results['attention'] == 'from left to right'
     assert [row['step'] for row in results['settings']] == [30, 30]
     table = (tmp_path / 'search/table.md').read_text()
@@ -135,35 +137,35 @@ def test_a_table_names_its_metric_the_interval_and_the_direction_of_attention(tm
 def test_a_search_over_masks_says_that_their_losses_differ(tmp_path, capsys):
     made = recipes.base()
     made.sweep['keys'] = ('masking.scheme=tokens|whole_words', 'masking.rate=0.15|0.3')
-    search._warn_of_masks(made)
+    sweep._warn_of_masks(made)
     warned = capsys.readouterr().err
     assert 'differ in masking.scheme are compared on different held-out masks' in warned
     assert 'set evaluation.masking_rate' in warned
     made.evaluation.update(masking_scheme='tokens', masking_rate=0.15)
-    search._warn_of_masks(made)
+    sweep._warn_of_masks(made)
     assert not capsys.readouterr().err
 
 
 def test_a_setting_that_diverges_is_discarded(tmp_path):
     made = config(tmp_path, keys=('schedule.learning_rate=0.003|0.03',), sweep__seeds=(0, 1))
-    results = search.run(made, Trainer(diverge=(0.03,)))
+    results = sweep.run(made, Trainer(diverge=(0.03,)))
     assert [row['state'] for row in results['settings']] == ['finished', 'diverged']
     assert [row['step'] for row in results['settings']] == [30, 12]
     assert results['settings'][0]['seeds'] == [0, 1]
     assert len(results['settings'][0]['metrics']['loss']['values']) == 2
-    with pytest.raises(UserError, match='all settings of the search diverged'):
-        search.run(config(tmp_path / 'all'), Trainer(diverge=(3e-4, 3e-3, 3e-2, 1e-4)))
+    with pytest.raises(UserError, match='all settings of the sweep diverged'):
+        sweep.run(config(tmp_path / 'all'), Trainer(diverge=(3e-4, 3e-3, 3e-2, 1e-4)))
 
 
 def test_all_combinations_are_tried_without_trials(tmp_path):
     keys = ('optimizer.name=adamw|lamb', 'training.steps=10|20', 'compute.float32_residual=True')
     made = config(tmp_path, keys)
-    assert search_space.settings(made) == [
+    assert settings.settings(made) == [
         {'optimizer.name': name, 'training.steps': (steps,), 'compute.float32_residual': True}
         for name in ('adamw', 'lamb')
         for steps in (10, 20)
     ]
-    runs = search.runs(made)
+    runs = sweep.runs(made)
     assert [(one.optimizer.name, one.training.steps) for one in runs.values()] == [
         ('adamw', (10,)),
         ('adamw', (20,)),
@@ -183,7 +185,7 @@ def test_random_draws_cover_their_ranges_and_continue(tmp_path):
         'optimizer.name=adamw|lamb',
     )
     made = config(tmp_path, keys, sweep__trials=400)
-    drawn = search_space.settings(made)
+    drawn = settings.settings(made)
     assert len(drawn) == 400
     logs = np.log10([one['schedule.learning_rate'] for one in drawn])
     assert np.allclose(np.quantile(logs, (0.0, 0.5, 1.0)), (-5, -3, -1), atol=0.3)
@@ -195,11 +197,11 @@ def test_random_draws_cover_their_ranges_and_continue(tmp_path):
         assert sum(counts) == 400
         assert min(counts) > 0.75 * 400 / len(values)
     made.sweep.trials = 5
-    assert search_space.settings(made) == drawn[:5]
+    assert settings.settings(made) == drawn[:5]
     made.sweep.trial_seed = 1
-    assert search_space.settings(made) != drawn[:5]
+    assert settings.settings(made) != drawn[:5]
     few = config(tmp_path, ('optimizer.name=adamw|lamb',), sweep__trials=9)
-    assert len(search_space.settings(few)) == 2
+    assert len(settings.settings(few)) == 2
 
 
 @pytest.mark.parametrize(
@@ -223,32 +225,46 @@ def test_random_draws_cover_their_ranges_and_continue(tmp_path):
         ((RATES, RATES), {}, 'has schedule.learning_rate twice'),
         (('optimizer.muon_rate=1|2',), {}, "optimizer.name is 'adamw'"),
         ((RATES,), {'sweep__rungs': (5, 5)}, 'rising numbers'),
-        ((RATES,), {'sweep__learning_rates': (0.1,)}, 'not with sweep.learning_rates'),
+        ((RATES,), {'sweep__learning_rates': (0.1,)}, 'both have schedule.learning_rate'),
         ((RATES,), {'sweep__rungs': (5,), 'training__minutes': 1.0}, 'training.minutes'),
     ],
 )
 def test_searches_that_cannot_be_run_are_one_line(keys, more, message, tmp_path):
     with pytest.raises(UserError, match=message) as raised:
-        search.check(config(tmp_path, keys, **more))
+        sweep.check(config(tmp_path, keys, **more))
     assert '\n' not in str(raised.value)
 
 
 def test_a_key_that_is_set_and_searched_is_refused(tmp_path):
     with pytest.raises(UserError, match='schedule.learning_rate is set and is in sweep.keys'):
-        search.check(config(tmp_path), user_keys=('schedule.learning_rate',))
+        sweep.check(config(tmp_path), user_keys=('schedule.learning_rate',))
 
 
-def test_a_folder_belongs_to_one_search(halved):
-    folder, _, _ = halved
-    with pytest.raises(UserError, match='holds a search with sweep.keep=0.5'):
-        search.check(config(folder.parent, sweep__rungs=(7, 14), sweep__keep=0.3))
-    search.check(config(folder.parent, sweep__keep=0.3), overwrite=True)
+def test_a_search_with_another_value_resumes_the_others(tmp_path):
+    sweep.run(config(tmp_path, keys=('schedule.learning_rate=0.003|0.03',)), Trainer())
+    trainer = Trainer()
+    made = config(tmp_path, keys=('schedule.learning_rate=0.01|0.03|0.003',), sweep__keep=0.3)
+    results = sweep.run(made, trainer)
+    assert [rate for rate, *_ in trainer.calls] == [0.01]
+    assert {row['values']['schedule.learning_rate'] for row in results['settings']} == {
+        0.01,
+        0.03,
+        0.003,
+    }
+
+
+def test_folders_are_named_after_values_that_differ_in_punctuation_only(tmp_path):
+    made = config(tmp_path, ('init_from=runs/a|runs_a', 'optimizer.beta1=0.8'))
+    assert [one.workdir.rpartition('/')[2] for one in sweep.runs(made).values()] == [
+        'init_from_runs_a_beta1_0.8_seed_0',
+        'init_from_runs_a_beta1_0.8_seed_0_1',
+    ]
 
 
 def test_fine_tuning_has_the_keys(tmp_path):
     made = finetune.get_config('classification')
     made.sweep['keys'] = ('problem.label_smoothing=0.0|0.1',)
     if 'label_smoothing' in made.problem:
-        assert len(search.runs(made)) == 2
+        assert len(sweep.runs(made)) == 2
     made.sweep['keys'] = ('training.batch_size=8|16', 'schedule.learning_rate=1e-5|1e-4')
-    assert len(search.runs(made)) == 4
+    assert len(sweep.runs(made)) == 4

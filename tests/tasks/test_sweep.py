@@ -11,7 +11,8 @@ import pytest
 from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.storage import paths
-from bert_jax.tasks import is_sweep, sweep
+from bert_jax.tasks import is_sweep
+from bert_jax.tasks.sweeps import summary, sweep
 from bert_jax.training.workdir import Workdir
 from configs import finetune
 from tests.training import toy
@@ -22,7 +23,7 @@ def config(tmp_path, **more):
 
 
 def results(metric, value):
-    return {'held_out': {metric: value, 'f1': 2 * value}, 'learning_rate': 1e-5}
+    return {'held_out': {metric: value, 'f1': 2 * value}, 'steps': 3}
 
 
 class Trainer:
@@ -31,7 +32,7 @@ class Trainer:
     def __init__(self, killed_at=None):
         self.configs, self.killed_at = [], killed_at
 
-    def __call__(self, config):
+    def __call__(self, config, pause_at=0):
         if len(self.configs) == self.killed_at:
             raise KeyboardInterrupt
         self.configs.append(config)
@@ -54,7 +55,7 @@ def test_every_rate_is_trained_with_every_seed(tmp_path):
         (2e-5, 3),
         (2e-5, 5),
     ]
-    assert trainer.configs[1].workdir == str(tmp_path / 'sweep/rate_1e-05_seed_5')
+    assert trainer.configs[1].workdir == str(tmp_path / 'sweep/learning_rate_1e-05_seed_5')
     for own in trainer.configs:
         assert not is_sweep(own)
         changed = {'seed', 'workdir', 'sweep', 'schedule'}
@@ -79,10 +80,11 @@ def test_a_sweep_in_a_bucket_writes_its_table_there(buckets, capsys):
 def test_rates_and_seeds_can_be_swept_alone(tmp_path):
     seeds = sweep.runs(config(tmp_path, sweep__seeds=(0, 1)))
     assert [(key, own.workdir) for key, own in seeds.items()] == [
-        (((0.03, None), seed), str(tmp_path / f'sweep/seed_{seed}')) for seed in (0, 1)
+        ((0, seed), str(tmp_path / f'sweep/seed_{seed}')) for seed in (0, 1)
     ]
     rates = sweep.runs(config(tmp_path, seed=7, sweep__learning_rates=(0.1, 0.2)))
-    assert list(rates) == [((0.1, None), 7), ((0.2, None), 7)]
+    assert list(rates) == [(0, 7), (1, 7)]
+    assert [own.schedule.learning_rate for own in rates.values()] == [0.1, 0.2]
     assert not is_sweep(config(tmp_path))
     assert not is_sweep(config(tmp_path, sweep__seeds=(0, 1), debug__batch=3))
 
@@ -105,12 +107,12 @@ def test_every_rank_is_trained_with_every_rate_and_seed(tmp_path):
         'rank_4_seed_1',
     ]
     accuracies = dict(zip(runs, (0.5, 0.7, 0.9, 0.8), strict=True))
-    found = sweep.compare(made, {key: results('accuracy', accuracies[key]) for key in runs})
-    assert (found['best_rank'], found['best_run']) == (4, 'rank_4_seed_0')
-    lines = sweep.table(found).splitlines()
-    assert lines[0].startswith('| learning rate | rank | seeds | accuracy |')
-    # The rate that the runs chose, because the config sets none.
-    assert lines[3].startswith('| 1e-05 | 4 (best) | 2 | 0.8500 ')
+    by_folder = {own.workdir: accuracies[key] for key, own in runs.items()}
+    found = sweep.run(made, lambda own, _: results('accuracy', by_folder[own.workdir]))
+    assert (found['best'], found['best_run']) == ({'transfer.rank': 4}, 'rank_4_seed_0')
+    lines = summary.table(found).splitlines()
+    assert lines[0].startswith('| transfer.rank | seeds | accuracy |')
+    assert lines[2].startswith('| 4 | 2 | 0.8500 ')
 
 
 def test_finished_runs_are_not_repeated(tmp_path):
@@ -120,7 +122,7 @@ def test_finished_runs_are_not_repeated(tmp_path):
     trainer = Trainer()
     found = sweep.run(made, trainer)
     assert [own.seed for own in trainer.configs] == [2]
-    assert found['rates'][0]['metrics']['accuracy']['values'] == pytest.approx([0.8, 0.81, 0.82])
+    assert found['settings'][0]['metrics']['accuracy']['values'] == pytest.approx([0.8, 0.81, 0.82])
     assert sweep.run(made, None) == found
 
 
@@ -141,19 +143,20 @@ def test_the_best_rate_has_the_best_mean(tmp_path):
     made = config(tmp_path, sweep__seeds=(0, 1, 2), sweep__learning_rates=(1e-5, 2e-5))
     found = sweep.run(made, Trainer())
     assert found['metric'] == 'accuracy'
-    assert found['best_learning_rate'] == 2e-5
-    assert found['best_run'] == 'rate_2e-05_seed_2'
-    best = found['rates'][1]['metrics']['accuracy']
+    assert found['best'] == {'schedule.learning_rate': 2e-5}
+    assert found['best_run'] == 'learning_rate_2e-05_seed_2'
+    best = found['settings'][0]['metrics']['accuracy']
     assert best['mean'] == pytest.approx(0.86)
     assert best['sd'] == pytest.approx(0.01)  # of 0.85, 0.86, 0.87
     assert best['low'] is best['high'] is None  # three seeds have a range
     folder = tmp_path / 'sweep'
     assert json.loads((folder / 'results.json').read_text()) == found
     lines = (folder / 'table.md').read_text().splitlines()
-    assert lines[0] == ('| learning rate | seeds | accuracy | 95% interval of the mean | f1 |')
-    assert lines[2].startswith('| 1e-05 | 3 | 0.8100 ± 0.0100 | range 0.8')
-    assert lines[3].startswith('| 2e-05 (best) | 3 | 0.8600 ± 0.0100 | range 0.8500 – 0.8700 |')
-    assert lines[3].endswith('| 1.7200 ± 0.0200 |')
+    interval = '95% interval of the mean'
+    assert lines[0] == f'| schedule.learning_rate | seeds | accuracy | {interval} | f1 |'
+    assert lines[2].startswith('| 2e-05 | 3 | 0.8600 ± 0.0100 | range 0.8500 – 0.8700 |')
+    assert lines[2].endswith('| 1.7200 ± 0.0200 |')
+    assert lines[3].startswith('| 1e-05 | 3 | 0.8100 ± 0.0100 | range 0.8')
     assert (folder / 'plot.png').read_bytes().startswith(b'\x89PNG')
     assert (folder / 'plot.pdf').read_bytes().startswith(b'%PDF')
 
@@ -163,7 +166,7 @@ def test_other_splits_count_with_the_rate_that_is_best_on_dev_for_each_seed(tmp_
     dev = {(1e-5, 0): 0.9, (1e-5, 1): 0.5, (2e-5, 0): 0.8, (2e-5, 1): 0.6}
     test = {(1e-5, 0): 0.1, (1e-5, 1): 0.2, (2e-5, 0): 0.3, (2e-5, 1): 0.4}
 
-    def train(own):
+    def train(own, pause_at):
         key = own.schedule.learning_rate, own.seed
         for split, values in (('dev', dev), ('test', test)):
             folder = pathlib.Path(own.workdir) / split
@@ -175,7 +178,7 @@ def test_other_splits_count_with_the_rate_that_is_best_on_dev_for_each_seed(tmp_
     assert found['other_splits'].keys() == {'test'}
     assert found['other_splits']['test']['accuracy']['values'] == [0.1, 0.4]
     lines = (tmp_path / 'sweep/table.md').read_text()
-    assert 'test, each seed with its best learning rate on dev' in lines
+    assert 'test, each seed with its best schedule.learning_rate on dev' in lines
     assert '| accuracy | 0.2500 ± 0.2121 | range 0.1000 – 0.4000 |' in lines
 
 
@@ -192,15 +195,16 @@ def test_every_seed_draws_its_own_few_examples(tmp_path):
 
 
 def test_lower_losses_are_better(tmp_path):
-    values = {
-        sweep.RunKey(sweep.Setting(1e-5), 0): results('loss', 0.5),
-        sweep.RunKey(sweep.Setting(2e-5), 0): results('loss', 0.4),
-    }
-    found = sweep.compare(config(tmp_path), values)
-    assert (found['metric'], found['best_learning_rate']) == ('loss', 2e-5)
-    assert found['best_run'] == 'seed_0'
-    found = sweep.compare(config(tmp_path, evaluation__best='f1'), values)
-    assert (found['metric'], found['best_learning_rate']) == ('f1', 1e-5)
+    losses = {1e-5: 0.5, 2e-5: 0.4}
+
+    def train(own, pause_at):
+        return results('loss', losses[own.schedule.learning_rate])
+
+    rates = {'sweep__learning_rates': (1e-5, 2e-5)}
+    found = sweep.run(config(tmp_path, **rates), train)
+    assert (found['metric'], found['best']) == ('loss', {'schedule.learning_rate': 2e-5})
+    found = sweep.run(config(tmp_path / 'f1', evaluation__best='f1', **rates), train)
+    assert (found['metric'], found['best']) == ('f1', {'schedule.learning_rate': 1e-5})
 
 
 @pytest.mark.parametrize(
@@ -209,11 +213,11 @@ def test_lower_losses_are_better(tmp_path):
         (dict(sweep__seeds=(0, 0)), r'sweep.seeds is \(0, 0\)'),
         (dict(sweep__seeds=(-1,)), r'sweep.seeds is \(-1,\)'),
         (dict(sweep__learning_rates=(1e-5, 0.0)), r'sweep.learning_rates is \(1e-05, 0.0\)'),
-        (dict(sweep__learning_rates=(1e-5, 1e-5)), 'distinct rates'),
-        (dict(sweep__seeds=('a',)), 'distinct whole numbers'),
-        (dict(sweep__learning_rates=('a',)), 'distinct rates above 0'),
+        (dict(sweep__learning_rates=(1e-5, 1e-5)), 'its values must differ'),
+        (dict(sweep__seeds=('a',)), 'all its values must be whole numbers'),
+        (dict(sweep__learning_rates=('a',)), 'all its values must be numbers'),
         (dict(sweep__ranks=(0,)), r'sweep.ranks is \(0,\)'),
-        (dict(sweep__ranks=(4, 8)), 'set transfer.method=lora'),
+        (dict(sweep__ranks=(4, 8)), "transfer.method is 'full'"),
         (dict(sweep__seeds=(0, 1), sweep__vmap=True), 'sweep.vmap is for fine-tuning'),
     ],
 )

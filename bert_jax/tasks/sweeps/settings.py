@@ -1,4 +1,4 @@
-"""The settings that a search tries: values of config keys, all combinations or random draws."""
+"""The settings of a sweep: values of config keys, all combinations or random draws."""
 
 import dataclasses
 import itertools
@@ -15,7 +15,9 @@ from bert_jax.types import Config
 Setting: TypeAlias = Mapping[str, Any]  # config key → value
 _RANGE = re.compile(r'(log:)?([^.|]+(?:\.\d[^.|]*)?)\.\.(.+)')
 _FORMS = 'KEY=A|B|C, KEY=LOW..HIGH or KEY=log:LOW..HIGH'
-_KEPT = ('seed', 'workdir', 'task')  # keys that the search itself sets
+_KEPT = ('seed', 'workdir', 'task')  # keys that the sweep itself sets
+# Key of `config.sweep` with values of another key → this key.
+SHORTCUTS = {'learning_rates': 'schedule.learning_rate', 'ranks': 'transfer.rank'}
 
 
 class Choice(NamedTuple):
@@ -55,7 +57,7 @@ Axis: TypeAlias = Choice | Range
 
 
 def settings(config: Config) -> list[Setting]:
-    """Return the distinct settings of a search, in a fixed order.
+    """Return the distinct settings of a sweep, in a fixed order; one without keys is {}.
 
     A draw depends on its number, so that more trials continue the same sequence.
 
@@ -85,7 +87,7 @@ def settings(config: Config) -> list[Setting]:
 
 
 def parse(config: Config) -> dict[str, Axis]:
-    """Return the values of each key of `config.sweep.keys`.
+    """Return the values of each key that is swept: of `sweep.keys` and of SHORTCUTS.
 
     Raises:
         UserError: see `settings`.
@@ -105,6 +107,14 @@ def parse(config: Config) -> dict[str, Axis]:
         if key in axes:
             raise UserError(f'sweep.keys has {key} twice')
         axes[key] = _parse_axis(key, values, declared[key])
+    for name, key in SHORTCUTS.items():
+        if not (given := config.sweep[name]):
+            continue
+        if key in axes:
+            raise UserError(f'sweep.{name} and sweep.keys both have {key}; leave one of them out')
+        for value in given:
+            declared[key].check(f'sweep.{name}', value)
+        axes[key] = _choice(f'sweep.{name} is {given}', given)
     return axes
 
 
@@ -128,6 +138,10 @@ def _parse_axis(key: str, text: str, declared: Declaration) -> Axis:
     )
     for value in values:
         declared.check(key, value)
+    return _choice(f'sweep.keys has {key}={text}', values)
+
+
+def _choice(source: str, values: tuple[Any, ...]) -> Choice:
     if len(set(values)) < len(values):
-        raise UserError(f'sweep.keys has {key}={text}; its values must differ')
+        raise UserError(f'{source}; its values must differ')
     return Choice(values)

@@ -1,0 +1,1 @@
+"""Several runs in one command: their settings, their training and their comparison."""
