@@ -160,6 +160,7 @@ class Architecture(Checked):
         return values
 
     def problems(self) -> Iterator[str]:
+        """Describe values that do not fit together: of sizes, of the encoder, of each part."""
         if self.size_per_head is None and self.hidden_size % self.num_heads:
             yield f'hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}'
         if self.max_length < 1:
@@ -169,79 +170,30 @@ class Architecture(Checked):
             )
         if not self.windows or not all(window is None or window > 0 for window in self.windows):
             yield f'windows are {self.windows}; each must be above 0, or None for no limit'
-        if self.positions.kind == 'mask_decoder' and self.norms.placement != 'post':
-            yield f'positions mask_decoder needs norms.placement post, not {self.norms.placement}'
-        if self.attention.kind == 'rotary' and self.head_size % 2:
-            size = self.head_size
-            yield f'rotary attention needs an even head size, not {size} (hidden_size / num_heads)'
-        if self.attention.kind == 'disentangled' and self.attention.buckets is not None:
-            largest = self.attention.largest_distance(self.max_position_embeddings)
-            buckets = self.attention.buckets
-            # The logarithm must be defined for every distance beyond the buckets of one distance.
-            if buckets < 2 or self.max_length - 1 > buckets // 2 >= largest - 1:
-                yield (
-                    f'attention.buckets is {buckets}; half of it must be at least 1 and less than '
-                    f'attention.max_distance - 1 = {largest - 1}'
-                )
-        if not self.prediction.transform and self.embedding_width != self.hidden_size:
-            yield (
-                f'prediction.transform is False, which needs embeddings as wide as the states, not '
-                f'{self.embedding_width} and {self.hidden_size}'
-            )
-        if self.convolution is not None and not self.embedding_mask:
-            yield 'convolution needs embedding_mask, which keeps padding out of the convolution'
         if self.scaled_output_init + self.zero_output_init + self.fan_in_init > 1:
             yield 'scaled_output_init, zero_output_init and fan_in_init exclude each other'
-        if self.decoder is not None:
-            yield from self._problems_of_decoder()
-        if self.sharing is not None:
-            if self.norms.placement == 'pre_except_first':
-                yield 'sharing needs all norms: a shared layer is not only the first'
-            groups, layers = self.sharing.groups, self.sharing.layers_per_group
-            if self.num_layers % layers or self.num_layers < groups * layers:
-                yield (
-                    f'num_layers is {self.num_layers}, must be a multiple of '
-                    f'sharing.layers_per_group {layers}, for each of {groups} sharing.groups'
-                )
-
-        if (self.encoder == 'recurrent') != (self.recurrence is not None):
-            yield f'encoder is {self.encoder!r}, but recurrence is {self.recurrence}; set both'
-        if self.recurrence and (self.hidden_size % 2 or self.embedding_size or self.pooler):
-            yield 'recurrence needs an even hidden_size, no embedding_size and no pooler'
-        if (self.encoder == 'two_stream') != (self.attention.kind == 'relative'):
-            yield (
-                f'encoder is {self.encoder!r} and attention {self.attention.kind!r}; the encoder '
-                'two_stream and attention relative need each other'
-            )
-        if self.encoder == 'two_stream' and (self.positions.kind != 'none' or self.pooler):
-            yield 'the encoder two_stream needs positions none and no pooler'
-        if self.encoder == 'two_stream' and (set(self.windows) - {None} or self.convolution):
-            yield 'the encoder two_stream has no windows and no convolution'
-        if self.attention.kind == 'relative' and self.hidden_size % 2:
-            yield f'relative attention needs an even hidden_size, not {self.hidden_size}'
-        if self.characters is not None and self.prediction.tied:
-            yield 'characters leave no table of tokens to predict with; set prediction.tied False'
-        method = self.tuning
-        if self.characters is not None and method is not None and method.prompt_length:
-            yield f'transfer.method={method.method} needs a table of tokens, not characters'
+        yield from self._problems_of_encoder()
+        for part in vars(self).values():
+            if isinstance(part, Checked):
+                yield from part.problems_in(self)
         try:
             layer_names.resolve(self.head_states, self.num_layers, 'the encoder', ('mix',))
         except UserError as error:
             yield f'head_states: {error}'
 
-    def _problems_of_decoder(self) -> Iterator[str]:
-        parts = {
-            'encoder': self.encoder != 'transformer',
-            'attention': self.attention.kind == 'disentangled',
-            'positions': self.positions.kind == 'mask_decoder',
-            'sharing': self.sharing is not None,
-            'convolution': self.convolution is not None,
-            'embedding_size': self.embedding_size is not None,
-            'characters': self.characters is not None,
-            'head_states': self.head_states != 'last',
-        }
-        for name in (name for name, is_refused in parts.items() if is_refused):
-            yield f'a model with a decoder cannot have {name} {getattr(self, name)}'
+    def _problems_of_encoder(self) -> Iterator[str]:
+        if (self.encoder == 'recurrent') != (self.recurrence is not None):
+            yield f'encoder is {self.encoder!r}, but recurrence is {self.recurrence}; set both'
+        is_two_stream = self.encoder == 'two_stream'
+        if is_two_stream != (self.attention.kind == 'relative'):
+            yield (
+                f'encoder is {self.encoder!r} and attention {self.attention.kind!r}; the encoder '
+                'two_stream and attention relative need each other'
+            )
+        if is_two_stream and (self.positions.kind != 'none' or self.pooler):
+            yield 'the encoder two_stream needs positions none and no pooler'
+        if is_two_stream and (set(self.windows) - {None} or self.convolution):
+            yield 'the encoder two_stream has no windows and no convolution'
 
     @property
     def of_decoder(self) -> 'Architecture':

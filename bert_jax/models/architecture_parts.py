@@ -66,6 +66,10 @@ class Checked:
         """Describe values that do not fit together."""
         return iter(())
 
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        """Describe what does not fit the other parts of `whole`, the `Architecture`."""
+        return iter(())
+
 
 @dataclasses.dataclass(frozen=True)
 class LearnedPositions(Checked):
@@ -95,6 +99,10 @@ class MaskDecoderPositions(Checked):
     """Position vectors enter just before masked prediction (EncoderOutput.decoded_BTD)."""
 
     kind: Literal['mask_decoder'] = dataclasses.field(default='mask_decoder', init=False)
+
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        if whole.norms.placement != 'post':
+            yield f'positions mask_decoder needs norms.placement post, not {whole.norms.placement}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +140,10 @@ class Rotary(Checked):
     qk_norm: bool = False
     kind: Literal['rotary'] = dataclasses.field(default='rotary', init=False)
 
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        if (size := whole.head_size) % 2:
+            yield f'rotary attention needs an even head size, not {size} (hidden_size / num_heads)'
+
 
 @dataclasses.dataclass(frozen=True)
 class Alibi(Checked):
@@ -165,6 +177,17 @@ class Disentangled(Checked):
         if not self.terms or set(self.terms) - set(known):
             yield f'attention.terms are {self.terms}; known: {", ".join(known)}, at least one'
 
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        if (buckets := self.buckets) is None:
+            return
+        largest = self.largest_distance(whole.max_position_embeddings)
+        # The logarithm must be defined for every distance beyond the buckets of one distance.
+        if buckets < 2 or whole.max_length - 1 > buckets // 2 >= largest - 1:
+            yield (
+                f'attention.buckets is {buckets}; half of it must be at least 1 and less than '
+                f'attention.max_distance - 1 = {largest - 1}'
+            )
+
     def largest_distance(self, max_positions: int) -> int:
         """The maximum to which distances are clipped."""
         return self.max_distance or max_positions
@@ -179,6 +202,10 @@ class Relative(Checked):
     """Scores depend on sinusoids of distances and on equal token types (relative_attention.py)."""
 
     kind: Literal['relative'] = dataclasses.field(default='relative', init=False)
+
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        if whole.hidden_size % 2:
+            yield f'relative attention needs an even hidden_size, not {whole.hidden_size}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,6 +274,16 @@ class SharedLayers(Checked):
     groups: int = 1
     layers_per_group: int = 1
 
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        if whole.norms.placement == 'pre_except_first':
+            yield 'sharing needs all norms: a shared layer is not only the first'
+        groups, layers = self.groups, self.layers_per_group
+        if whole.num_layers % layers or whole.num_layers < groups * layers:
+            yield (
+                f'num_layers is {whole.num_layers}, must be a multiple of '
+                f'sharing.layers_per_group {layers}, for each of {groups} sharing.groups'
+            )
+
 
 @dataclasses.dataclass(frozen=True)
 class ConvolutionOptions(Checked):
@@ -258,6 +295,10 @@ class ConvolutionOptions(Checked):
     def problems(self) -> Iterator[str]:
         if self.width % 2 == 0:
             yield f'convolution.width is {self.width}, must be odd'
+
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        if not whole.embedding_mask:
+            yield 'convolution needs embedding_mask, which keeps padding out of the convolution'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,6 +326,13 @@ class Prediction(Checked):
     scaled: bool = False
     soft_cap: float | None = None
     shift: bool = False
+
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        if not self.transform and whole.embedding_width != whole.hidden_size:
+            yield (
+                f'prediction.transform is False, which needs embeddings as wide as the states, not '
+                f'{whole.embedding_width} and {whole.hidden_size}'
+            )
 
     @property
     def has_parameters(self) -> bool:
@@ -324,6 +372,10 @@ class Recurrence(Checked):
 
     clip: float = 3.0
 
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        if whole.hidden_size % 2 or whole.embedding_size or whole.pooler:
+            yield 'recurrence needs an even hidden_size, no embedding_size and no pooler'
+
 
 @dataclasses.dataclass(frozen=True)
 class Characters(Checked):
@@ -345,6 +397,13 @@ class Characters(Checked):
     def problems(self) -> Iterator[str]:
         if self.num_filters % sum(_FILTER_SHARES):
             yield f'characters.num_filters is {self.num_filters}, must be a multiple of 64'
+
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        if whole.prediction.tied:
+            yield 'characters leave no table of tokens to predict with; set prediction.tied False'
+        method = whole.tuning
+        if method is not None and method.prompt_length:
+            yield f'transfer.method={method.method} needs a table of tokens, not characters'
 
     @property
     def filters(self) -> tuple[int, ...]:
@@ -396,6 +455,20 @@ class DecoderStack(Checked):
     shared_embeddings: bool = True
     forced_first: bool = True
     forced_last: bool = True
+
+    def problems_in(self, whole: Any) -> Iterator[str]:
+        parts = {
+            'encoder': whole.encoder != 'transformer',
+            'attention': whole.attention.kind == 'disentangled',
+            'positions': whole.positions.kind == 'mask_decoder',
+            'sharing': whole.sharing is not None,
+            'convolution': whole.convolution is not None,
+            'embedding_size': whole.embedding_size is not None,
+            'characters': whole.characters is not None,
+            'head_states': whole.head_states != 'last',
+        }
+        for name in (name for name, is_refused in parts.items() if is_refused):
+            yield f'a model with a decoder cannot have {name} {getattr(whole, name)}'
 
 
 AnyPositions: TypeAlias = LearnedPositions | OffsetPositions | MaskDecoderPositions | NoPositions
