@@ -12,7 +12,9 @@ from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.heads import HEADS
 from bert_jax.models.model import HeadOptions, Model, ModelOutput
+from bert_jax.models.pooling import POOLINGS
 from bert_jax.models.rows import Rows
 from bert_jax.problems.base import AnyProblem, HostOutputs
 from bert_jax.types import Array, Params
@@ -28,9 +30,8 @@ _PRETRAINING_LOGITS = {
     'nsp': 'seq_relationship_logits',
     'sop': 'sop_logits',
 }
-# Outputs of transformers with an axis of tokens, and heads whose 'logits' have one.
+# Outputs of transformers with an axis of tokens.
 _TOKEN_OUTPUTS = {'last_hidden_state', 'prediction_logits', 'start_logits', 'end_logits'}
-_TOKEN_HEADS = {'mlm', 'clm', 'plm', 'rtd', 'token_classification'}
 
 # Input → its description in signature.json.
 _INPUTS = {
@@ -88,8 +89,8 @@ def of_embedding(model: Pretrained, modules: SentenceModules, has_erf: bool) -> 
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
         states_BTD = _apply(module, params, Rows.of(batch)).states.hidden_BTD
-        is_token_BT = jnp.asarray(batch['attention_mask']) > 0
-        vectors = [_POOLINGS[mode](states_BTD, is_token_BT[:, :, None]) for mode in modules.pooling]
+        member_B1T = (jnp.asarray(batch['attention_mask']) > 0)[:, None]
+        vectors = [POOLINGS[mode](states_BTD, member_B1T)[:, 0] for mode in modules.pooling]
         embedding_BE = modules.apply(jnp.concatenate(vectors, axis=-1), jnp)
         return {'embedding': embedding_BE, 'states': states_BTD}
 
@@ -129,7 +130,8 @@ def of_published_class(model: Pretrained) -> Computation:
         return {names[head]: outputs[f'{head}_logits'] for head in heads}
 
     inputs: dict[str, tuple[int | str, ...]] = dict.fromkeys(_input_names(architecture), ('t',))
-    per_token = _TOKEN_OUTPUTS | ({'logits'} if {*heads} & _TOKEN_HEADS else set())
+    is_per_token = any(HEADS[head].is_per_token for head in heads)
+    per_token = _TOKEN_OUTPUTS | ({'logits'} if is_per_token else set())
     return Computation(function, model.params, inputs, frozenset(per_token))
 
 
@@ -211,23 +213,3 @@ def _architecture(architecture: Architecture, has_erf: bool) -> Architecture:
 
 def _without_pooler(model: Pretrained) -> Params:
     return {name: part for name, part in model.params['encoder'].items() if name != 'pooler'}
-
-
-def _mean(states_BTD: jax.Array, is_token_BT1: jax.Array, power: float = 1.0) -> jax.Array:
-    weight_BT1 = is_token_BT1.astype(jnp.float32)
-    return (states_BTD * weight_BT1).sum(1) / weight_BT1.sum(1) ** power
-
-
-def _last(states_BTD: jax.Array, is_token_BT1: jax.Array) -> jax.Array:
-    place_BT = is_token_BT1[..., 0] * jnp.arange(states_BTD.shape[1])
-    return jnp.take_along_axis(states_BTD, place_BT.max(1)[:, None, None], axis=1)[:, 0]
-
-
-# Mode of `SentenceModules.pooling` → the vector of a text.
-_POOLINGS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
-    'mean': _mean,
-    'mean_sqrt_len_tokens': lambda states, is_token: _mean(states, is_token, 0.5),
-    'cls': lambda states, is_token: states[:, 0],
-    'lasttoken': lambda states, is_token: _last(states, is_token),
-    'max': lambda states, is_token: jnp.where(is_token, states, -jnp.inf).max(1),
-}

@@ -13,6 +13,7 @@ from bert_jax.models import head_states
 from bert_jax.models.encoders.transformer import attention_probabilities
 from bert_jax.models.head_states import COMBINATIONS
 from bert_jax.models.model import Model
+from bert_jax.models.pooling import Pooling
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.models.sparse_pooling import SparsePooling
 from bert_jax.objectives.mlm import cross_entropy
@@ -51,16 +52,14 @@ def states(model: Model, layer: Layers, params: Params, batch: Batch) -> jax.Arr
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def pooled(model: Model, layer: Layers, mode: str, params: Params, batch: Batch) -> jax.Array:
-    """Sum, or maximum if mode is 'max', of the states in the span of each row, float32 [B, …]."""
+def pooled(
+    model: Model, layer: Layers, pooling: Pooling, params: Params, batch: Batch
+) -> jax.Array:
+    """The states in the span of each row, summed or their maximum, float32 [B, …]."""
     states_BTX = states(model, layer, params, batch)
     positions_T, (first_B, last_B) = jnp.arange(states_BTX.shape[1]), batch['span'].T
     chosen_BT = (positions_T >= first_B[:, None]) & (positions_T < last_B[:, None])
-    if mode == 'max':
-        chosen_BTX = jnp.expand_dims(chosen_BT, tuple(range(2, states_BTX.ndim)))
-        return jnp.where(chosen_BTX, states_BTX, -jnp.inf).max(1)
-    chosen_BT = chosen_BT.astype(jnp.float32)
-    return jnp.einsum('BT...,BT->B...', states_BTX, chosen_BT, precision='highest')
+    return pooling.of_window(states_BTX, chosen_BT)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -15,10 +15,11 @@ from bert_jax.inference.text_rows import check_list, check_texts
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.metrics.scored_rows import add_special
 from bert_jax.models import head_states, layer_names
+from bert_jax.models.pooling import POOLINGS
 from bert_jax.models.sparse_pooling import SparsePooling
 
 _SPARSE_TEXTS = 256  # texts whose weights of all terms are in memory at a time
-POOLINGS = ('mean', 'cls', 'lasttoken', 'max', 'tokens')
+_TOKENS = 'tokens'  # a vector for each token, instead of a pooling
 
 
 class EncoderPredictor(BasePredictor):
@@ -98,8 +99,9 @@ class EncoderPredictor(BasePredictor):
         prompts = self.prompts if modules else {}
         if prompt is not None and prompt not in prompts:
             raise unknown(f'prompt of {self.name}', prompt, prompts)
-        if pooling is not None and pooling not in POOLINGS:
-            raise unknown('pooling', pooling, POOLINGS)
+        known = (*POOLINGS, _TOKENS)
+        if pooling is not None and pooling not in known:
+            raise unknown('pooling', pooling, known)
         if self.is_causal and (pooling == 'cls' or (modules and 'cls' in modules.pooling)):
             raise UserError(
                 f"the pooling is 'cls', but {self.name} is causal: its first token has seen no "
@@ -113,19 +115,19 @@ class EncoderPredictor(BasePredictor):
             )
         if modules is None:
             encoded = self._rows.encode(texts, long_texts)
-            if pooling == 'tokens':
-                rows = [list(self._rows.of_spans(ids, 'tokens')) for ids in encoded]
+            if pooling == _TOKENS:
+                rows = [list(self._rows.of_spans(ids)) for ids in encoded]
                 return self._token_states(rows, layer)
             return self._pool(encoded, pooling or 'mean', layer)
         if modules.sparse:
             raise UserError(
                 f'{self.name} makes sparse vectors: use embed_sparse (--task=terms or search), or '
-                f'set pooling to one of {", ".join(POOLINGS)}'
+                f'set pooling to one of {", ".join(known)}'
             )
         if modules.unsupported:
             raise UserError(
                 f'{self.name}: modules.json has {modules.unsupported}, which is not supported; '
-                f'set pooling to one of {", ".join(POOLINGS)}'
+                f'set pooling to one of {", ".join(known)}'
             )
         before = modules.prompt if prompt is None else prompts[prompt]
         prompted = [before + text for text in check_texts(texts)]
@@ -200,7 +202,7 @@ class EncoderPredictor(BasePredictor):
         self._rows.count([text.ids for text in aligned], 'windows')
         size = self._rows.size
         rows = [
-            list(self._rows.of_spans(text.ids, 'tokens', text.split_points(size)))
+            list(self._rows.of_spans(text.ids, split_points=text.split_points(size)))
             for text in aligned
         ]
         states, start = self._token_states(rows, layer), self.tokenizer.text_start
@@ -222,17 +224,16 @@ class EncoderPredictor(BasePredictor):
     def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: Layers) -> np.ndarray:
         """The pooled states of each text, float32 [N, …]; see `SentenceModules.pooling`."""
         texts = encoded or [np.zeros(0, np.int32)]  # an empty text tells the shape without texts
-        rows = [list(self._rows.of_spans(ids, mode)) for ids in texts]
-        results = self.run(computation.pooled, layer, mode, rows=rows)
-        if mode == 'max':
-            vectors = [np.max([max_D for _, max_D in windows], axis=0) for windows in results]
-        else:
-            power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
-            vectors = [
-                sum(sum_D for _, sum_D in windows)
-                / np.float32(sum(np.ptp(row.extras['span']) for row, _ in windows) ** power)
-                for windows in results
-            ]
+        pooling = POOLINGS[mode]
+        rows = [list(self._rows.of_spans(ids, pooling.tokens)) for ids in texts]
+        results = self.run(computation.pooled, layer, pooling, rows=rows)
+        vectors = [
+            pooling.combine(
+                [vector_X for _, vector_X in windows],
+                sum(int(np.ptp(row.extras['span'])) for row, _ in windows),
+            )
+            for windows in results
+        ]
         return np.stack(vectors)[: len(encoded)]
 
     def attention(self, text: str) -> tuple[list[str], np.ndarray]:

@@ -103,19 +103,24 @@ class TextRows:
                 yield TokenizedText(row, {'positions': masks + window.first + start - window.start})
 
     def of_spans(
-        self, ids: np.ndarray, pooling: str, split_points: Sequence[int] | None = None
+        self, ids: np.ndarray, tokens: str = 'all', split_points: Sequence[int] | None = None
     ) -> Iterator[TokenizedText]:
-        """Rows with `span`: the first and last + 1 of the positions whose states the row gives."""
+        """Rows with `span`: the first and last + 1 of the positions whose states the row gives.
+
+        Args:
+            ids: the tokens of the text.
+            tokens: which of them (`Pooling.tokens`).
+            split_points: see `windows`.
+        """
         before = self._tokenizer.text_start
         for window, row in self.windows(ids, split_points):
             # Tokens before the text belong to the first window, those after the text to the last.
             first = window.first + before * (window.first > 0) - window.start
             after = (2 - before) * (window.last == len(ids))
             last = window.last + before + after - window.start
-            is_last = pooling == 'lasttoken' or self._tokenizer.is_cls_last
+            is_last = tokens == 'last' or self._tokenizer.is_cls_last
             place = len(row) - 1 if is_last else 0
-            is_single = pooling in ('cls', 'lasttoken')
-            span = (place, place + 1) if is_single else (first, last)
+            span = (first, last) if tokens == 'all' else (place, place + 1)
             yield TokenizedText(row, {'span': np.array(span)})
 
     def of_tokens(self, ids: np.ndarray, maker: RowMaker) -> Iterator[ScoredRow]:

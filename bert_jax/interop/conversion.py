@@ -9,9 +9,9 @@ import numpy as np
 from bert_jax.errors import UserError, report, warn
 from bert_jax.interop import pretrained, state_dict_map, weights
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import PUBLISHED_HEADS
 from bert_jax.interop.state_dict_map import Place
 from bert_jax.models.architecture import Architecture
+from bert_jax.models.heads import HEADS, published_heads
 from bert_jax.types import Tree
 
 _POOLER = 'encoder/pooler/'
@@ -129,11 +129,11 @@ def _without_extras(
 
 def _head(ours: str) -> str | None:
     part = ours.partition('/')[0]
-    return part if part in PUBLISHED_HEADS else None
+    return part if published_heads([part]) else None
 
 
 def _possible_heads(family: Family, architecture: Architecture) -> tuple[str, ...]:
-    excluded = set() if architecture.pooler else {'nsp', 'sop'}
+    excluded = {head for head in family.heads if HEADS[head].is_pair and not architecture.pooler}
     if excluded and architecture.classifier.pooling == 'pooler':
         excluded |= {'sequence_classification', 'multiple_choice'}
     return tuple(name for name in family.heads if name not in excluded)
@@ -147,7 +147,7 @@ def _select_heads(
     for ours, place in places.items():
         owners[place.name].add(_head(ours))
     identified = {next(iter(owners[name])) for name in state if len(owners[name]) == 1}
-    return tuple(name for name in PUBLISHED_HEADS if name in {*requested, *identified})
+    return published_heads({*requested, *identified})
 
 
 def _with_undeclared(
@@ -175,7 +175,7 @@ def _with_undeclared(
     pooler = {place.name for ours, place in places.items() if ours.startswith(_POOLER)}
     found = [
         head
-        for head in PUBLISHED_HEADS
+        for head in published_heads([head for head in names if head])
         if left_over and left_over <= names[head] and fits[head]
         if pooler <= state.keys() or not pretrained.reads_pooler(head, architecture)
     ]
@@ -188,4 +188,4 @@ def _with_undeclared(
         )
     if found:
         report(f'{source}: {found[0]}, which config.json does not name')
-    return tuple(head for head in PUBLISHED_HEADS if head in {*heads, *found})
+    return published_heads({*heads, *found})

@@ -10,7 +10,7 @@ from bert_jax import files, tokenizers
 from bert_jax.errors import UserError, report, warn
 from bert_jax.interop import conversion, families, pretrained, sentence_modules, usage, weights
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import LABEL_HEADS, Pretrained
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Architecture
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
@@ -81,7 +81,7 @@ def load(
         declared,
         _likely_heads(config, labels),
     )
-    if not (config.get('id2label') or set(LABEL_HEADS) & params.keys()):
+    if not (config.get('id2label') or pretrained.label_heads(params)):
         labels = ()
     return Pretrained(
         family.model_type,

@@ -20,13 +20,7 @@ from bert_jax.interop import (
     weights,
 )
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import (
-    LABEL_HEADS,
-    PAIR_HEADS,
-    PRETRAINING_HEADS,
-    TOKEN_HEADS,
-    Pretrained,
-)
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.architecture_parts import HeadLSTM
 from bert_jax.models.head_states import describe_states
@@ -139,10 +133,11 @@ def plan(model: Pretrained) -> Plan:
             f'not support; {advice}'
         )
     architecture = check_head_inputs(model, family)
-    raw = PAIR_HEADS if architecture.pair_pooling == 'first' else ()
+    is_raw = architecture.pair_pooling == 'first'
+    raw = [name for name in model.heads if is_raw and HEADS[name].is_pair]
     heads = family.publishable_heads([name for name in model.heads if name not in raw])
     dropped = [name for name in model.heads if name not in heads]
-    if not set(dropped) <= set(PRETRAINING_HEADS):
+    if any(HEADS[name].is_fine_tuned for name in dropped):
         heads = model.heads  # class_of raises: fine-tuned heads are never dropped
     published = family.class_of(heads)
     why = dict.fromkeys(dropped, f'no {family.model_type} class with {", ".join(model.heads)}')
@@ -241,7 +236,7 @@ def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
 def _label_config(model: Pretrained) -> JsonObject:
     """The config keys id2label and label2id; {} for a model without classes."""
     labels, number = model.labels, pretrained.num_labels(model.params)
-    has_labels = bool(set(LABEL_HEADS) & model.params.keys())
+    has_labels = bool(pretrained.label_heads(model.params))
     if not labels and not has_labels:
         return {}
     labels = labels or tuple(f'LABEL_{index}' for index in range(number))
@@ -326,7 +321,8 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
     state = state_dict_map.split(state, family.parts(architecture))
     is_untied = not architecture.prediction.tied
-    if {*TOKEN_HEADS} & {*model.heads} and is_untied and family.prediction_bias in state:
+    predicts_tokens = any(HEADS[name].predicts_tokens for name in model.heads)
+    if predicts_tokens and is_untied and family.prediction_bias in state:
         state[f'{family.decoder}.bias'] = state[family.prediction_bias]
     if not model.heads:
         state = {name.removeprefix(family.prefix): array for name, array in state.items()}

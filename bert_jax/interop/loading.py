@@ -20,9 +20,10 @@ from bert_jax.interop import (
     tuned,
     weights,
 )
-from bert_jax.interop.pretrained import PARTS, PUBLISHED_HEADS, Pretrained
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import tuning
 from bert_jax.models.architecture import Architecture
+from bert_jax.models.heads import published_heads
 from bert_jax.models.parameters import unstack_layers
 from bert_jax.objectives.generator import DELTAS, SHARING, GeneratorOptions, generator_architecture
 from bert_jax.storage import paths, trust, wrong_paths
@@ -176,11 +177,11 @@ def load_checkpoint(
         params = traverse_util.unflatten_dict(arrays, sep='/')
     if generator:
         architecture, params = _generator(architecture, metadata['config']['rtd'], params)
-    other_parts = {part: params[part] for part in sorted(params.keys() - {*PARTS})}
+    other_parts = {part: params[part] for part in sorted(params) if not pretrained.is_part(part)}
     params = _discriminator(params)
     params = {part: leaves for part, leaves in params.items() if part not in other_parts}
     arrays = tree_paths.flatten(params)
-    heads = tuple(name for name in PUBLISHED_HEADS if name in {*heads, *params})
+    heads = published_heads({*heads, *params})
     weights = metadata.get('config', {}).get('objectives', {})
     num_labels = pretrained.num_labels(params)
     expected = pretrained.abstract_leaves(architecture, heads, num_labels)

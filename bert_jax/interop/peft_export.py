@@ -16,9 +16,10 @@ from bert_jax.interop import (
     usage,
     weights,
 )
-from bert_jax.interop.peft_folder import CONFIG, PREFIX, TASK_TYPES, WEIGHTS
+from bert_jax.interop.peft_folder import CONFIG, HEADS_OF, PREFIX, WEIGHTS
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.state_dict_map import Place
+from bert_jax.models.heads import HEADS
 from bert_jax.models.tuning.lora import Lora
 from bert_jax.models.tuning_method import ADDED, Arrays
 from bert_jax.storage import paths
@@ -51,7 +52,7 @@ def write(
         raise UserError(f'peft folders hold lora and ia3, not transfer.method={name}')
     if not model.metadata.get('base'):
         raise UserError('only runs of bert_jax can be written as peft folders')
-    others = sorted({*model.heads} - {*TASK_TYPES, 'multiple_choice'})
+    others = sorted(head for head in model.heads if not HEADS[head].is_fine_tuned)
     if others:  # peft cannot open a saved head whose decoder is tied to the embeddings
         raise UserError(
             f'peft folders cannot hold the head {others[0]}; export with --merge instead'
@@ -74,12 +75,13 @@ def write(
             raise UserError(f'{ours} shares its projection in a peft folder; it cannot be written')
         projections[ours] = module = place.name.removesuffix('.weight')
         state |= _to_theirs(module, part, leaf, place, ours.endswith(_SCALED_INPUT))
+    types = {heads: name for name, heads in HEADS_OF.items() if heads}
     config = {
         'base_model_name_or_path': model.metadata['base']['path'],
         'inference_mode': True,
         'modules_to_save': saved_modules or None,
         'target_modules': sorted(projections.values()),
-        'task_type': next((TASK_TYPES[h] for h in model.heads if h in TASK_TYPES), None),
+        'task_type': types.get(model.heads),
     }
     if isinstance(method, Lora):
         config |= {'peft_type': 'LORA', 'r': method.rank, 'lora_alpha': method.alpha}

@@ -29,7 +29,7 @@ from bert_jax.interop import (
 )
 from bert_jax.interop.adapter_config import AdapterConfig
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import LABEL_HEADS, Pretrained
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.state_dict_map import Place
 from bert_jax.models.tuning_method import Arrays
 from bert_jax.storage import paths, trust
@@ -40,12 +40,10 @@ PREFIX = 'base_model.model.'
 _WRAPPERS = re.compile(r'\.(base_layer|modules_to_save)\.')
 _POOLER, _TOKEN = 'encoder/pooler', 'encoder/embeddings/token'
 _EMBEDDINGS = {f'encoder/embeddings/{name}' for name in ('token', 'position', 'type')}
-TASK_TYPES = {
-    'sequence_classification': 'SEQ_CLS',
-    'token_classification': 'TOKEN_CLS',
-    'question_answering': 'QUESTION_ANS',
-}
-_HEADS = {task: (head,) for head, task in TASK_TYPES.items()} | {
+HEADS_OF = {  # task_type → heads
+    'SEQ_CLS': ('sequence_classification',),
+    'TOKEN_CLS': ('token_classification',),
+    'QUESTION_ANS': ('question_answering',),
     'CAUSAL_LM': ('clm',),
     'SEQ_2_SEQ_LM': ('seq2seq',),
     'FEATURE_EXTRACTION': (),
@@ -115,7 +113,7 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
         family, architecture, state, path, heads, ('^encoder/pooler/',), num_labels
     )
     labels = tuple(metadata.get('labels', ())) or base.labels
-    if len(labels) != num_labels and not {*LABEL_HEADS}.isdisjoint(heads):
+    if len(labels) != num_labels and pretrained.label_heads(heads):
         labels = tuple(f'LABEL_{i}' for i in range(num_labels))
     modules, lowercase = sentence_modules.read(folder)
     tokenizer = huggingface.load_tokenizer(folder, architecture) or base.tokenizer
@@ -166,7 +164,7 @@ def _find_heads(
         UserError: the family has no such head, or the config does not say which one it is.
     """
     name = config.task_type or config.base_class or ''
-    heads = _HEADS.get(name, family.classes.get(name))
+    heads = HEADS_OF.get(name, family.classes.get(name))
     if heads is not None and {*heads} <= {*family.heads}:
         return heads
     if config.task_type:
@@ -183,7 +181,7 @@ def _find_heads(
         return (found[0],)
     raise UserError(
         f'{min(saved)} may belong to {" or ".join(found) or "no known head"}; add the task_type '
-        f'to {CONFIG}: {", ".join(_HEADS)}'
+        f'to {CONFIG}: {", ".join(HEADS_OF)}'
     )
 
 
@@ -256,8 +254,8 @@ def _problem_type(base: Pretrained, num_labels: int, metadata: JsonView) -> str 
 
 def _num_labels(family: Family, heads: tuple[str, ...], state: Arrays) -> int:
     """Number of classes; 2 for a model without a classifier."""
-    for head in LABEL_HEADS:
+    for head in pretrained.label_heads(heads):
         weight = f'{family.table.get(f"{head}/head/output")}.weight'
-        if head in heads and weight in state:
+        if weight in state:
             return len(state[weight])
     return 2

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -17,31 +17,17 @@ from bert_jax.errors import UserError
 from bert_jax.interop.sentence_modules import SentenceModules
 from bert_jax.models import layer_stack, parameters
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.heads import HEADS
+from bert_jax.models.heads import HEADS, published_heads
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import JsonObject, Key, Params, Tree
 
-# Heads that published checkpoints may hold; a model may have others, see HEADS of models/heads.
-PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'plm', 'seq2seq', 'rtd')
-TOKEN_HEADS = ('mlm', 'clm', 'plm', 'seq2seq')  # they predict tokens
-PAIR_HEADS = ('nsp', 'sop')  # they read what `Architecture.pair_pooling` says
-LABEL_HEADS = ('sequence_classification', 'token_classification')  # with any number of classes
-FINE_TUNED_HEADS = (*LABEL_HEADS, 'question_answering', 'multiple_choice')
-PUBLISHED_HEADS = (*PRETRAINING_HEADS, *FINE_TUNED_HEADS)
-PARTS = ('encoder', 'decoder', *PUBLISHED_HEADS)  # of the parameters of a published model
 # Value of `activation_fn` → activation.
 ACTIVATIONS: dict[str | None, str] = {
     'torch.nn.modules.linear.Identity': 'identity',
     'torch.nn.modules.activation.Sigmoid': 'sigmoid',
 }
-# Parameters with a row for each token of the vocabulary.
-TOKEN_ROWS = (
-    'encoder/embeddings/token',
-    'decoder/embeddings/token',
-    *(f'{head}/head/{name}' for head in TOKEN_HEADS for name in ('bias', 'decoder')),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +38,12 @@ class Pretrained:
         family: key of `interop.families.FAMILIES`; None for an architecture without a published
             family.
         params: float32 NumPy arrays with unstacked layers: 'encoder', and one part for each head,
-            named as in PUBLISHED_HEADS.
+            named as in HEADS (`Head.published`).
         tokenizer: None if the folder has none.
         labels: class names in the order of their ids, if the model has classes.
         newly_initialized: names of the parameters that no file contains.
         other_parts: parameters of a checkpoint that belong neither to the encoder nor to
-            PUBLISHED_HEADS, by part.
+            published heads, by part.
         metadata: `step` and the metadata of a bert_jax checkpoint; empty for other folders.
         problem_type: what config.json says about a sequence classifier: 'regression',
             'single_label_classification', 'multi_label_classification' or None.
@@ -95,12 +81,12 @@ class Pretrained:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Names of the model's heads, in the order of PUBLISHED_HEADS.
+        """Names of the model's heads, in the order of HEADS.
 
         A causal model that was fine-tuned, but not to write, has no head clm.
         """
-        writes = self.is_causal and self.writes and not {*FINE_TUNED_HEADS} & {*self.params}
-        return published_heads(self.params, self.architecture, writes)
+        writes = self.is_causal and self.writes and not has_fine_tuned_head(self.params)
+        return heads_of(self.params, self.architecture, writes)
 
     @property
     def activation(self) -> str:
@@ -118,8 +104,23 @@ class Pretrained:
         return by_type.get(self.problem_type or '', 'softmax')
 
 
-def published_heads(params: Params, architecture: Architecture, is_causal: bool) -> tuple[str, ...]:
-    """The heads of a model, in the order of PUBLISHED_HEADS.
+def is_part(name: str) -> bool:
+    """Whether a part of parameters belongs to a published model: a stack or a published head."""
+    return name in ('encoder', 'decoder') or bool(published_heads([name]))
+
+
+def has_fine_tuned_head(params: Params) -> bool:
+    """Whether a published model has a head that learned from labeled examples."""
+    return any(HEADS[name].is_fine_tuned for name in published_heads(params))
+
+
+def label_heads(names: Collection[str]) -> list[str]:
+    """Names of those published heads with any number of classes."""
+    return [name for name in published_heads(names) if HEADS[name].has_labels]
+
+
+def heads_of(params: Params, architecture: Architecture, is_causal: bool) -> tuple[str, ...]:
+    """The heads of a model, in the order of HEADS.
 
     A causal model that predicts with the token embeddings alone has the head clm without
     parameters, and an encoder–decoder the head seq2seq.
@@ -128,7 +129,7 @@ def published_heads(params: Params, architecture: Architecture, is_causal: bool)
     if not architecture.prediction.has_parameters:
         present |= {'clm'} if is_causal else set()
         present |= {'seq2seq'} if architecture.decoder is not None else set()
-    return tuple(name for name in PUBLISHED_HEADS if name in present)
+    return published_heads(present)
 
 
 def torch_activation(activation: str | None) -> str | None:
@@ -143,9 +144,8 @@ def reads_pooler(head: str, architecture: Architecture) -> bool:
 
 def num_labels(params: Params) -> int:
     """Return the number of classes of the classification heads; 2 without such a head."""
-    for name in LABEL_HEADS:
-        if name in params:
-            return int(params[name]['head']['output']['kernel'].shape[-1])
+    for name in label_heads(params):
+        return int(params[name]['head']['output']['kernel'].shape[-1])
     return 2
 
 
@@ -156,8 +156,8 @@ def build_model(
     compute: Compute | None = None,
     is_causal: bool = False,
 ) -> Model:
-    """Build an encoder with some of PUBLISHED_HEADS."""
-    options = {name: {'num_labels': num_labels} if name in LABEL_HEADS else {} for name in heads}
+    """Build an encoder with some of the published heads."""
+    options = {name: {'num_labels': num_labels} if HEADS[name].has_labels else {} for name in heads}
     return Model(architecture, compute or Compute(), options, is_causal)
 
 
@@ -260,15 +260,17 @@ def outputs(
         sequence_classification [B, C]; token_classification [B, T, C]; question_answering
         [B, T, 2]; multiple_choice [B].
     """
-    heads = published_heads(params, architecture, is_causal)
+    heads = heads_of(params, architecture, is_causal)
     model = build_model(architecture, heads, num_labels(params), compute, is_causal)
     has_target = rows.target is not None or model.reads_text_twice()
     if architecture.decoder is not None and not has_target:
         rows = rows.replace(target=rows)
     output: Any = model.apply({'params': params}, rows, all_hidden=True)
     logits = {f'{name}_logits': logits for name, logits in output.heads.items()}
-    for name in {f'{head}_logits' for head in TOKEN_HEADS} & logits.keys():
-        logits[name] = logits[name][..., : architecture.vocab_size]
+    for head in heads:
+        if HEADS[head].predicts_tokens:
+            name = f'{head}_logits'
+            logits[name] = logits[name][..., : architecture.vocab_size]
     hidden = {'all_hidden': output.states.all_hidden_LBTD}
     if output.decoder is not None:
         hidden['decoder_hidden'] = output.decoder.all_hidden_LBTD

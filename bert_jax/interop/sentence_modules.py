@@ -14,6 +14,7 @@ import numpy as np
 from bert_jax import files
 from bert_jax.errors import UserError, unknown
 from bert_jax.interop import sparse_modules, weights
+from bert_jax.models.pooling import POOLINGS
 from bert_jax.models.sparse_pooling import SparsePooling
 from bert_jax.storage import names
 from bert_jax.types import JsonObject, JsonView
@@ -27,7 +28,6 @@ _MODES = {
     'pooling_mode_weightedmean_tokens': 'weightedmean',
     'pooling_mode_lasttoken': 'lasttoken',
 }
-_SUPPORTED_MODES = ('cls', 'max', 'mean', 'mean_sqrt_len_tokens', 'lasttoken')
 _ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {  # of the array module (NumPy or JAX) and x
     'torch.nn.modules.activation.Tanh': lambda xp, x: xp.tanh(x),
     'torch.nn.modules.linear.Identity': lambda xp, x: x,
@@ -349,7 +349,7 @@ def _read_pooling(config: JsonView, has_prompts: bool) -> tuple[str, ...]:
     if not isinstance(modes, str | list | tuple):
         raise UserError(f'1_Pooling/config.json: pooling_mode is {modes!r}, expected names')
     modes = (modes,) if isinstance(modes, str) else tuple(modes) or ('mean',)
-    others = [mode for mode in modes if mode not in _SUPPORTED_MODES]
+    others = [mode for mode in modes if mode not in POOLINGS]
     if others:
         raise _Unsupported(f'the pooling mode {others[0]}')
     if has_prompts and not config.get('include_prompt', True):

@@ -8,8 +8,9 @@ import numpy as np
 from bert_jax import tree_paths
 from bert_jax.errors import UserError, join_first
 from bert_jax.interop import pretrained
-from bert_jax.interop.pretrained import PUBLISHED_HEADS, TOKEN_ROWS, Pretrained
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Architecture
+from bert_jax.models.heads import has_token_rows, published_heads
 from bert_jax.tokenizers import Tokenizer, old_subwords
 
 # Architecture fields that may differ between the weights and the new model.
@@ -51,24 +52,22 @@ def fit(
     """
     _check_same(model.architecture, architecture)
     params = tree_paths.flatten(model.params)
-    heads = tuple(name for name in PUBLISHED_HEADS if name in set(heads))
-    unused = [
-        name for name in params if name.partition('/')[0] in set(PUBLISHED_HEADS) - set(heads)
-    ]
-    why = dict.fromkeys(PUBLISHED_HEADS, 'no objective uses it') | dict(reasons or {})
-    lines = _dropped(dict.fromkeys(name.partition('/')[0] for name in unused), why)
+    heads = published_heads({*heads})
+    parts = dict.fromkeys(name.partition('/')[0] for name in params)
+    dropped = [part for part in parts if published_heads([part]) and part not in heads]
+    lines = _dropped(dropped, reasons or {})
     if model.is_causal and not is_causal:
         lines.append(
             'the weights were trained left to right; here tokens attend in both directions'
         )
-    params = {name: leaf for name, leaf in params.items() if name not in unused}
+    params = {name: leaf for name, leaf in params.items() if name.partition('/')[0] not in dropped}
     vocab_size = model.architecture.vocab_size
-    params |= {name: params[name][:vocab_size] for name in TOKEN_ROWS if name in params}
+    params |= {name: params[name][:vocab_size] for name in params if has_token_rows(name)}
     if tokenizer.fingerprint != (model.tokenizer and model.tokenizer.fingerprint):
         lines += _fit_vocabulary(params, model.tokenizer, tokenizer)
     lines += _fit_positions(params, architecture, positions)
-    for name in TOKEN_ROWS:
-        if name in params:
+    for name in params:
+        if has_token_rows(name):
             rows = params[name][: architecture.vocab_size]
             padding = architecture.padded_vocab_size - len(rows)
             params[name] = np.pad(rows, [(0, padding)] + [(0, 0)] * (rows.ndim - 1))
@@ -84,7 +83,7 @@ def _dropped(heads: Iterable[str], why: Mapping[str, str]) -> list[str]:
     """Return a line that names the dropped heads with the reason for each, if there are any."""
     by_reason: dict[str, list[str]] = {}
     for name in heads:
-        by_reason.setdefault(why[name], []).append(name)
+        by_reason.setdefault(why.get(name, 'no objective uses it'), []).append(name)
     parts = [f'{", ".join(names)} ({reason})' for reason, names in by_reason.items()]
     return [f'dropped heads: {"; ".join(parts)}'] if parts else []
 
@@ -121,8 +120,8 @@ def _fit_vocabulary(
     subwords = old_subwords.find(new, old)
     for role in old.role_ids.keys() & new.role_ids.keys():  # they match by role, not by name
         subwords[new.role_ids[role]] = [old.role_ids[role]]
-    for name in TOKEN_ROWS:
-        if name in params:
+    for name in params:
+        if has_token_rows(name):
             average = params[name][: old.vocab_size].mean(0)
             params[name] = np.stack(
                 [params[name][ids].mean(0) if ids else average for ids in subwords]

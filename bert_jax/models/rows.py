@@ -218,7 +218,10 @@ def masked_max(hidden_BTD: jax.Array, member_BST: jax.Array) -> jax.Array:
     def over_set(member_BT: jax.Array) -> jax.Array:
         return jnp.where(member_BT[:, :, None], hidden_BTD, lowest).max(1)
 
-    max_SBD = jax.lax.map(over_set, member_BST.swapaxes(0, 1))
+    if member_BST.shape[1] == 1:  # without a loop, which export formats may lack
+        max_SBD = over_set(member_BST[:, 0])[None]
+    else:
+        max_SBD = jax.lax.map(over_set, member_BST.swapaxes(0, 1))
     return jnp.where(member_BST.any(2)[:, :, None], max_SBD.swapaxes(0, 1), 0)
 
 

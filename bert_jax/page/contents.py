@@ -12,9 +12,10 @@ from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.inference import finetuned, problem_kinds
 from bert_jax.interop import pretrained, tuned
-from bert_jax.interop.pretrained import TOKEN_ROWS, Pretrained
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.head_states import describe_states
+from bert_jax.models.heads import has_token_rows
 from bert_jax.models.heads.linear_chain import LinearChain
 from bert_jax.page import tokenizers, weights
 from bert_jax.text import scripts
@@ -175,7 +176,7 @@ def _arrays(model: Pretrained, kind: str | None) -> dict[str, np.ndarray]:
 
 
 def _as_page_array(name: str, array: np.ndarray, architecture: Architecture) -> np.ndarray:
-    if name in TOKEN_ROWS:
+    if has_token_rows(name):
         array = array[: architecture.vocab_size]  # drops the padding rows of the vocabulary
     elif name.endswith('/attention/output/kernel'):
         array = array.reshape(-1, array.shape[-1]).T

@@ -120,7 +120,7 @@ def initialize(
     if model is None:
         return _initialize_randomly(config, name, sizes, tokenizer)
     from bert_jax.interop import added_decoder, surgery
-    from bert_jax.interop.pretrained import PAIR_HEADS, check_padding
+    from bert_jax.interop.pretrained import check_padding
     from bert_jax.models.parameters import stack_layers
 
     architecture = _spelled(model.architecture.changed(sizes), tokenizer)
@@ -136,7 +136,7 @@ def initialize(
     if architecture.head_inputs != model.architecture.head_inputs:
         refitted += [name for name in model.heads if HEADS[name].reads_head_states]
     if architecture.pair_pooling != model.architecture.pair_pooling:
-        refitted += [name for name in model.heads if name in PAIR_HEADS]
+        refitted += [name for name in model.heads if HEADS[name].is_pair]
     reasons |= {name: 'it was trained on other states' for name in refitted if name in heads}
     heads = tuple(name for name in heads if name not in refitted)
     fitted, lines = surgery.fit(

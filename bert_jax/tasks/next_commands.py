@@ -68,7 +68,7 @@ def export(
 
     params, others = dict[str, Tree](), dict[str, Tree]()
     for name in parts:
-        (params if name in pretrained.PARTS else others)[name] = {}
+        (params if pretrained.is_part(name) else others)[name] = {}
     flags = {name: metadata[name] for name in ('is_causal', 'has_prefix')}
     model = pretrained.Pretrained(
         start.family, start.architecture, params, other_parts=others, **flags

@@ -11,6 +11,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.architecture_parts import Classifier
 from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.heads import HEADS, has_token_rows, published_heads
 from bert_jax.models.heads.classification import (
     MultipleChoiceHead,
     QuestionAnsweringHead,
@@ -146,3 +147,20 @@ def test_initial_kernels_have_the_configured_standard_deviation(name):
     assert kernels
     for kernel in kernels:
         assert kernel.std() == pytest.approx(0.02, rel=0.02)
+
+
+def test_a_head_under_another_name_is_not_one_of_published_checkpoints(monkeypatch):
+    monkeypatch.setitem(HEADS, 'document_start', NextSentenceHead)
+    assert published_heads({'rtd', 'nsp', 'document_start', 'permutation', 'mlm', 'encoder'}) == (
+        'mlm',
+        'nsp',
+        'rtd',
+    )
+    assert HEADS['document_start'].is_pair
+
+
+def test_parameters_with_a_row_for_each_token():
+    names = ['encoder/embeddings/token', 'mlm/head/bias', 'clm/head/decoder', 'bilm/head/bias']
+    assert all(map(has_token_rows, names))
+    others = ['encoder/embeddings/type', 'mlm/head/transform/bias', 'rtd/head/output/bias', 'crf/x']
+    assert not any(map(has_token_rows, others))

@@ -15,6 +15,7 @@ from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architecture_parts import Activation, Classifier
+from bert_jax.models.heads import has_token_rows
 from bert_jax.types import JsonObject, JsonView
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -48,7 +49,6 @@ _FIXED: dict[str, object] = {
     'auto_map': None,
     'quantization_config': None,
 }
-_PREDICTION_BIASES = tuple(f'{head}/head/bias' for head in ('mlm', 'clm', 'plm', 'seq2seq'))
 # For families that supported other values in transformers 4.
 BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
 # Types of the keys that every family reads; None is allowed.
@@ -171,7 +171,8 @@ class Family:
     @property
     def prediction_bias(self) -> str | None:
         """The bias of predicted tokens; None if no model of the family has one."""
-        return next((self.table[b] for b in _PREDICTION_BIASES if b in self.table), None)
+        biases = (n for n in self.table if n.endswith('/head/bias') and has_token_rows(n))
+        return next((self.table[name] for name in biases), None)
 
     def is_buffer(self, name: str) -> bool:
         """Whether a file names a constant, not a weight."""

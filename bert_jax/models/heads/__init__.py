@@ -3,6 +3,7 @@
 To add a head, add a subclass of `Head` in a file here, and a line to HEADS.
 """
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 import jax
@@ -25,11 +26,25 @@ class Head(Module):
             and `head_lstm` describe, which may be wider; otherwise those of the last layer.
         shares_encoder: whether the head reads `EncoderOutput.parameters`, to compute with layers of
             the encoder.
+        published: names in HEADS under which published checkpoints have the head. A head with
+            another name belongs to a run: it is left out when the run is exported or fine-tuned.
+        is_fine_tuned: whether the head learns from labeled examples, not from text alone.
+        predicts_tokens: whether the head gives logits of all tokens of the vocabulary. Its
+            parameters `bias` and `decoder`, if it has them, have a row for each token.
+        is_pair: whether the head reads what `architecture.pair_pooling` says.
+        has_labels: whether the head has the option `num_labels`.
+        is_per_token: whether the output has an axis of positions.
     """
 
     reads_decoded: ClassVar[bool] = False
     reads_head_states: ClassVar[bool] = False
     shares_encoder: ClassVar[bool] = False
+    published: ClassVar[tuple[str, ...]] = ()
+    is_fine_tuned: ClassVar[bool] = False
+    predicts_tokens: ClassVar[bool] = False
+    is_pair: ClassVar[bool] = False
+    has_labels: ClassVar[bool] = False
+    is_per_token: ClassVar[bool] = False
 
     def __call__(
         self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
@@ -96,3 +111,16 @@ HEADS: LazyTable[type[Head]] = LazyTable(
         'crf': 'bert_jax.models.heads.linear_chain:LinearChain',
     }
 )
+
+
+def published_heads(names: Collection[str]) -> tuple[str, ...]:
+    """Return those names that are heads of published checkpoints, in the order of HEADS."""
+    return tuple(name for name in HEADS if name in names and name in HEADS[name].published)
+
+
+def has_token_rows(name: str) -> bool:
+    """Whether a parameter, such as 'mlm/head/bias', has a row for each token."""
+    part, _, rest = name.partition('/')
+    if part in HEADS:
+        return HEADS[part].predicts_tokens and rest in ('head/bias', 'head/decoder')
+    return name in ('encoder/embeddings/token', 'decoder/embeddings/token')

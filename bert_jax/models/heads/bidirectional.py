@@ -36,6 +36,9 @@ class BidirectionalLanguageModelHead(Head):
         UserError: the encoder mixes its directions, so a state has seen the token to predict.
     """
 
+    predicts_tokens = True
+    is_per_token = True
+
     @nn.compact
     def __call__(
         self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None

@@ -28,7 +28,8 @@ from bert_jax.models.feedforward import ACTIVATIONS
 from bert_jax.models.heads import Head
 from bert_jax.models.linear import TRUNCATED_STDDEV
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.rows import Rows, gather_positions, masked_max, masked_mean
+from bert_jax.models.pooling import POOLINGS
+from bert_jax.models.rows import Rows
 
 CLASSIFIERS: dict[str, tuple[str, ...]] = {
     'none': (),
@@ -52,6 +53,7 @@ class _Classifier(Head):
 
     num_labels: int = 2
     reads_head_states = True
+    is_fine_tuned = True
 
     @nn.compact
     def __call__(
@@ -99,6 +101,9 @@ class _Classifier(Head):
 class SequenceClassificationHead(_Classifier):
     """logits_BC of each sequence's classes; logits_BSC in packed rows."""
 
+    published = ('sequence_classification',)
+    has_labels = True
+
     def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
         layers = CLASSIFIERS[self.architecture.classifier.layers]
         return _pool(self.architecture, states, rows), layers
@@ -121,6 +126,8 @@ class MultipleChoiceHead(SequenceClassificationHead):
     """
 
     num_labels: int = 1
+    published = ('multiple_choice',)
+    has_labels = False
 
     def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
         if states.pooled_BD is None or not self.reads_pooler():
@@ -140,6 +147,10 @@ class MultipleChoiceHead(SequenceClassificationHead):
 class TokenClassificationHead(_Classifier):
     """logits_BTC of each position's classes."""
 
+    published = ('token_classification',)
+    has_labels = True
+    is_per_token = True
+
     def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
         return states.hidden_BTD, self.token_layers(CLASSIFIERS['linear'])
 
@@ -150,6 +161,9 @@ class QuestionAnsweringHead(_Classifier):
     No dropout, as in google-research/bert run_squad.py, except with classifier dense_norm.
     """
 
+    published = ('question_answering',)
+    is_per_token = True
+
     def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
         return states.hidden_BTD, self.token_layers(())
 
@@ -159,40 +173,33 @@ def _pool(architecture: Architecture, states: EncoderOutput, rows: Rows) -> jax.
     if architecture.pooling == 'pooler':
         assert states.pooled_BD is not None
         return states.pooled_BD
-    pool, skipped_id = _POOLINGS[architecture.pooling], architecture.classifier.skipped_id
-    vector_BSD = pool(states.hidden_BTD, rows, skipped_id)
+    member_BST = rows.members()
+    parts = [
+        POOLINGS[name](states.hidden_BTD, _readable(member_BST, architecture, rows, name))
+        for name in _POOLINGS[architecture.pooling]
+    ]
+    vector_BSD = jnp.concatenate(parts, -1)
     return vector_BSD[:, 0] if rows.first_positions_BS is None else vector_BSD
 
 
-def _first(hidden_BTD: jax.Array, rows: Rows, _: int | None) -> jax.Array:
-    return gather_positions(hidden_BTD, _first_positions(rows))
+def _readable(
+    member_BST: jax.Array, architecture: Architecture, rows: Rows, pooling: str
+) -> jax.Array:
+    """The positions of each sequence that a pooling reads, bool [B, S, T].
+
+    The last token is one without `Classifier.skipped_id`, or the first token if all have it.
+    """
+    skipped_id = architecture.classifier.skipped_id
+    if skipped_id is None or POOLINGS[pooling].tokens != 'last':
+        return member_BST
+    is_first_BST = jnp.arange(member_BST.shape[2]) == member_BST.argmax(-1)[..., None]
+    return is_first_BST | (member_BST & (jnp.asarray(rows.input_ids_BT) != skipped_id)[:, None])
 
 
-def _first_positions(rows: Rows) -> jax.Array:
-    first_BS = rows.first_positions_BS
-    place_BS = rows.is_token_BT.argmax(1)[:, None] if first_BS is None else first_BS
-    return jnp.maximum(place_BS, 0)
-
-
-def _mean(hidden_BTD: jax.Array, rows: Rows, _: int | None) -> jax.Array:
-    return masked_mean(hidden_BTD, rows.members())
-
-
-def _last(hidden_BTD: jax.Array, rows: Rows, skipped_id: int | None) -> jax.Array:
-    """The state of the last token of each sequence; of the first one if all have `skipped_id`."""
-    member_BST = rows.members()
-    if skipped_id is not None:
-        member_BST &= (jnp.asarray(rows.input_ids_BT) != skipped_id)[:, None]
-    last_BS = jnp.where(member_BST, jnp.arange(member_BST.shape[2]), -1).max(2)
-    return gather_positions(hidden_BTD, jnp.where(last_BS < 0, _first_positions(rows), last_BS))
-
-
-def _concat(hidden_BTD: jax.Array, rows: Rows, skipped_id: int | None) -> jax.Array:
-    parts = (masked_max, masked_mean)
-    pooled = [pool(hidden_BTD, rows.members()) for pool in parts]
-    return jnp.concatenate([_last(hidden_BTD, rows, skipped_id), *pooled], -1)
-
-
-# `Architecture.pooling` → function of states, rows and `Classifier.skipped_id`: [B, S, …], with
-# S = 1 in rows of one sequence.
-_POOLINGS = {'first': _first, 'last': _last, 'mean': _mean, 'concat': _concat}
+# `Architecture.pooling` → the poolings of models/pooling.py whose vectors are joined.
+_POOLINGS = {
+    'first': ('cls',),
+    'last': ('lasttoken',),
+    'mean': ('mean',),
+    'concat': ('lasttoken', 'max', 'mean'),
+}

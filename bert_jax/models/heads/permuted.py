@@ -23,6 +23,7 @@ class PermutedTokenHead(MaskedLanguageModelHead):
     """
 
     reads_decoded = False
+    published = ('plm',)
 
     def __call__(
         self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None

@@ -35,6 +35,9 @@ class MaskedLanguageModelHead(Head):
     predicts_everywhere: bool = dataclasses.field(default=False, kw_only=True)
 
     reads_decoded = True
+    published = ('mlm',)
+    predicts_tokens = True
+    is_per_token = True
     can_shift: ClassVar[bool] = True
 
     def __call__(
@@ -91,6 +94,7 @@ class NextTokenHead(MaskedLanguageModelHead):
     """The same layers on the states of the last layer: logits of the token after a position."""
 
     reads_decoded = False
+    published = ('clm', 'seq2seq')
     can_shift = False
 
     def __call__(
@@ -108,6 +112,7 @@ class NextTokenHead(MaskedLanguageModelHead):
 class DeletedTokenHead(MaskedLanguageModelHead):
     """Logits of the token that was deleted after a position."""
 
+    published = ()
     can_shift = False
 
     @nn.nowrap
@@ -123,6 +128,9 @@ class NextSentenceHead(Head):
     one matrix reads the state of [CLS] itself, as textbooks describe NSP (Jurafsky and Martin,
     Speech and Language Processing, 3rd edition, chapter on masked language models); the bias stays.
     """
+
+    published = ('nsp', 'sop')
+    is_pair = True
 
     @nn.compact
     def __call__(
@@ -165,6 +173,9 @@ class ReplacedTokenHead(Head):
     (He et al. 2023, arXiv 2111.09543; LMMaskPredictionHead in microsoft/DeBERTa,
     replaced_token_detection_model.py).
     """
+
+    published = ('rtd',)
+    is_per_token = True
 
     @nn.compact
     def __call__(

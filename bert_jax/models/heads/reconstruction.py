@@ -17,8 +17,8 @@ from bert_jax.models.decoders.transformer import TransformerDecoder
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.flops import decoder_flops
 from bert_jax.models.heads import Head
-from bert_jax.models.heads.embedding import POOLINGS
 from bert_jax.models.heads.prediction import NextTokenHead
+from bert_jax.models.pooling import POOLINGS
 from bert_jax.models.rows import Rows
 from bert_jax.types import Key, Params, Tree
 

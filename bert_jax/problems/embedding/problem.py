@@ -16,8 +16,8 @@ from bert_jax.errors import UserError, unknown, warn
 from bert_jax.examples.batch_orders import BatchOrder, PairsOfClasses, Stratified, WithoutCopies
 from bert_jax.examples.finetune_batches import Item
 from bert_jax.labels.examples import TextGroup
-from bert_jax.models.heads.embedding import POOLINGS
 from bert_jax.models.model import HeadOptions
+from bert_jax.models.pooling import POOLINGS
 from bert_jax.models.rows import Rows
 from bert_jax.problems import base, raw_input
 from bert_jax.problems.classification import sequence
