@@ -50,9 +50,15 @@ def test_every_table_has_its_new_line(copy):
         'from bert_jax.problems import PROBLEMS\n'
         'from bert_jax.text.sources import SOURCES\n'
         'from bert_jax.tasks.pretraining_data import SEGMENTS\n'
+        'from bert_jax.training.optimizers import DIRECTIONS\n'
+        'from bert_jax import analyze, export_formats\n'
+        'from bert_jax.interop.families import FAMILIES\n'
         'print(OBJECTIVES["recovery"].__name__, SCHEMES["first"].__name__,'
         'ENCODERS["bag_of_words"].__name__, PROBLEMS["word_count"].load().loss.__name__,'
-        'SOURCES["line"].__name__, "beginnings" in SEGMENTS)'
+        'SOURCES["line"].__name__, "beginnings" in SEGMENTS,'
+        '"key_values" in PROBLEMS["tagging"].readers, "lion" in DIRECTIONS,'
+        'FAMILIES["house_bert"].prefix, analyze.ANALYSES["token_counts"].__name__,'
+        'export_formats.FORMATS["program"].__name__)'
     )
     done = run(copy, '-c', code)
     assert done.stdout.split() == [
@@ -61,7 +67,8 @@ def test_every_table_has_its_new_line(copy):
         'BagOfWords',
         'CountLoss',
         'RepeatedLine',
-        'True',
+        *('True', 'True', 'True'),
+        *('house.', 'TokenCounts', 'Program'),
     ], done.stderr
 
 

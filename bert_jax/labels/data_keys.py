@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ml_collections import ConfigDict
 
 from bert_jax.config_keys import key, needs, overridden_by, section
-from bert_jax.labels.formats import LISTS, TABLES, TEXT_FILES, WITH_COLUMNS
+from bert_jax.labels.formats import FORMATS, LISTS, TABLES, TEXT_FILES, WITH_COLUMNS
 from bert_jax.labels.key_conditions import UsedBy, unused_fraction, unused_split_seed
 
 
@@ -91,9 +91,8 @@ def make_config(
         ),
         format=key(
             '',
-            "'csv', 'tsv', 'jsonl', 'json', 'parquet', 'xml', 'conll', 'conllu', 'squad', 'brat', "
-            "'webanno', 'labeled_lines', 'lines', 'files' (docs/labeled_data.md); '' = by the "
-            'suffix of each file and the problem',
+            f"{', '.join(map(repr, FORMATS))} (docs/labeled_data.md); '' = by the suffix of each "
+            'file and the problem',
             choices='bert_jax.labels.formats:FORMATS',
             unused=used(),
         ),
