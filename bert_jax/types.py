@@ -10,14 +10,15 @@ import numpy as np
 
 if TYPE_CHECKING:
     import jax
+    from ml_collections import ConfigDict
 
     Array: TypeAlias = jax.Array | np.ndarray
     Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
+    Config: TypeAlias = ConfigDict  # its values are Any: config_keys.py checks them
 else:  # configs are read without JAX
-    Array = Key = Any
+    Array = Key = Config = Any
 Batch: TypeAlias = Mapping[str, Any]  # name → Array whose first axis is the example or row
 Params: TypeAlias = Mapping[str, Any]  # nested dictionaries of float32 arrays
-Config: TypeAlias = Any  # ml_collections.ConfigDict, which is untyped
 Tree: TypeAlias = Any  # a pytree, that is, nested containers of arrays
 JsonObject: TypeAlias = dict[str, Any]  # an object of JSON, as it is read or will be written
 JsonView: TypeAlias = Mapping[str, Any]  # an object of JSON that is only read
