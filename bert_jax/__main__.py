@@ -26,7 +26,7 @@ class Command(NamedTuple):
 COMMANDS = {
     'prepare': Command(
         'bert_jax.prepare',
-        'bert_jax.prepare:Request',
+        'bert_jax.prepare:PreparationRequest',
         'text → a tokenized corpus',
     ),
     'train': Command(
@@ -47,7 +47,7 @@ COMMANDS = {
     ),
     'analyze': Command(
         'bert_jax.analyze.__main__',
-        'bert_jax.analyze.plan:Plan',
+        'bert_jax.analyze.plan:AnalysisPlan',
         'a model, texts → probes, attention heads, senses, harms',
     ),
     'export': Command(

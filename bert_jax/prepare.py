@@ -35,7 +35,7 @@ everything that was replaced or left out.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request:
+class PreparationRequest:
     """The flags of this command."""
 
     input: tuple[str, ...] = flag(
@@ -88,7 +88,7 @@ class Request:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
     request = flag_parser.parse(
-        Request,
+        PreparationRequest,
         argv,
         'python -m bert_jax.prepare',
         _DESCRIPTION,

@@ -12,7 +12,7 @@ from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, inputs
 from bert_jax.analyze.measures import attention_heads
 from bert_jax.analyze.measures.attention_heads import DIRECTIONS, OFFSETS, HeadCounts
 from bert_jax.analyze.readers import treebank
-from bert_jax.analyze.readers.treebank import Tree
+from bert_jax.analyze.readers.treebank import TreebankSentence
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.inference.streams import stream_attention
@@ -112,7 +112,7 @@ def _parse_head(text: str, shape: tuple[int, int]) -> tuple[int, int]:
     return int(layer), int(head)
 
 
-def _relations(trees: Sequence[Tree], least: int) -> list[str]:
+def _relations(trees: Sequence[TreebankSentence], least: int) -> list[str]:
     """'all' and the relations with at least `least` occurrences, most frequent first."""
     counts = Counter(_main_type(name) for tree in trees for name in tree.tags['deprel'])
     names = [n for n, number in counts.most_common() if number >= least and n not in _IGNORED]
@@ -127,7 +127,10 @@ def _main_type(relation: str) -> str:
 
 
 def _count(
-    model: AnalyzedModel, trees: Sequence[Tree], relations: Sequence[str], counts: HeadCounts
+    model: AnalyzedModel,
+    trees: Sequence[TreebankSentence],
+    relations: Sequence[str],
+    counts: HeadCounts,
 ) -> int:
     """Count the hits in all sentences; return the number of skipped sentences (too long)."""
     model.stage('attention')
@@ -212,7 +215,7 @@ def _plot_relations(best: dict[str, JsonObject]) -> 'Figure':
     return figure
 
 
-def _example(text: str | None, trees: Sequence[Tree]) -> tuple[str, WordOffsets]:
+def _example(text: str | None, trees: Sequence[TreebankSentence]) -> tuple[str, WordOffsets]:
     """The text to draw, and the characters of its words."""
     if text is not None:
         return _split(text)

@@ -18,7 +18,7 @@ _SUMMARY = 'README.md'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
+class AnalysisPlan:
     """The flags of the command `all`."""
 
     model: str = flag(MODEL_HELP)
@@ -30,7 +30,7 @@ class Plan:
     overwrite: bool = flag('also run analyses that already have results', False)
 
 
-class Step(NamedTuple):
+class PlannedAnalysis(NamedTuple):
     """An analysis of a plan: the name of its folder, its command line, and its place in a file."""
 
     name: str
@@ -51,7 +51,10 @@ def run(
         run_analysis: runs the command line of an analysis.
     """
     plan = flag_parser.parse(
-        Plan, arguments, 'python -m bert_jax.analyze all', 'Run all analyses that a file lists.'
+        AnalysisPlan,
+        arguments,
+        'python -m bert_jax.analyze all',
+        'Run all analyses that a file lists.',
     )
     output = pathlib.Path(plan.output)
     steps = _read(plan.input, plan.model, output)
@@ -75,7 +78,7 @@ def run(
     return output
 
 
-def _read(path: str, model: str, output: pathlib.Path) -> list[Step]:
+def _read(path: str, model: str, output: pathlib.Path) -> list[PlannedAnalysis]:
     """Read a plan; the folder of the second analysis with the same name is NAME_2."""
     steps, counts = [], Counter[str]()
     for place, line in read_lines([path]):
@@ -88,7 +91,7 @@ def _read(path: str, model: str, output: pathlib.Path) -> list[Step]:
         counts[name] += 1
         folder = name if counts[name] == 1 else f'{name}_{counts[name]}'
         line_arguments = [name, f'--model={model}', *options, f'--output={output / folder}']
-        steps.append(Step(folder, line_arguments, place))
+        steps.append(PlannedAnalysis(folder, line_arguments, place))
     if not steps:
         raise UserError(f'{path} lists no analysis')
     return steps
@@ -102,7 +105,7 @@ def _is_done(folder: pathlib.Path, arguments: Sequence[str]) -> bool:
     return [flag for flag in command[3:] if flag != '--overwrite'] == list(arguments)
 
 
-def _summary(model: str, output: pathlib.Path, steps: Sequence[Step]) -> str:
+def _summary(model: str, output: pathlib.Path, steps: Sequence[PlannedAnalysis]) -> str:
     """A page with the first table and the figures of each analysis."""
     sections = [f'# Analyses of {pathlib.Path(model).name}']
     for step in steps:

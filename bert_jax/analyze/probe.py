@@ -14,7 +14,7 @@ from bert_jax.analyze.measures import probes
 from bert_jax.analyze.measures.probes import ProbeSettings
 from bert_jax.analyze.measures.structural_probes import StructuralSettings
 from bert_jax.analyze.readers import treebank
-from bert_jax.analyze.readers.treebank import Tree
+from bert_jax.analyze.readers.treebank import TreebankSentence
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.metrics import intervals
@@ -112,7 +112,7 @@ class Probes(Analysis):
         return Results(values, tables, {'probe': _plot(values, self.label)})
 
 
-def _words(trees: Sequence[Tree], label: str, classes: Sequence[str]) -> TreebankWords:
+def _words(trees: Sequence[TreebankSentence], label: str, classes: Sequence[str]) -> TreebankWords:
     class_of = {name: number for number, name in enumerate(classes)}
     return TreebankWords(
         [tree.text[slice(*span)] for tree in trees for span in tree.words],

@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax.analyze.measures import dependency_trees, structural_probes
 from bert_jax.analyze.measures.structural_probes import ParsedSentence, StructuralSettings
-from bert_jax.analyze.readers.treebank import Tree
+from bert_jax.analyze.readers.treebank import TreebankSentence
 from bert_jax.errors import UserError
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
@@ -17,8 +17,8 @@ from bert_jax.types import JsonObject
 def measure(
     settings: StructuralSettings,
     max_words: int,
-    train_trees: Sequence[Tree],
-    dev_trees: Sequence[Tree],
+    train_trees: Sequence[TreebankSentence],
+    dev_trees: Sequence[TreebankSentence],
     train_NLD: np.ndarray,
     dev_NLD: np.ndarray,
 ) -> JsonObject:
@@ -36,7 +36,7 @@ def measure(
     return {metric: [scores[metric] for scores in of_layers] for metric in of_layers[0]}
 
 
-def linear_chain(dev_trees: Sequence[Tree]) -> JsonObject:
+def linear_chain(dev_trees: Sequence[TreebankSentence]) -> JsonObject:
     """The scores of trees that connect each word with the next, with the first word as root."""
     num_words = sum(len(tree.words) for tree in dev_trees)
     dev = _sentences(dev_trees, np.zeros((num_words, 0, 0)))
@@ -48,7 +48,7 @@ def linear_chain(dev_trees: Sequence[Tree]) -> JsonObject:
 
 
 def _sentences(
-    trees: Sequence[Tree], states_NLD: np.ndarray, max_words: float = math.inf
+    trees: Sequence[TreebankSentence], states_NLD: np.ndarray, max_words: float = math.inf
 ) -> list[ParsedSentence]:
     """The trees of 2 to `max_words` words, with the states of their words."""
     sentences, start = [], 0
@@ -62,7 +62,7 @@ def _sentences(
 
 
 def _score(
-    trees: Sequence[Tree],
+    trees: Sequence[TreebankSentence],
     sentences: Sequence[ParsedSentence],
     predicted: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> JsonObject:

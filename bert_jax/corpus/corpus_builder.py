@@ -20,7 +20,7 @@ from bert_jax.corpus.unfinished import Unfinished
 from bert_jax.corpus.workers import BLOCK_CHARACTERS, DocumentBlock, TextBlock, Workers, read_blocks
 from bert_jax.storage import paths
 from bert_jax.text.held_out import DIVIDE, HeldOutRule, choose_rule
-from bert_jax.text.held_out_share import NEAR, Candidates, corrected_rule, shares
+from bert_jax.text.held_out_share import NEAR, HeldOutCandidates, corrected_rule, shares
 from bert_jax.text.sources import Source
 from bert_jax.tokenizers import training_text
 from bert_jax.types import JsonObject
@@ -175,7 +175,7 @@ class _Writing:
         if is_final and 'writer' not in saved:
             self._remove_splits()
         candidates = {
-            source.language: Candidates(fraction)
+            source.language: HeldOutCandidates(fraction)
             for source in self.sources
             if not source.is_training_only
         }
@@ -212,7 +212,7 @@ class _Writing:
         self,
         saved: JsonObject,
         writer: CorpusWriter,
-        candidates: dict[str, Candidates],
+        candidates: dict[str, HeldOutCandidates],
         **position: object,
     ) -> None:
         """Save the progress; for the arguments see `_tokenize_sources`."""
@@ -225,7 +225,7 @@ class _Writing:
         self,
         writer: CorpusWriter,
         rule: HeldOutRule,
-        candidates: dict[str, Candidates],
+        candidates: dict[str, HeldOutCandidates],
         saved: JsonObject,
     ) -> None:
         """Stream all sources, one after the other, through the workers into the writer.
@@ -281,7 +281,7 @@ def check_share(
     sources: Sequence[Source],
     rule: HeldOutRule,
     fraction: float,
-    candidates: Mapping[str, Candidates],
+    candidates: Mapping[str, HeldOutCandidates],
 ) -> None:
     """Raise UserError if a text of some length has far more held-out tokens than asked for.
 

@@ -27,7 +27,7 @@ from bert_jax.corpus.unfinished import Unfinished
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.text.held_out import HeldOutRule, choose_rule
-from bert_jax.text.held_out_share import Candidates, corrected_rule
+from bert_jax.text.held_out_share import HeldOutCandidates, corrected_rule
 from bert_jax.text.sources import Source
 from bert_jax.tokenizers import training_text
 from bert_jax.types import JsonObject, JsonView
@@ -194,8 +194,8 @@ def draw(work: Work, item: Draw, path: Path) -> JsonObject:
     return {'share': list(item.share), 'texts': texts, 'whole': whole}
 
 
-COUNT = stages.Stage('count', 'counting characters', count)
-DRAW = stages.Stage('draw', 'drawing lines', draw)
+COUNT = stages.PreparationStage('count', 'counting characters', count)
+DRAW = stages.PreparationStage('draw', 'drawing lines', draw)
 
 
 def _texts(work: Work, unit: Unit) -> Iterator[str]:
@@ -229,12 +229,12 @@ def _held_out_rule(
 ) -> HeldOutRule:
     fraction = made_from['held_out_fraction']
     hashes: dict[str, list[int]] = {}
-    candidates: dict[str, Candidates] = {}
+    candidates: dict[str, HeldOutCandidates] = {}
     for source, records in zip(sources, records_by_source, strict=True):
         if not source.is_training_only:
             extremes = [value for record in records for value in record['extremes']]
             hashes.setdefault(source.language, []).extend(extremes)
-            own = candidates.setdefault(source.language, Candidates(fraction))
+            own = candidates.setdefault(source.language, HeldOutCandidates(fraction))
             for record in records:
                 own.merge(record['candidates'])
     rule = corrected_rule(choose_rule(hashes, fraction), fraction, candidates)

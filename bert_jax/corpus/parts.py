@@ -21,7 +21,7 @@ from bert_jax.corpus.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.text import held_out
-from bert_jax.text.held_out_share import Candidates
+from bert_jax.text.held_out_share import HeldOutCandidates
 from bert_jax.types import JsonObject, JsonView
 
 PART_TOKENS = 2**25  # a part is written as soon as it has this many
@@ -60,7 +60,7 @@ def encode(work: stages.Work, unit: stages.Unit, path: Path) -> JsonObject:
     rule = held_out.HeldOutRule(work.held_out_fraction)
     counts: collections.Counter[str] = collections.Counter()
     extremes: list[int] = []
-    candidates = Candidates(work.held_out_fraction)
+    candidates = HeldOutCandidates(work.held_out_fraction)
     parts: list[Part] = []
     blocks: list[DocumentBlock] = []
     for text in read_blocks(source, source.documents_of(unit.pieces), BLOCK_CHARACTERS):
@@ -85,7 +85,7 @@ def encode(work: stages.Work, unit: stages.Unit, path: Path) -> JsonObject:
     }
 
 
-ENCODE = stages.Stage('encode', 'encoding', encode)
+ENCODE = stages.PreparationStage('encode', 'encoding', encode)
 
 
 def read(

@@ -160,7 +160,7 @@ def assemble(work: stages.Work, shard: PlannedShard, path: Path) -> JsonObject:
     return {'plan': digest, 'entry': entry, 'files': files}
 
 
-ASSEMBLE = stages.Stage('assemble', 'writing shards', assemble)
+ASSEMBLE = stages.PreparationStage('assemble', 'writing shards', assemble)
 
 
 def read_unigram(work: stages.Work, shard: PlannedShard) -> np.ndarray:

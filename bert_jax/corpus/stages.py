@@ -97,7 +97,7 @@ _Item = TypeVar('_Item', bound=Item)
 
 
 @dataclasses.dataclass(frozen=True)
-class Stage(Generic[_Item]):
+class PreparationStage(Generic[_Item]):
     """A function of each item.
 
     Attributes:
@@ -117,7 +117,7 @@ class Stage(Generic[_Item]):
 
 
 def run(
-    engine: Engine, work: Work, stage: Stage[_Item], items: Sequence[_Item]
+    engine: Engine, work: Work, stage: PreparationStage[_Item], items: Sequence[_Item]
 ) -> list[JsonObject]:
     """Perform a stage on the workers and return the records, in order of the items.
 
@@ -141,7 +141,7 @@ def run(
     return [record for record in records if record is not None]
 
 
-def perform(work: Work, stage: Stage[_Item], item: _Item) -> None:
+def perform(work: Work, stage: PreparationStage[_Item], item: _Item) -> None:
     """Perform a stage on an item and write its record; runs on a worker."""
     os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
     path = stage.folder(work) / f'{item.name}.json'

@@ -11,7 +11,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.reranking import Reranked, Searcher
 from bert_jax.inference.vector_store import Vectors
 from bert_jax.labels import documents
-from bert_jax.labels.documents import Document
+from bert_jax.labels.documents import SearchedDocument
 from bert_jax.labels.records import ReadingReport
 from bert_jax.storage import paths
 from bert_jax.types import JsonObject
@@ -75,7 +75,7 @@ class CollectionOptions:
 class TextCollection:
     """Texts and a way to search them."""
 
-    texts: Sequence[Document]
+    texts: Sequence[SearchedDocument]
     index: Searcher
 
     def search(self, queries: Sequence[str], number: int) -> list[list[Hit]]:

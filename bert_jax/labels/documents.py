@@ -19,14 +19,14 @@ _ID_COLUMNS = ('id', '_id')
 TEXT_COLUMN = 'text'
 
 
-class Document(NamedTuple):
+class SearchedDocument(NamedTuple):
     """A text, and the name under which it is found."""
 
     id: str
     text: str
 
 
-def read(name: str, column: str, data: ConfigDict, report: ReadingReport) -> list[Document]:
+def read(name: str, column: str, data: ConfigDict, report: ReadingReport) -> list[SearchedDocument]:
     """Read the documents of a file or a folder.
 
     Args:
@@ -47,7 +47,7 @@ def read(name: str, column: str, data: ConfigDict, report: ReadingReport) -> lis
         raise UserError(f'--column={column} has no effect: {name} is not a table; leave it out')
     if path.is_dir() and retrieval_sets.is_retrieval_set(path):
         texts = retrieval_sets.read_documents(path, report)
-        found = [Document(*item) for item in texts.items()]
+        found = [SearchedDocument(*item) for item in texts.items()]
     elif path.is_dir():
         found = list(_read_folder(path, data.encoding, report))
     elif file_format:
@@ -60,7 +60,7 @@ def read(name: str, column: str, data: ConfigDict, report: ReadingReport) -> lis
     return found
 
 
-def digest(documents: Sequence[Document]) -> str:
+def digest(documents: Sequence[SearchedDocument]) -> str:
     """SHA-256 of ids and texts."""
     hasher = hashlib.sha256()
     for part in (part for document in documents for part in document):
@@ -75,7 +75,7 @@ def _format_of(name: str) -> str:
     return next((one for one in _TABLES if suffix in formats.FORMATS[one].suffixes), '')
 
 
-def _read_folder(folder: Path, encoding: str, report: ReadingReport) -> Iterator[Document]:
+def _read_folder(folder: Path, encoding: str, report: ReadingReport) -> Iterator[SearchedDocument]:
     """Yield each file of a folder and its subfolders; its id is its path in the folder."""
     for path in text_files.matching_files(f'{folder}/**'):
         name = path.removeprefix(f'{folder}/')
@@ -89,12 +89,12 @@ def _read_folder(folder: Path, encoding: str, report: ReadingReport) -> Iterator
         elif not text:
             report.add('empty files', path)
         else:
-            yield Document(name, text)
+            yield SearchedDocument(name, text)
 
 
 def _read_table(
     name: str, file_format: str, column: str, data: ConfigDict, report: ReadingReport
-) -> Iterator[Document]:
+) -> Iterator[SearchedDocument]:
     """Yield the rows of a table."""
     for record in formats.FORMATS[file_format].read(name, data):
         if isinstance(record.content, Remark):
@@ -107,7 +107,7 @@ def _read_table(
             report.add('rows without text', record.place)
 
 
-def _of_row(record: Record, column: str) -> Document:
+def _of_row(record: Record, column: str) -> SearchedDocument:
     row = record.content
     try:
         if isinstance(row, InvalidRecord):
@@ -119,12 +119,12 @@ def _of_row(record: Record, column: str) -> Document:
                 f'{printable(columns)}'
             )
         given = next((name for name in _ID_COLUMNS if name in row and name != column), '')
-        return Document(row.text(given) if given else record.default_id, row.text(column))
+        return SearchedDocument(row.text(given) if given else record.default_id, row.text(column))
     except InvalidRecord as error:
         raise UserError(f'{record.place}: {error}') from None
 
 
-def _read_lines(name: str, encoding: str, report: ReadingReport) -> Iterator[Document]:
+def _read_lines(name: str, encoding: str, report: ReadingReport) -> Iterator[SearchedDocument]:
     """Yield the lines of a file; the id of a line is its number."""
     for number, line in enumerate(text_files.read_lines(name, encoding, option='--encoding'), 1):
         if scripts.has_surrogates(line):
@@ -132,12 +132,12 @@ def _read_lines(name: str, encoding: str, report: ReadingReport) -> Iterator[Doc
                 f'{name}, line {number}: not valid {encoding}; set --encoding, such as latin-1'
             )
         if line.strip():
-            yield Document(str(number), line.strip())
+            yield SearchedDocument(str(number), line.strip())
         else:
             report.add('blank lines', f'{name}, line {number}')
 
 
-def _check_ids(name: str, documents: Sequence[Document]) -> None:
+def _check_ids(name: str, documents: Sequence[SearchedDocument]) -> None:
     seen: set[str] = set()
     for document in documents:
         if document.id in seen:

@@ -15,7 +15,7 @@ from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores, Table
 
 
-class Tree(NamedTuple):
+class DependencyTree(NamedTuple):
     """The head of each word, from 1, 0 for the root, and its relation; None: not predicted."""
 
     heads: Sequence[int | None]
@@ -27,7 +27,7 @@ def universal(relation: str | None) -> str | None:
     return None if relation is None else relation.partition(':')[0]
 
 
-def score(gold: Sequence[Tree], predicted: Sequence[Tree]) -> Scores:
+def score(gold: Sequence[DependencyTree], predicted: Sequence[DependencyTree]) -> Scores:
     """Score trees of the same words.
 
     Returns:
@@ -56,7 +56,7 @@ def score(gold: Sequence[Tree], predicted: Sequence[Tree]) -> Scores:
     return Scores(values, {'Relations': Table(columns, rows)})
 
 
-def score_rows(gold: Sequence[Tree], predicted: Sequence[Tree]) -> RowScore:
+def score_rows(gold: Sequence[DependencyTree], predicted: Sequence[DependencyTree]) -> RowScore:
     """Return a function that computes the metrics of some of the sentences."""
     hits_N4 = np.zeros((len(gold), 4), np.int64)
     for number, trees in enumerate(zip(gold, predicted, strict=True)):
@@ -74,7 +74,9 @@ def score_rows(gold: Sequence[Tree], predicted: Sequence[Tree]) -> RowScore:
     return score_some
 
 
-def _words(gold: Tree, predicted: Tree) -> list[tuple[tuple[int | None, str | None], ...]]:
+def _words(
+    gold: DependencyTree, predicted: DependencyTree
+) -> list[tuple[tuple[int | None, str | None], ...]]:
     """The (head, relation) of each word in both trees."""
     own = zip(predicted.heads, predicted.relations, strict=True)
     return list(zip(zip(gold.heads, gold.relations, strict=True), own, strict=True))

@@ -20,12 +20,12 @@ from bert_jax.objectives import Objective
 from bert_jax.objectives.corruption import Corruption, TargetLayout, Vocabulary
 from bert_jax.objectives.mlm import prediction_terms
 from bert_jax.objectives.noise import BartNoise, Noised, Text
-from bert_jax.objectives.span_corruption import Prefix, SpanCorruption
+from bert_jax.objectives.span_corruption import PrefixNoise, SpanCorruption
 from bert_jax.types import Array, Config, Key
 
-Noise: TypeAlias = BartNoise | SpanCorruption | Prefix
+Noise: TypeAlias = BartNoise | SpanCorruption | PrefixNoise
 # Value of `noise.kind` → the noise, whose fields are keys of `config.noise`.
-NOISES: dict[str, type[Noise]] = {'bart': BartNoise, 't5': SpanCorruption, 'prefix': Prefix}
+NOISES: dict[str, type[Noise]] = {'bart': BartNoise, 't5': SpanCorruption, 'prefix': PrefixNoise}
 
 
 def options(kind: type[Noise]) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ def generator_architecture(architecture: Architecture, options: GeneratorOptions
     )
 
 
-class Generator(Module):
+class TokenGenerator(Module):
     """A small masked language model that shares the discriminator's embeddings.
 
     Parameters: `encoder` (without the shared embeddings), `head` and, for separated embeddings,
@@ -218,7 +218,7 @@ class ModelWithGenerator(Model):
 
     def setup(self) -> None:
         super().setup()
-        self.generator = Generator(self.architecture, self.compute, self.options)
+        self.generator = TokenGenerator(self.architecture, self.compute, self.options)
 
     def __call__(
         self, rows: Rows, dropout_seeds_B: jax.Array | None = None, *, all_hidden: bool = False

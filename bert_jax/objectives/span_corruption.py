@@ -77,7 +77,7 @@ class SpanCorruption:
 
 
 @dataclasses.dataclass(frozen=True)
-class Prefix:
+class PrefixNoise:
     """The text is divided at a random token: the target continues the source."""
 
     def source_slots(self, slots: int) -> int:

@@ -31,7 +31,7 @@ class WindowedContext(NamedTuple):
     is_question_truncated: bool
 
 
-class Candidates(NamedTuple):
+class AnswerCandidates(NamedTuple):
     """Possible answers to a question, best first.
 
     Attributes:
@@ -52,7 +52,7 @@ class Candidates(NamedTuple):
 
 def rank_candidates(
     context: WindowedContext, parts: ExampleOutputs, max_tokens: int, n_best: int
-) -> Candidates:
+) -> AnswerCandidates:
     """Combine the best starts and ends of every window into the n_best answers.
 
     Args:
@@ -77,7 +77,7 @@ def rank_candidates(
             if span[0] < span[1]:
                 score_by_span[span] = max(score, score_by_span.get(span, NEVER))
     best = sorted(score_by_span, key=lambda span: (-score_by_span[span], span))[:n_best]
-    return Candidates(
+    return AnswerCandidates(
         np.array(best, np.int64).reshape(-1, 2),
         np.array([score_by_span[span] for span in best]),
         min(float(part['null_score']) for (part,) in parts),

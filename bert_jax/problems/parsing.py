@@ -265,6 +265,6 @@ def _count(is_true: jax.Array) -> jax.Array:
 
 def _trees(
     examples: Sequence[ParsedExample], predictions: Sequence[Parse]
-) -> tuple[list[attachment.Tree], list[attachment.Tree]]:
-    gold = [attachment.Tree(own.heads or (), own.relations or ()) for own in examples]
-    return gold, [attachment.Tree(own.heads, own.relations) for own in predictions]
+) -> tuple[list[attachment.DependencyTree], list[attachment.DependencyTree]]:
+    gold = [attachment.DependencyTree(own.heads or (), own.relations or ()) for own in examples]
+    return gold, [attachment.DependencyTree(own.heads, own.relations) for own in predictions]

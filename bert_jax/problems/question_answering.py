@@ -198,7 +198,7 @@ class AnswerDecoder(base.Decoder[QuestionExample, Prediction]):
 
     def _candidates(
         self, example: QuestionExample, parts: base.ExampleOutputs
-    ) -> answer_spans.Candidates:
+    ) -> answer_spans.AnswerCandidates:
         settings = self.settings
         context = self.encoding.windowed_context(example)
         return answer_spans.rank_candidates(context, parts, settings.answer_tokens, settings.n_best)

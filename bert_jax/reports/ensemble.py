@@ -78,7 +78,7 @@ def _read(path: str) -> Iterator[JsonObject]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request:
+class EnsembleRequest:
     """The flags of this command."""
 
     predictions: tuple[str, ...] = flag('outputs of predict --probabilities', form='words')
@@ -92,7 +92,9 @@ class Request:
 @exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    request = flag_parser.parse(Request, argv, 'python -m bert_jax.reports.ensemble', __doc__)
+    request = flag_parser.parse(
+        EnsembleRequest, argv, 'python -m bert_jax.reports.ensemble', __doc__
+    )
     outputs.check_file(request.output, request.overwrite)
     weights = list(request.weights) or [1.0] * len(request.predictions)
     if len(weights) != len(request.predictions) or min(weights) < 0 or not sum(weights):

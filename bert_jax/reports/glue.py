@@ -226,7 +226,7 @@ def _format_prediction(prediction: str | float, labels: dict[str, str]) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request:
+class GlueRequest:
     """The flags of this command."""
 
     suite: str = flag('glue or super_glue', 'glue', choices=tuple(SUITES))
@@ -238,7 +238,7 @@ class Request:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
     description = 'Average the dev scores of runs over the tasks of a suite.'
-    request = flag_parser.parse(Request, argv, 'python -m bert_jax.reports.glue', description)
+    request = flag_parser.parse(GlueRequest, argv, 'python -m bert_jax.reports.glue', description)
     progress.say(average_table(SUITES[request.suite], read_results(request.runs), request.without))
 
 

@@ -27,7 +27,7 @@ from bert_jax.tasks import initialization, next_commands, pretraining_data
 from bert_jax.tasks.evaluators import Evaluator
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
-from bert_jax.training.task import Memory, Stage
+from bert_jax.training.task import Stage, TaskMemory
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, Config, JsonObject, JsonView, Key, Params, Tree
 
@@ -78,7 +78,7 @@ class Pretraining:
         return rate
 
     @functools.cached_property
-    def memory(self) -> Memory | None:
+    def memory(self) -> TaskMemory | None:
         corruption = self.corruption
         if not isinstance(corruption, MaskedText) or not corruption.scheme.adapts:
             return None
@@ -87,7 +87,7 @@ class Pretraining:
             chosen = {**self.objectives, 'mlm': mlm}
             return dataclasses.replace(self, corruption=corruption, objectives=chosen)
 
-        memory: Memory = lazy_table.load(_MASKING_MEMORY).of(corruption, change)
+        memory: TaskMemory = lazy_table.load(_MASKING_MEMORY).of(corruption, change)
         return memory
 
     @functools.cached_property

@@ -63,7 +63,7 @@ class Counted(NamedTuple):
         return self.asked / NEAR <= number <= self.asked * NEAR
 
 
-class Candidates:
+class HeldOutCandidates:
     """Counts the tokens of the documents of a language that may be held out.
 
     These are the documents below the limit of the rule and those with the next hashes. The result
@@ -122,7 +122,7 @@ class Candidates:
 
 
 def corrected_rule(
-    rule: HeldOutRule, fraction: float, candidates: Mapping[str, Candidates]
+    rule: HeldOutRule, fraction: float, candidates: Mapping[str, HeldOutCandidates]
 ) -> HeldOutRule:
     """Return the rule whose held-out tokens are nearest to the fraction that it can reach.
 
@@ -144,7 +144,7 @@ def corrected_rule(
 
 
 def shares(
-    rule: HeldOutRule, fraction: float, candidates: Mapping[str, Candidates]
+    rule: HeldOutRule, fraction: float, candidates: Mapping[str, HeldOutCandidates]
 ) -> Iterator[tuple[float, int]]:
     """Yield the share of the tokens of each language that a rule holds out, and all its tokens."""
     for own in _counted(fraction, candidates):
@@ -152,12 +152,12 @@ def shares(
             yield own.num_held_out(rule) / own.total, own.total
 
 
-def _counted(fraction: float, candidates: Mapping[str, Candidates]) -> list[Counted]:
+def _counted(fraction: float, candidates: Mapping[str, HeldOutCandidates]) -> list[Counted]:
     """The candidates of each language."""
     counted = [of_language.counted() for of_language in candidates.values()]
     if any(len(own.tokens) >= 2 for own in counted):
         return counted
-    all_languages = Candidates(fraction)  # `choose_rule` regards them as one language
+    all_languages = HeldOutCandidates(fraction)  # `choose_rule` regards them as one language
     for of_language in candidates.values():
         all_languages.merge(of_language.state())
     return [all_languages.counted()]

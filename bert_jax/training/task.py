@@ -138,7 +138,7 @@ class InitialWeights(Protocol):
         """Whether `params` holds a trained head, so that evaluating before training is useful."""
 
 
-class Memory(Protocol):
+class TaskMemory(Protocol):
     """Arrays that a task updates in each step in addition to the parameters."""
 
     def init(self) -> Tree:
@@ -185,7 +185,7 @@ class Task(Protocol):
         """The weights that training starts from."""
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> TaskMemory | None:
         """What the task remembers from step to step; None: nothing."""
 
     @property

@@ -80,7 +80,7 @@ def test_compositions_are_equally_probable():
 
 def test_prefix():
     lengths = [0, 1] + [6] * 2000
-    sources, targets = apply(span_corruption.Prefix(), 9, lengths)
+    sources, targets = apply(span_corruption.PrefixNoise(), 9, lengths)
     for length, source, target in zip(lengths, sources, targets, strict=True):
         assert source + target == list(range(FIRST, FIRST + length))
     cuts = np.bincount([len(source) for source in sources[2:]], minlength=7)

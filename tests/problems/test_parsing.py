@@ -171,8 +171,14 @@ def test_words_beyond_the_sequence_have_no_prediction_and_count_as_wrong():
 
 def test_scores_are_those_of_the_official_rules():
     """All words count, and relations without their subtypes; per sentence for the intervals."""
-    gold = [attachment.Tree((2, 0, 2), ('nmod:poss', 'root', 'punct')), attachment.Tree((0,), 'r')]
-    own = [attachment.Tree((2, 0, 1), ('nmod', 'root', 'punct')), attachment.Tree((0,), 's')]
+    gold = [
+        attachment.DependencyTree((2, 0, 2), ('nmod:poss', 'root', 'punct')),
+        attachment.DependencyTree((0,), 'r'),
+    ]
+    own = [
+        attachment.DependencyTree((2, 0, 1), ('nmod', 'root', 'punct')),
+        attachment.DependencyTree((0,), 's'),
+    ]
     scores = attachment.score(gold, own)
     assert scores.metrics == {'las': 2 / 4, 'uas': 3 / 4, 'las_subtypes': 1 / 4}
     of_rows = attachment.score_rows(gold, own)(np.array([0, 0, 1]))

@@ -10,14 +10,14 @@ from bert_jax.corpus import corpus, corpus_builder, distributed, parts, preparat
 from bert_jax.storage import drafts
 from bert_jax.text import held_out_share
 from bert_jax.text.held_out import choose_rule, text_hash
-from bert_jax.text.held_out_share import Candidates, corrected_rule
+from bert_jax.text.held_out_share import HeldOutCandidates, corrected_rule
 from tests.corpus.test_distributed import Threads
 from tests.end_to_end.preparation import contents, make_text
 
 
 def candidates_of(documents, fraction, block=100):
     """Candidates of documents, given as (hash, tokens), added in blocks."""
-    made = Candidates(fraction)
+    made = HeldOutCandidates(fraction)
     for start in range(0, len(documents), block):
         hashes, tokens = zip(*documents[start : start + block], strict=True)
         made.add(np.array(hashes, np.uint64), np.array(tokens, np.int64))
@@ -120,7 +120,7 @@ def test_candidates_do_not_depend_on_the_order_or_the_division(monkeypatch):
     for block in (1, 7, 5000):
         draw.shuffle(documents)
         made = [candidates_of(documents[i::3], 0.3, block).state() for i in range(3)]
-        merged = Candidates(0.3)
+        merged = HeldOutCandidates(0.3)
         for state in json.loads(json.dumps(made)):
             merged.merge(state)
         assert merged.state() == whole

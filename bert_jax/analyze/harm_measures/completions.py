@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import HarmFlags, Share, table
-from bert_jax.analyze.harm_measures.continuations import Classifier, read_prompts, write
+from bert_jax.analyze.harm_measures.continuations import TextClassifier, read_prompts, write
 from bert_jax.errors import UserError
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
@@ -41,7 +41,7 @@ class Divergence(NamedTuple):
 
 def run(flags: HarmFlags, model: AnalyzedModel) -> Results:
     """Return how the completions of each group differ from those of the other groups."""
-    classifier = Classifier.load(flags) if flags.classifier else None
+    classifier = TextClassifier.load(flags) if flags.classifier else None
     rows = read_prompts(flags)
     groups = np.array([row['group'] for row in rows])
     if len({*groups.tolist()}) < 2 or '' in groups:

@@ -49,7 +49,7 @@ def write(flags: HarmFlags, model: AnalyzedModel, prompts: Sequence[str]) -> lis
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Classifier:
+class TextClassifier:
     """A fine-tuned model that gives texts the probability of a class.
 
     Attributes:
@@ -61,7 +61,7 @@ class Classifier:
     label: str
 
     @classmethod
-    def load(cls, flags: HarmFlags) -> 'Classifier':
+    def load(cls, flags: HarmFlags) -> 'TextClassifier':
         """Load the classifier of --classifier.
 
         Raises:

@@ -16,7 +16,7 @@ PUNCTUATION = ("''", ',', '.', ':', '``', '-LRB-', '-RRB-')
 _HEAD = 6
 
 
-class Tree(NamedTuple):
+class TreebankSentence(NamedTuple):
     """A sentence.
 
     Attributes:
@@ -42,7 +42,7 @@ class Tree(NamedTuple):
         return [tag in PUNCTUATION for tag in xpos]
 
 
-def read(patterns: Sequence[str], limit: int | None = None) -> list[Tree]:
+def read(patterns: Sequence[str], limit: int | None = None) -> list[TreebankSentence]:
     """Read the sentences of files without multiword tokens and empty nodes.
 
     Documents begin at '# newdoc'; without such lines, every sentence is a document.
@@ -54,7 +54,7 @@ def read(patterns: Sequence[str], limit: int | None = None) -> list[Tree]:
     Raises:
         UserError: a file cannot be read or is not CoNLL-U, or there is no sentence.
     """
-    trees: list[Tree] = []
+    trees: list[TreebankSentence] = []
     document = -1
     for path in expand_globs(patterns):
         rows: list[list[str]] = []
@@ -78,7 +78,7 @@ def read(patterns: Sequence[str], limit: int | None = None) -> list[Tree]:
     return [tree._replace(document=number) for number, tree in enumerate(trees)]
 
 
-def _tree(rows: list[list[str]], document: int, place: str) -> Tree:
+def _tree(rows: list[list[str]], document: int, place: str) -> TreebankSentence:
     words = [row for row in rows if is_number(row[0])]
     text, offsets = word_spans.join_words([row[1].strip() or '_' for row in words])
     tags = {name: tuple(row[column] for row in words) for name, column in COLUMNS.items()}
@@ -88,4 +88,4 @@ def _tree(rows: list[list[str]], document: int, place: str) -> Tree:
         raise UserError(f'the sentence before {place} has a word without a head') from None
     if any(not -1 <= head < len(words) for head in heads):
         raise UserError(f'the sentence before {place} has a head that is not one of its words')
-    return Tree(document, text, offsets, tags, heads)
+    return TreebankSentence(document, text, offsets, tags, heads)

@@ -13,7 +13,7 @@ LOSSES: LazyTable[type[LossOptions]] = LazyTable(
     {
         'in_batch': f'{_PACKAGE}.in_batch:InBatch',
         'simcse': f'{_PACKAGE}.in_batch:SimCSE',
-        'tsdae': f'{_PACKAGE}.denoising:Denoising',
+        'tsdae': f'{_PACKAGE}.denoising:DenoisingLoss',
         'gist': f'{_PACKAGE}.in_batch:Guided',
         'mega_batch_margin': f'{_PACKAGE}.in_batch:MegaBatchMargin',
         'cosine': f'{_PACKAGE}.pairs:Cosine',

@@ -30,7 +30,7 @@ _FIELDS = ('label', 'scores', 'vectors')  # of `TextGroup`, which have no use he
 
 
 @dataclasses.dataclass(frozen=True)
-class Denoising(LossOptions):
+class DenoisingLoss(LossOptions):
     """The mean cross-entropy of all tokens of the texts of a batch.
 
     Attributes:

@@ -13,7 +13,7 @@ LOSSES: LazyTable[type[RankingLoss]] = LazyTable(
     {
         'binary': f'{_PACKAGE}.pointwise:Binary',
         'squared_error': f'{_PACKAGE}.pointwise:SquaredError',
-        'margin_mse': f'{_PACKAGE}.pointwise:MarginMSE',
+        'margin_mse': f'{_PACKAGE}.pointwise:PointwiseMarginMSE',
         'listnet': f'{_PACKAGE}.listwise:ListNet',
         'listmle': f'{_PACKAGE}.listwise:ListMLE',
         'position_listmle': f'{_PACKAGE}.listwise:PositionListMLE',

@@ -45,7 +45,7 @@ class SquaredError(RankingLoss):
 
 
 @dataclasses.dataclass(frozen=True)
-class MarginMSE(RankingLoss):
+class PointwiseMarginMSE(RankingLoss):
     """Squared difference of margins: first minus other document, of logits and of a teacher.
 
     The labels are the teacher's logits (Hofstätter et al. 2020, equation 3).

@@ -22,7 +22,7 @@ class RunKey(NamedTuple):
     seed: int
 
 
-class Evaluated(NamedTuple):
+class EvaluatedRun(NamedTuple):
     """What is known of a run that paused or finished.
 
     Attributes:
@@ -36,7 +36,7 @@ class Evaluated(NamedTuple):
     attention: str = ''
 
     @classmethod
-    def of_results(cls, results: JsonView) -> 'Evaluated':
+    def of_results(cls, results: JsonView) -> 'EvaluatedRun':
         """Return what results.json of a run says."""
         return cls(results['steps'], results['held_out'], results.get('attention', ''))
 
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
     state: str
     step: int
-    runs: Mapping[int, Evaluated]
+    runs: Mapping[int, EvaluatedRun]
 
     @property
     def metrics(self) -> dict[int, Mapping[str, float]]:

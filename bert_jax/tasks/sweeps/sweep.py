@@ -24,7 +24,7 @@ from bert_jax.errors import Diverged, UserError, warn
 from bert_jax.storage import paths
 from bert_jax.tasks.sweeps import settings, summary
 from bert_jax.tasks.sweeps.settings import SHORTCUTS, Setting
-from bert_jax.tasks.sweeps.summary import Evaluated, Outcome, RunKey
+from bert_jax.tasks.sweeps.summary import EvaluatedRun, Outcome, RunKey
 from bert_jax.training import multihost
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config, JsonObject
@@ -215,7 +215,7 @@ def _train_setting(
     configs: Mapping[RunKey, Config], number: int, rung: int, train: Train
 ) -> Outcome:
     """Train the runs of a setting to a rung; a setting that then resumes is not 'discarded'."""
-    found: dict[int, Evaluated] = {}
+    found: dict[int, EvaluatedRun] = {}
     for place, (key, config) in enumerate(configs.items(), start=1):
         if key.setting != number:
             continue
@@ -231,9 +231,9 @@ def _train_setting(
             if results is None:
                 known = multihost.run_on_host0(functools.partial(_evaluated_at, config, rung))
             else:
-                known = Evaluated.of_results(results)
+                known = EvaluatedRun.of_results(results)
         assert known is not None
-        found[key.seed] = Evaluated(*known)
+        found[key.seed] = EvaluatedRun(*known)
     step = max(run.step for run in found.values())
     return Outcome('discarded' if rung else 'finished', step, found)
 
@@ -248,11 +248,11 @@ def finished(config: Config) -> JsonObject | None:
     return results
 
 
-def _evaluated_at(config: Config, rung: int) -> Evaluated | None:
+def _evaluated_at(config: Config, rung: int) -> EvaluatedRun | None:
     """Return what is known of a run that is finished or has reached a rung, else None."""
     results = finished(config)
     if results and (not rung or results['steps'] < rung):
-        return Evaluated.of_results(results)
+        return EvaluatedRun.of_results(results)
     path = paths.path(config.workdir) / 'metrics.jsonl'
     if not rung or not path.exists():
         return None
@@ -260,7 +260,7 @@ def _evaluated_at(config: Config, rung: int) -> Evaluated | None:
         record = _parsed(line)
         if record.get('kind') == 'held_out' and record['step'] == rung:
             metrics = {name: record[name] for name in record if name not in ('kind', 'step')}
-            return Evaluated(rung, metrics)
+            return EvaluatedRun(rung, metrics)
     return None
 
 
