@@ -50,7 +50,7 @@ def encode(work: stages.Work, unit: stages.Unit, path: Path) -> JsonObject:
     Returns:
         The record: the `state` of the source after the unit; `counts` as in `DocumentBlock`;
         `extremes`, the hashes that the held-out rule may depend on; `candidates`, see
-        `held_out_share.Candidates.state`; `parts`.
+        `HeldOutCandidates.state`; `parts`.
     """
     record = stages.read_record(path)
     if record and _is_valid(work, record, path.parent):

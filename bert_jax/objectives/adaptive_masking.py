@@ -110,7 +110,7 @@ class CountedMaskedLanguageModel(MaskedLanguageModel):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MaskingMemory(Generic[TaskType]):
-    """The `Memory` (training/task.py) of a run with the scheme 'adaptive'.
+    """The `TaskMemory` (training/task.py) of a run with the scheme 'adaptive'.
 
     Attributes:
         corruption: The corruption of the run.

@@ -30,7 +30,7 @@ class TrainState(NamedTuple):
             skipped.
         average: exponential moving average of the trained parameters (`moving_average`); None if
             `optimizer.ema` is 0.
-        memory: what the task remembers from step to step (`Memory`); None: nothing.
+        memory: what the task remembers from step to step (`TaskMemory`); None: nothing.
     """
 
     step: jax.Array
