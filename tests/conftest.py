@@ -95,12 +95,14 @@ def figures(no_figures, monkeypatch):
         monkeypatch.setattr(owner, name, function)
 
 
-@pytest.fixture
-def no_loader_process(monkeypatch):
+@pytest.fixture(scope='module')
+def no_loader_process():
     """Exports to Hugging Face folders do not start a process that imports transformers."""
     from bert_jax.export_formats import huggingface
 
-    monkeypatch.setattr(huggingface, 'can_run_loader', lambda: False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(huggingface, 'can_run_loader', lambda: False)
+        yield
 
 
 @pytest.fixture

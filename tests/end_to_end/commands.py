@@ -1,10 +1,14 @@
-"""The command lines of the project, each in a process of its own.
+"""The command lines of the project, in this process or in one of their own.
 
-The processes are forked from one that has imported JAX and TensorFlow but not used them yet: the
-imports are most of the time of a short command.
+`here` suffices unless a test needs signals, exits of a process, its stdin, other devices or a
+recipe that changes the tables of the package. The processes are forked from one that has imported
+JAX and TensorFlow but not used them yet: the imports are most of the time of a short command.
 """
 
 import atexit
+import contextlib
+import importlib
+import io
 import multiprocessing
 import os
 import pathlib
@@ -14,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 import pytest
 
@@ -77,8 +82,43 @@ class Command:
         return tuple(path.read_text() for path in self._files[1:])
 
 
+def here(module: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Run a command line in this process to its end; its result is that of `run`."""
+    arguments = list(map(str, arguments))
+    stdout, stderr = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+    main = importlib.import_module(module).main
+    folder, environment, argv = os.getcwd(), dict(os.environ), sys.argv
+    sys.argv = [module, *arguments]
+    os.chdir(ROOT)
+    try:
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+            status = _status_of(main)
+    finally:
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv = argv
+    written = (file.buffer.getvalue().decode() for file in (stdout, stderr))
+    return subprocess.CompletedProcess(arguments, status, *written)
+
+
+def _status_of(main) -> int:
+    """Run the function of a command; return the exit status that its process would have."""
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+        return 1
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
 def run(module: str, *arguments: str, **options) -> subprocess.CompletedProcess:
-    """Run a command line to its end."""
+    """Run a command line in a process of its own to its end."""
     command = Command(module, arguments, **options)
     stdout, stderr = command.communicate()
     return subprocess.CompletedProcess(arguments, command.returncode, stdout, stderr)

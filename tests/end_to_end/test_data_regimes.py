@@ -32,7 +32,7 @@ def test_packed_and_unpacked_rows_train_on_two_devices(segments, tmp_path):
     }
     arguments = [f'--config.{key}={value}' for key, value in changes.items()]
     devices = '--xla_force_host_platform_device_count=2'
-    status, stderr = small.run(tmp_path, *arguments, xla_flags=devices)
+    status, stderr = small.run_alone(tmp_path, *arguments, xla_flags=devices)
     assert status == 0, stderr
     line = next(line for line in stderr.splitlines() if line.startswith('stage 1'))
     examples, rows = (

@@ -144,7 +144,7 @@ def test_a_workdir_of_another_run_is_refused_before_any_text_is_read(tmp_path, m
     assert not any(tmp_path.glob('corpus*'))
 
 
-@pytest.mark.parametrize('recipe', ['base', 'spanbert', 'electra', 'deberta', 'modernbert', 'xlmr'])
+@pytest.mark.parametrize('recipe', ['spanbert', 'electra', 'deberta', 'xlmr'])
 def test_a_recipe_passes_the_checks_that_precede_the_text(recipe, tmp_path, monkeypatch):
     config = importlib.import_module(f'configs.{recipe}').get_config()
     config.data.corpus, config.workdir = str(tmp_path / 'corpus'), str(tmp_path / 'run')
@@ -260,12 +260,12 @@ class TestAWorkdirInUse:
             self.refuse(folder, f'expected {len(content)} bytes')
             path.write_bytes(content[:-2] + bytes([content[-2] ^ 1, content[-1]]))
             verify = ('bert_jax.prepare', f'--output={folder}/corpus', '--verify')
-            done = commands.run(*verify)
+            done = commands.here(*verify)
             assert done.returncode == 2
             assert 'is damaged: train/00000.tokens.npy' in done.stderr.splitlines()[-1]
         finally:
             path.write_bytes(content)
-        done = commands.run(*verify)
+        done = commands.here(*verify)
         assert done.returncode == 0
         assert 'files match their hashes' in done.stdout
 

@@ -16,8 +16,7 @@ def test_a_small_language_gets_its_share_and_its_own_loss(tmp_path):
         tmp_path,
         f'--config.data.sources={tuple(sources)}',
         '--config.data.language_alpha=0.3',
-        '--config.training.steps=(2,1)',
-        '--config.schedule.warmup_steps=1',
+        *small.ONE_STAGE_ARGUMENTS,
     )
     assert status == 0, stderr
     line = next(line for line in stderr.splitlines() if line.startswith('languages, share'))

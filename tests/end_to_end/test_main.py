@@ -18,6 +18,7 @@ ARGUMENTS = (
     '--config.model.attention_dropout=0.0',
     '--config.logging.every_steps=20',
     '--config.evaluation.every_steps=300',
+    '--config.evaluation.cloze_examples=2',
     '--config.checkpoint.every_steps=100',
 )
 ONE_STAGE = {
@@ -110,7 +111,7 @@ def test_eight_devices_give_the_same_loss_as_one(tmp_path):
     losses = {}
     for name, sizes in meshes.items():
         axes = zip(('data', 'fsdp', 'tensor'), sizes, strict=True)
-        status, stderr = small.run(
+        status, stderr = small.run_alone(
             tmp_path,
             *few,
             *(f'--config.mesh.{axis}={size}' for axis, size in axes),

@@ -157,7 +157,7 @@ def test_the_runs_cover_every_objective_and_kind_of_segments():
 @pytest.mark.parametrize('name', RUNS)
 def test_objectives_train_and_resume_bit_for_bit(name, folder):
     whole, killed = folder / name, folder / f'{name}_killed'
-    status, stderr = small.run(folder, *arguments(folder, name, whole))
+    status, stderr = small.run_alone(folder, *arguments(folder, name, whole))
     assert status == 0, stderr
     held_out, arrays, losses = outcome(whole)
     assert [step for step, _ in losses] == list(range(1, STEPS + 1))
@@ -168,10 +168,10 @@ def test_objectives_train_and_resume_bit_for_bit(name, folder):
             assert math.isfinite(held_out[f'{objective}_accuracy'])
             for language in LANGUAGES:
                 assert held_out[f'{objective}_loss/{language}'] > 0
-    status, stderr = small.run(folder, *arguments(folder, name, killed), die_at=KILLED)
+    status, stderr = small.run_alone(folder, *arguments(folder, name, killed), die_at=KILLED)
     assert status == -signal.SIGKILL, stderr
     assert not (killed / 'results.json').exists()
-    status, stderr = small.run(folder, *arguments(folder, name, killed))
+    status, stderr = small.run_alone(folder, *arguments(folder, name, killed))
     assert status == 0, stderr
     assert f'resuming from step {SAVED}' in stderr
     held_out_again, resumed, losses_again = outcome(killed)

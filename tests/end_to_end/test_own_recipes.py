@@ -83,24 +83,41 @@ def predict(folder, recipe, *arguments, text):
     )
 
 
-def test_an_objective_with_its_segments_trains_resumes_fills_masks_and_is_exported(tmp_path):
-    recipe = tmp_path / 'with_document_start.py'
+def train_objective(folder, **options) -> tuple[int, str]:
+    recipe = folder / 'with_document_start.py'
     recipe.write_text(block(recipe.name))
-    status, stderr = small.run(tmp_path, *STEPS, config_file=str(recipe), die_at=3)
-    assert status == -9, stderr
-    status, stderr = small.run(tmp_path, *STEPS, config_file=str(recipe))
-    assert status == 0, stderr
-    results = json.loads((tmp_path / 'run/results.json').read_text())
+    return small.run_alone(folder, *STEPS, config_file=str(recipe), **options)
+
+
+def check_objective(run):
+    """Check the results of the run of an objective; return its guesses."""
+    results = json.loads((run / 'results.json').read_text())
     assert results['steps'] == LAST
     starts = results['held_out']['document_start_negatives']  # the share of label 1
     assert 0 < starts < 1  # documents have several rows
-    (guesses,) = bert_jax.load(tmp_path / 'run').fill_mask(['the [MASK] .'], top_k=2)
+    (guesses,) = bert_jax.load(run).fill_mask(['the [MASK] .'], top_k=2)
     assert len(guesses[0]) == 2
+    return guesses[0]
+
+
+def test_an_objective_with_its_segments_trains_and_fills_masks(tmp_path):
+    status, stderr = train_objective(tmp_path)
+    assert status == 0, stderr
+    check_objective(tmp_path / 'run')
+
+
+@pytest.mark.slow
+def test_an_objective_resumes_and_is_exported(tmp_path):
+    status, stderr = train_objective(tmp_path, die_at=3)
+    assert status == -9, stderr
+    status, stderr = train_objective(tmp_path)
+    assert status == 0, stderr
+    guesses = check_objective(tmp_path / 'run')
     command = Command('bert_jax.export', [f'--model={tmp_path}/run', f'--output={tmp_path}/hf'])
     _, stderr = command.communicate()
     assert command.returncode == 0, stderr
-    exported = bert_jax.load(tmp_path / 'hf').fill_mask(['the [MASK] .'], top_k=2)
-    assert [guess.token for guess in exported[0][0]] == [guess.token for guess in guesses[0]]
+    (exported,) = bert_jax.load(tmp_path / 'hf').fill_mask(['the [MASK] .'], top_k=2)
+    assert [guess.token for guess in exported[0]] == [guess.token for guess in guesses]
 
 
 def test_a_source_a_scheme_and_an_encoder_train_and_a_model_needs_its_encoder(tmp_path):
@@ -108,7 +125,7 @@ def test_a_source_a_scheme_and_an_encoder_train_and_a_model_needs_its_encoder(tm
     blocks = map(block, ('repeated_line.py', 'bag_of_words.py', 'first_tokens.py'))
     recipe.write_text('\n'.join([*blocks, ENTRIES]))
     source = '--config.data.sources=line:The old dog went home and slept.;times=60'
-    status, stderr = small.run(
+    status, stderr = small.run_alone(
         tmp_path,
         *STEPS,
         source,

@@ -23,6 +23,16 @@ ARGUMENTS = (
 )
 
 
+QUICK = (
+    *small.ONE_STAGE_ARGUMENTS,
+    '--config.training.steps=(60,)',
+    '--config.checkpoint.every_steps=7',
+    '--config.evaluation.every_steps=0',
+    '--config.evaluation.cloze_examples=0',
+    '--config.logging.every_steps=1',
+)
+
+
 def arguments(folder) -> tuple[str, ...]:
     """ARGUMENTS with a file of minimal pairs in the folder."""
     path = folder / 'pairs.tsv'
@@ -36,9 +46,9 @@ def last_step(folder) -> int:
     return json.loads(lines[-2])['step'] if len(lines) > 1 else 0
 
 
-def stop_at(folder, step, number) -> int:
+def stop_at(folder, step, number, given=None) -> int:
     """Start the run, send the signal once `step` is logged, and return the exit status."""
-    process = small.start(folder, *arguments(folder))
+    process = small.start(folder, *(given or arguments(folder)))
     while last_step(folder) < step and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(number)
@@ -58,23 +68,29 @@ def undisturbed(tmp_path_factory):
     return folder
 
 
-def check_same(folder, undisturbed):
+def records(folder) -> list[dict]:
+    return [json.loads(line) for line in (folder / 'run/metrics.jsonl').read_text().splitlines()]
+
+
+def check_same_arrays(folder, undisturbed):
     ours, theirs = final_arrays(folder), final_arrays(undisturbed)
     assert ours.keys() == theirs.keys()
     assert len(ours) > 30
     for name in ours:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+
+
+def check_same(folder, undisturbed):
+    check_same_arrays(folder, undisturbed)
     for run in (folder, undisturbed):
-        records = map(json.loads, (run / 'run/metrics.jsonl').read_text().splitlines())
-        steps = [record['step'] for record in records if record['kind'] == 'train']
+        steps = [record['step'] for record in records(run) if record['kind'] == 'train']
         assert steps == list(range(1, 181))
     assert held_out(folder) == held_out(undisturbed)
 
 
 def held_out(folder):
     """The records of all evaluations, without the time they took."""
-    records = map(json.loads, (folder / 'run/metrics.jsonl').read_text().splitlines())
-    found = [record for record in records if record['kind'] == 'held_out']
+    found = [record for record in records(folder) if record['kind'] == 'held_out']
     assert [record['step'] for record in found] == [0, 30, 120, 150, 180]
     for record in found:
         assert record.pop('linguistic_seconds') > 0
@@ -82,7 +98,31 @@ def held_out(folder):
     return found
 
 
-def test_a_run_terminated_killed_and_damaged_ends_the_same(tmp_path, undisturbed):
+def test_a_run_terminated_killed_and_damaged_ends_the_same(tmp_path):
+    """One stage without evaluations; slow tests have two stages and what their evaluations find."""
+    whole, folder = tmp_path / 'whole', tmp_path / 'disturbed'
+    for place in (whole, folder):
+        place.mkdir()
+    status, stderr = small.run(whole, *QUICK)
+    assert status == 0, stderr
+    assert stop_at(folder, 9, signal.SIGTERM, QUICK) == multihost.RESTART
+    check_saved_on_exit(folder, 9, 7)
+    assert stop_at(folder, 35, signal.SIGKILL, QUICK) == -signal.SIGKILL
+    damaged = damage_newest_checkpoint(folder)
+    status, stderr = small.run(folder, *QUICK)
+    assert status == 0, stderr
+    assert damaged in stderr
+    check_same_arrays(folder, whole)
+    losses = [
+        [record['loss'] for record in records(place) if record['kind'] == 'train']
+        for place in (folder, whole)
+    ]
+    assert losses[0] == losses[1]
+    assert len(losses[0]) == 60
+
+
+@pytest.mark.slow
+def test_a_run_of_two_stages_terminated_killed_and_damaged_ends_the_same(tmp_path, undisturbed):
     assert stop_at(tmp_path, 40, signal.SIGTERM) == multihost.RESTART
     check_saved_on_exit(tmp_path)
     assert stop_at(tmp_path, 130, signal.SIGKILL) == -signal.SIGKILL
@@ -93,10 +133,10 @@ def test_a_run_terminated_killed_and_damaged_ends_the_same(tmp_path, undisturbed
     check_same(tmp_path, undisturbed)
 
 
-def check_saved_on_exit(folder):
+def check_saved_on_exit(folder, least=40, every=25):
     saved = checkpoints.Checkpoints.open(folder / 'run/checkpoints', 2).steps()[0]
-    assert saved >= 40
-    assert saved % 25  # not a checkpoint that was due anyway
+    assert saved >= least
+    assert saved % every  # not a checkpoint that was due anyway
 
 
 def damage_newest_checkpoint(run) -> str:

@@ -36,7 +36,7 @@ def flags(changes) -> list[str]:
 
 
 def pretrain(folder, **options):
-    return small.run(folder, *flags(PRETRAINING), **options)
+    return small.run_alone(folder, *flags(PRETRAINING), **options)
 
 
 def finetune(folder, **options):
@@ -81,6 +81,7 @@ def test_pretraining_ends_with_the_same_parameters(is_resumed, pretrained, tmp_p
     ]
 
 
+@pytest.mark.slow  # it reads batches as pretraining does
 def test_fine_tuning_ends_with_the_same_parameters_and_answers(tmp_path):
     for name in ('with', 'without'):
         status, stderr = finetune(tmp_path / name, has_tensorflow=name == 'with')

@@ -56,7 +56,9 @@ def execute(notebook: nbformat.NotebookNode, folder: pathlib.Path, **parameters)
 
 def small_options(folder: pathlib.Path) -> str:
     """Flags that reduce configs/tiny.py to a run of seconds."""
-    arguments = small.arguments(folder, '--config.training.steps=(6, 4)')
+    arguments = small.arguments(
+        folder, '--config.training.steps=(6, 4)', '--config.evaluation.cloze_examples=2'
+    )
     return shlex.join(
         argument
         for argument in arguments
@@ -90,6 +92,7 @@ def test_the_notebook_that_pretrains(run):
     assert '| predict hidden tokens | ' in shown
 
 
+@pytest.mark.slow  # its cells call what tests/analyze and tests/page test
 def test_the_notebook_that_explores(run, tmp_path):
     folder, _ = run
     shown = execute(read('explore'), tmp_path, path=str(folder), show_page=True)
@@ -99,6 +102,7 @@ def test_the_notebook_that_explores(run, tmp_path):
     assert 'class=&quot;' in shown  # the page, escaped
 
 
+@pytest.mark.slow  # its cells call what tests/inference/test_generation.py tests
 def test_the_notebook_that_writes(run, tmp_path):
     folder, _ = run
     shown = execute(read('generation'), tmp_path, path=str(folder), new_tokens=4)

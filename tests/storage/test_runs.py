@@ -97,7 +97,8 @@ def digests(folder) -> dict[str, str]:
 @pytest.fixture(scope='module')
 def on_disk(tmp_path_factory):
     folder = tmp_path_factory.mktemp('on_disk')
-    finish(small.start(folder, *ARGUMENTS))
+    status, stderr = small.run(folder, *ARGUMENTS)
+    assert status == 0, stderr
     return folder
 
 
