@@ -161,6 +161,7 @@ def test_merged_models_are_exported_and_write_the_same(base, tmp_path, method):
     assert found == expected
 
 
+@pytest.mark.slow  # test_tuning.py stops and resumes a tuned encoder
 def test_stopped_and_resumed_bitwise(base, tmp_path, capsys):
     more = {'checkpoint__every_steps': 3, 'training__steps': 8, 'model__hidden_dropout': 0.1}
 

@@ -95,6 +95,7 @@ def test_the_command_line_writes_vectors_and_scores_files(run, tmp_path):
     assert metrics.keys() == {'accuracy', 'mrr'}
 
 
+@pytest.mark.slow  # export_formats/test_sentence_transformers.py compares a folder's vectors
 def test_sentence_transformers_computes_the_same_vectors(run, exported):
     library = pytest.importorskip('sentence_transformers')
     theirs, ours = library.SentenceTransformer(str(exported)), bert_jax.load(str(run))
@@ -106,6 +107,7 @@ def test_sentence_transformers_computes_the_same_vectors(run, exported):
     assert theirs.max_seq_length == 32
 
 
+@pytest.mark.slow  # interop/test_sentence_modules.py reads the pooling of a folder
 def test_training_goes_on_from_the_folder_with_its_pooling(exported, tmp_path, capsys):
     lines = [['text1', 'text2'], *rows(30, 2)]
     keys = {'init_from': str(exported), 'data__tokenizer': '', 'model__architecture': None}

@@ -154,13 +154,14 @@ def lines_of(path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-# Others have the same kind of problem and of input; tests/problems/test_parsing.py learns trees.
-REPETITIONS = ('sample_pos', 'sample_coreference', 'sample_trees', 'sample_pairs')
+# One of each form of output; tests/problems learns the other kinds, tests/export_formats/
+# test_all_models.py answers with a checkpoint of each.
+QUICK = ('sample_sentiment', 'sample_entities', 'sample_spans', 'sample_questions')
 
 
 @pytest.mark.parametrize(
     'task',
-    [pytest.param(task, marks=[pytest.mark.slow] * (task in REPETITIONS)) for task in KINDS],
+    [pytest.param(task, marks=[pytest.mark.slow] * (task not in QUICK)) for task in KINDS],
 )
 def test_learns_the_training_examples_and_predicts_from_its_checkpoint(task, tmp_path, sentiment):
     metric, least, ask, line = KINDS[task]
@@ -311,9 +312,8 @@ def test_at_most_three_large_programs_are_compiled(sentiment):
     assert 2 <= len(large) <= 3, sentiment.compiled
 
 
-@pytest.mark.parametrize(
-    'task', ['sample_pairs', pytest.param('sample_embedding', marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # test_tuning.py stops and resumes a fine-tuning run in one process
+@pytest.mark.parametrize('task', ['sample_pairs', 'sample_embedding'])
 def test_killed_and_resumed_bitwise(task, tmp_path):
     more = {'model__hidden_dropout': 0.1, 'checkpoint__every_steps': 7, 'training__steps': 30}
     for name, step in (('killed', 17), ('whole', None)):
@@ -428,11 +428,9 @@ def test_an_unknown_metric_is_refused_before_training(tmp_path):
     assert not list((tmp_path / 'run').glob('checkpoints/[0-9]*'))
 
 
-def test_the_workdir_of_another_task_is_refused(tmp_path):
-    more = {'training__steps': 2}
-    train('sample_sentiment', tmp_path / 'run', **more)
+def test_the_workdir_of_another_task_is_refused(sentiment):
     with pytest.raises(UserError, match='workdir .* holds a run of another config'):
-        train('sample_pairs', tmp_path / 'run', **more)
+        train('sample_pairs', sentiment.folder)
 
 
 def test_weights_with_the_labels_in_another_order_are_refused(tmp_path, sentiment):

@@ -120,10 +120,9 @@ LANGUAGES = {
 }
 
 
+@pytest.mark.slow  # test_decoder_tuning.py trains a smaller one; tests/problems learns targets
 @pytest.mark.parametrize(
-    ('start', 'more'),
-    [('sep', {}), pytest.param('language', LANGUAGES, marks=pytest.mark.slow)],
-    ids=['bart', 'mbart'],
+    ('start', 'more'), [('sep', {}), ('language', LANGUAGES)], ids=['bart', 'mbart']
 )
 def test_a_model_with_a_decoder_learns_and_writes(tmp_path, monkeypatch, start, more):
     """An architecture in the style of BART; the texts of predict are those of the evaluation."""

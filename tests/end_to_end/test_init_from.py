@@ -130,6 +130,7 @@ def test_reinit_layers_drops_the_last_layer_and_the_pooler(folder):
             initialize(**changes)
 
 
+@pytest.mark.slow  # test_tuning.py trains added parameters; multidevice, in pretraining
 def test_pretraining_continues_with_adapters(folder):
     """In stacked layers; the frozen parameters stay bitwise as they are."""
     changes = {'transfer__method': 'pfeiffer', 'schedule__learning_rate': 0.01}

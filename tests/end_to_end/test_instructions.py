@@ -7,7 +7,6 @@ import random
 import jax
 import numpy as np
 import pytest
-from flax import linen as nn
 
 import bert_jax
 from bert_jax import main, tokenizers
@@ -15,6 +14,7 @@ from bert_jax.interop import huggingface_export, pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 from bert_jax.training import checkpoints
+from bert_jax.training.run import NO_HOOKS, Hooks, Paused
 from configs import finetune
 
 WORDS = ('cat', 'dog', 'bird', 'fish', 'tree', 'stone', 'river', 'cloud', 'apple', 'horse')
@@ -32,7 +32,9 @@ def demonstrations(number):
     ]
 
 
-@pytest.fixture(scope='module', params=HEADS)
+@pytest.fixture(
+    scope='module', params=['causal', pytest.param('diffusion', marks=pytest.mark.slow)]
+)
 def base(request, tmp_path_factory):
     """A folder of a newly initialized model of each kind."""
     folder = tmp_path_factory.mktemp('base') / request.param
@@ -42,13 +44,13 @@ def base(request, tmp_path_factory):
     dropout = dict(hidden_dropout=0.0, attention_dropout=0.0, initializer_range=0.1, pooler=False)
     architecture = architectures.build('bert', **sizes).changed(dropout)
     head = HEADS[request.param]
-    params = jax.device_get(nn.unbox(pretrained.init(architecture, [head], jax.random.key(0))))
+    params, _ = pretrained.fill({}, architecture, (head,))
     model = Pretrained('bert', architecture, params, tokenizer, is_causal=head == 'clm')
     huggingface_export.save(model, folder)
     return folder
 
 
-def run(base, folder, steps, number=600, **more):
+def run(base, folder, steps, number=600, hooks=NO_HOOKS, **more):
     """Train on `number` demonstrations; '__' in `more` stands for '.'."""
     data = folder.parent / f'{number}.jsonl'
     data.write_text(''.join(json.dumps(line) + '\n' for line in demonstrations(number)))
@@ -69,7 +71,7 @@ def run(base, folder, steps, number=600, **more):
     }
     more = {name.replace('__', '.'): value for name, value in more.items()}
     config.update_from_flattened_dict(given | more)
-    return main.run(config.lock())
+    return main.run(config.lock(), hooks=hooks)
 
 
 @pytest.mark.slow
@@ -87,20 +89,12 @@ def test_words_that_were_not_in_training_are_repeated(base, tmp_path):
     assert np.mean(hits) >= 0.95
 
 
-def test_a_run_resumes_bit_for_bit_and_its_card_has_the_baseline(base, tmp_path, monkeypatch):
+@pytest.mark.slow  # test_tuning.py stops and resumes another fine-tuning run
+def test_a_run_resumes_bit_for_bit(base, tmp_path):
     more = dict(number=40, training__batch_size=8, checkpoint__every_steps=2)
     run(base, tmp_path / 'whole', 4, **more)
-    save, stop = checkpoints.Checkpoints.save, []
-
-    def save_and_stop(self, step, *arguments, **options):
-        save(self, step, *arguments, **options)
-        if step == 2 and not stop:
-            stop.append(step)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoints.Checkpoints, 'save', save_and_stop)
-    with pytest.raises(KeyboardInterrupt):
-        run(base, tmp_path / 'stopped', 4, **more)
+    with pytest.raises(Paused):
+        run(base, tmp_path / 'stopped', 4, hooks=Hooks(pause_at=2), **more)
     run(base, tmp_path / 'stopped', 4, **more)
     ours, theirs = (
         jax.tree.leaves_with_path(checkpoints.load(tmp_path / name)[1])
@@ -108,12 +102,12 @@ def test_a_run_resumes_bit_for_bit_and_its_card_has_the_baseline(base, tmp_path,
     )
     for (path, own), (_, other) in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(own, other, err_msg=str(path))
-    card = (tmp_path / 'whole/README.md').read_text()
+
+
+def test_lora_trains_and_answers_and_the_card_has_the_baseline(base, tmp_path):
+    run(base, tmp_path / 'run', 2, number=40, transfer__method='lora')
+    assert 'answer' in bert_jax.load(tmp_path / 'run').respond(['Repeat: cat'])[0]
+    card = (tmp_path / 'run/README.md').read_text()
     assert 'pipeline_tag: "text-generation"' in card
     (row,) = [line for line in card.splitlines() if line.startswith('| answer_loss')]
     assert '–' not in row.split('|')[-2]
-
-
-def test_lora_trains_and_answers(base, tmp_path):
-    run(base, tmp_path / 'run', 2, number=40, transfer__method='lora')
-    assert 'answer' in bert_jax.load(tmp_path / 'run').respond(['Repeat: cat'])[0]

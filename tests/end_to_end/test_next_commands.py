@@ -176,7 +176,19 @@ def test_every_objective_and_every_problem_has_a_run():
     assert {f'objectives.{name}' for name in OBJECTIVES} <= named
 
 
-@pytest.mark.parametrize('name', PRETRAINED)
+# Runs whose commands differ; tests/tasks/test_next_commands.py has the rules.
+QUICK = (
+    *('textbook', 'causal', 'replaced', 'denoised'),
+    *('sample_sentiment', 'sample_entities', 'sample_questions', 'sample_embedding'),
+    *('sample_instructions', 'reranking', 'crf', 'lora'),
+)
+
+
+def some(names) -> list:
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in names]
+
+
+@pytest.mark.parametrize('name', some(PRETRAINED))
 def test_commands_after_pretraining(name, folder, no_loader_process):
     query, tune = save_untrained(pretraining_config(folder, name))
     assert f'--task={QUERIES.get(name, "fill_mask")} ' in query
@@ -185,7 +197,7 @@ def test_commands_after_pretraining(name, folder, no_loader_process):
         run_here(command)
 
 
-@pytest.mark.parametrize('name', FINE_TUNED)
+@pytest.mark.parametrize('name', some(FINE_TUNED))
 def test_commands_after_fine_tuning(name, folder, no_loader_process):
     commands = save_untrained(fine_tuning_config(folder, name))
     assert count_exports(commands) == (name in PUBLISHED)

@@ -68,7 +68,14 @@ def test_a_signal_ends_a_process_that_runs_no_handler():
     assert process.wait(timeout=30) == interruption.RESTART
 
 
-@pytest.mark.parametrize('module', MODULES)
+# All are decorated with `errors.exit_cleanly`, and print their help in one of two ways.
+QUICK = ('main', 'predict')
+
+
+@pytest.mark.parametrize(
+    'module',
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in MODULES],
+)
 def test_help_for_a_reader_that_ends_is_no_traceback(module):
     read, write = os.pipe()
     os.close(read)  # as of `| head`, but certainly before the command writes

@@ -229,7 +229,9 @@ def test_stopped_and_resumed_bitwise(base, tmp_path, capsys):
         np.testing.assert_array_equal(own, other, err_msg=str(path))
 
 
-@pytest.mark.parametrize('method', ['houlsby', 'prompt', 'bitfit'])
+@pytest.mark.parametrize(
+    'method', [pytest.param('houlsby', marks=pytest.mark.slow), 'prompt', 'bitfit']
+)
 def test_other_methods_train_and_predict(method, base, tmp_path, capsys):
     results = tune(tmp_path / 'run', method, base, training__steps=2)
     assert results['steps'] == 2

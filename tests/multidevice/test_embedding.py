@@ -61,7 +61,7 @@ def run(tmp_path_factory):
     return train
 
 
-@pytest.mark.parametrize('loss', ['in_batch', 'tsdae'])
+@pytest.mark.parametrize('loss', ['in_batch', pytest.param('tsdae', marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ('name', 'accumulation'),
     [

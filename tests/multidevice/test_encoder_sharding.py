@@ -42,7 +42,8 @@ def make_mesh():
     return jax.make_mesh((2, 2, 2), ('data', 'fsdp', 'tensor'), axis_types=(AxisType.Auto,) * 3)
 
 
-@pytest.mark.parametrize('scan_layers', [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow  # test_invariance.py trains on the same mesh, also with stacked layers
+@pytest.mark.parametrize('scan_layers', [False, True])
 def test_loss_and_gradients_equal_those_on_one_device(scan_layers):
     compute = Compute(scan_layers=scan_layers)
     rng = np.random.default_rng(0)

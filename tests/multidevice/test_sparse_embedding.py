@@ -47,11 +47,11 @@ def train(task, name, accumulation=1):
         return terms, jax.device_get(state.params)
 
 
-def test_loss_and_parameters_are_those_of_one_device(task):
+@pytest.mark.parametrize('accumulation', [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_loss_and_parameters_are_those_of_one_device(task, accumulation):
     expected, params = train(task, 'one device')
     assert expected[0][1] == 0  # the warm-up begins at 0
     assert expected[1][1] > 0
-    for accumulation in (1, 2):
-        found, own = train(task, '8 × data', accumulation)
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), own, params)
+    found, own = train(task, '8 × data', accumulation)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), own, params)

@@ -128,6 +128,7 @@ def test_a_run_learns_weights_and_resumes_bit_for_bit(whole, tmp_path):
         np.testing.assert_array_equal(found[name], arrays[name], err_msg=name)
 
 
+@pytest.mark.slow  # so does multidevice/test_adaptive_masking.py
 def test_micro_batches_count_and_mask_the_same(whole, tmp_path):
     main.run(small.config(tmp_path, **ADAPTIVE | {'training__accumulation': (4,)}))
     expected, found = final_arrays(whole), final_arrays(tmp_path)

@@ -94,7 +94,14 @@ def their_loss(name, theirs, batch, places, masks, inputs):
     return sum(losses) / len(losses), torch.stack([output.start_logits, output.end_logits], -1)
 
 
-@pytest.mark.parametrize('name', CLASSES)
+# test_family_parity.py compares these heads with gpt2-odd.
+REPETITIONS = ('sample_pairs', 'sample_entities', 'sample_questions')
+
+
+@pytest.mark.parametrize(
+    'name',
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in REPETITIONS)) for name in CLASSES],
+)
 def test_logits_and_gradients_of_fine_tuned_gpt2_agree_with_transformers(name, gpt2, tmp_path):
     task, model = fine_tune(name, gpt2, tmp_path)
     assert model.is_causal

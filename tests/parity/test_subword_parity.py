@@ -43,7 +43,7 @@ def training_lines(real_data):
     lines = []
     for name in ('english_novels/*', 'bible_small_langs/Ukr*', 'bible_small_langs/Guj*'):
         path = max(real_data.glob(name), key=lambda path: path.stat().st_size)
-        lines += path.read_bytes()[:300_000].decode('utf-8', 'replace').splitlines()
+        lines += path.read_bytes()[:120_000].decode('utf-8', 'replace').splitlines()
     return lines
 
 

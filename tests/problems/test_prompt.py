@@ -254,6 +254,7 @@ def test_a_finished_run_predicts_evaluates_and_is_exported(tmp_path, weights, no
     assert bert_jax.load(tmp_path / 'exported').prompt(given) == model.prompt(given)
 
 
+@pytest.mark.slow  # a finished run and packed rows with several masks are quick
 def test_a_run_with_demonstrations_keeps_them(tmp_path, weights):
     # Prompts with one and with four masks share a row that is longer than the model's 40 positions.
     more = {'problem__demonstrations': 2, 'training__sequence_length': 40}
@@ -265,6 +266,7 @@ def test_a_run_with_demonstrations_keeps_them(tmp_path, weights):
     assert found['probability'] == pytest.approx(record['probability'], rel=1e-4)
 
 
+@pytest.mark.slow  # its loss and its answers are tested above
 def test_a_run_of_regression_predicts_numbers(tmp_path, weights):
     config = config_of(tmp_path, weights)
     given = {'data.train': config.data.train, 'init_from': config.init_from}
@@ -338,6 +340,7 @@ def test_an_epoch_has_three_unlabeled_examples_for_each_labeled_one():
         problem.encoding.training_examples(train, [])
 
 
+@pytest.mark.slow  # its terms are tested above
 def test_a_run_with_the_auxiliary_loss_of_pet(tmp_path, weights):
     (tmp_path / 'more.tsv').write_text('words\n' + 'the ship and the cow\n' * 20)
     more = {
@@ -351,6 +354,7 @@ def test_a_run_with_the_auxiliary_loss_of_pet(tmp_path, weights):
     assert any(value > 0 for line in logged for key, value in line.items() if key.endswith('mlm'))
 
 
+@pytest.mark.slow  # reports/test_ensemble.py; test_classification.py distills
 def test_a_classifier_is_trained_on_the_answers_of_an_ensemble(tmp_path, weights):
     texts, paths = ['the ship', 'the cow and the barn', 'a wave', 'the hen'] * 4, []
     model = bert_jax.load(weights)
@@ -382,6 +386,7 @@ def test_a_classifier_is_trained_on_the_answers_of_an_ensemble(tmp_path, weights
     assert record['predicted'] in ('sea', 'farm')
 
 
+@pytest.mark.slow  # tasks/test_sweep.py draws and compares
 def test_a_few_shot_sweep_reports_the_mean_over_its_draws(tmp_path, weights):
     own = config_of(tmp_path, weights)
     few = finetune.get_config('few_shot')

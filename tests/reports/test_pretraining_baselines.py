@@ -48,15 +48,23 @@ def test_bits_per_byte_are_given_for_bounds_of_the_likelihood():
     assert not any(name.endswith('bits_per_byte') for name in metrics)
 
 
-def test_a_held_out_share_that_was_not_asked_for_is_in_the_model_card(tmp_path):
+def test_a_run_that_learns_nothing_says_so_and_names_its_held_out_share(tmp_path, capsys):
     for name in 'ab':
         (tmp_path / f'{name}.txt').write_text(f'The {name} and the moon near the ship. ' * 20)
     keys = {'data__segments': 'single', 'objectives__nsp': 0.0, 'evaluation__every_steps': 0}
     text = {'data__sources': (f'text:{tmp_path}/?.txt',), 'data__held_out_fraction': 0.05}
-    results = main.run(small.config(tmp_path, **small.ONE_STAGE | keys | text))
-    (warning,) = [line for line in results['warnings'] if 'held out' in line]
-    assert '50.00% of the tokens are held out instead of 5.00%' in warning
-    assert warning in (tmp_path / 'run/README.md').read_text()
+    rate = {'schedule__learning_rate': 1e-9}
+    results = main.run(small.config(tmp_path, **small.ONE_STAGE | keys | text | rate))
+    held_out, shown = results['held_out'], capsys.readouterr().err
+    assert held_out['mlm_loss'] > held_out['unigram_entropy']
+    share, loss = sorted(results['warnings'], key=lambda line: 'held out' not in line)
+    assert '50.00% of the tokens are held out instead of 5.00%' in share
+    assert f'{held_out["mlm_loss"]:.3f}' in loss
+    assert f'warning: {loss}' in shown
+    card = (tmp_path / 'run/README.md').read_text()
+    assert share in card
+    assert loss in card
+    assert loss in json.loads((tmp_path / 'run/results.json').read_text())['warnings']
 
 
 def test_few_texts_are_named_where_pairs_of_texts_are_told_apart(tmp_path):
@@ -69,19 +77,6 @@ def test_few_texts_are_named_where_pairs_of_texts_are_told_apart(tmp_path):
         config = small.config(tmp_path, objectives__sop=float(not is_named), **keys)
         lines = pretraining_builder.build(config).describe()
         assert any(line.startswith(expected) for line in lines) == is_named
-
-
-def test_a_run_that_learns_nothing_says_so(tmp_path, capsys):
-    changes = {'schedule__learning_rate': 1e-9, 'evaluation__every_steps': 0}
-    results = main.run(small.config(tmp_path, **small.ONE_STAGE | changes))
-    held_out = results['held_out']
-    assert held_out['mlm_loss'] > held_out['unigram_entropy']
-    (warning,) = results['warnings']
-    assert f'{held_out["mlm_loss"]:.3f}' in warning
-    assert f'warning: {warning}' in capsys.readouterr().err
-    for name in ('results.json', 'README.md'):
-        text = (tmp_path / 'run' / name).read_text()
-        assert warning in (json.loads(text)['warnings'] if name == 'results.json' else text)
 
 
 def test_every_objective_that_predicts_tokens_has_the_baselines(monkeypatch):

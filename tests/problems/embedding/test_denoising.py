@@ -12,7 +12,7 @@ from bert_jax import averages, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, huggingface_export
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.models import architectures
+from bert_jax.models import architectures, layer_stack
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
@@ -299,7 +299,7 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(name, pooling, tm
 
 
 def test_the_decoder_starts_as_the_encoder_and_its_head(task, folder):
-    names = tree_paths.flatten(nn.unbox(task.init(jax.random.key(0))))
+    names = tree_paths.flatten(nn.unbox(layer_stack.abstract(task.init)))
     stored = huggingface.load(folder)
     head = 'reconstruction/head/prediction'
     for name, leaf in tree_paths.flatten(stored.params['mlm']['head']).items():
