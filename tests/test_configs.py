@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import traverse_util
 
 from bert_jax import config_keys
 from bert_jax.errors import UserError
@@ -566,8 +565,10 @@ def trained(request, folder):
     (stage,), (optimizer, state) = task.stages, start(task)
     step = jax.jit(make_train_step(task, optimizer), donate_argnums=0)
     losses = []
-    params = traverse_util.unflatten_dict(layer_stack.draw(task.init, 0), sep='/')
-    state = jax.tree.map(jnp.asarray, state(params))
+    shapes = sharding.unbox(layer_stack.abstract(task.init))
+    arrays = layer_stack.draw(task.init, 0).values()
+    params = jax.tree.unflatten(jax.tree.structure(shapes), arrays)
+    state = jax.tree.map(jnp.array, state(params))  # copies: the step donates its state
     for number in range(12):
         batch = stage.source.batch(number % 2, np.arange(16))
         state, metrics = step(state, batch, jax.random.key(config.seed))
