@@ -99,7 +99,7 @@ class Declaration:
                 raise unknown(name, value, known)
 
 
-class ConfigKey(FieldReference):  # type: ignore[misc]  # ml_collections ships no types
+class ConfigKey(FieldReference):
     """A value of a ConfigDict with its declaration; assigning another ConfigKey redeclares it."""
 
     def __init__(self, declaration: Declaration) -> None:

@@ -20,7 +20,7 @@ from bert_jax.cli import command_line
 from bert_jax.errors import UserError, exit_cleanly, without_warnings
 from bert_jax.storage import hub, paths, wrong_paths
 from bert_jax.tasks import is_sweep, make_task
-from bert_jax.tasks.evaluators import BuildEvaluator
+from bert_jax.tasks.pretraining.evaluators import BuildEvaluator
 from bert_jax.training import loop, multihost, runtime
 from bert_jax.training.run import NO_HOOKS, Hooks, Paused
 from bert_jax.training.run import check as check_run
@@ -105,10 +105,10 @@ def follow_corpus(config: Config, user_keys: Collection[str]) -> None:
         user_keys: keys that the user set, which keep their values.
     """
     if config.task == 'pretraining':
-        from bert_jax.tasks import pretraining_data
+        from bert_jax.tasks.pretraining import sources
 
         data_keys = [key.removeprefix('data.') for key in user_keys if key.startswith('data.')]
-        pretraining_data.follow_corpus(config.data, data_keys)
+        sources.follow_corpus(config.data, data_keys)
 
 
 def _delete_run(config: Config, user_keys: Collection[str]) -> None:

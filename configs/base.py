@@ -20,7 +20,7 @@ from bert_jax.config_keys import key, needs, only_with, option_of, overridden_by
 from bert_jax.corpus.preparation_keys import KEYS
 
 # Tables and functions that a key refers to; they are imported when they are needed.
-_SEGMENTS = 'bert_jax.tasks.pretraining_data:SEGMENTS'
+_SEGMENTS = 'bert_jax.tasks.pretraining.sources:SEGMENTS'
 _UNUSED_MASKING = 'bert_jax.tasks.key_conditions:unused_masking'
 _UNUSED_HELD_OUT_MASKS = 'bert_jax.tasks.key_conditions:unused_held_out_masks'
 _UNUSED_NOISE = 'bert_jax.tasks.key_conditions:unused_noise'

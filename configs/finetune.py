@@ -80,7 +80,8 @@ def get_config(task: str = 'file') -> ConfigDict:
         1, 'threads that build batches ahead of the training step', '[1, inf)', on_resume='free'
     )
     config.data.update(named['data'])
-    config.problem = section(**PROBLEMS[kind].keys)
+    keys: JsonObject = {**problem.keys}  # ConfigKey by name
+    config.problem = section(**keys)
     config.problem.update(named.get('problem', {}))
     benchmark = (glue.GLUE | glue.SUPER_GLUE).get(task)
     if benchmark and kind in ('classification', 'regression'):

@@ -18,7 +18,8 @@ from ml_collections import ConfigDict
 
 from bert_jax import config_keys, flag_parser, objectives
 from bert_jax.cli import command_line
-from bert_jax.tasks import is_sweep, stage_settings
+from bert_jax.tasks import is_sweep
+from bert_jax.tasks.pretraining import stage_settings
 from bert_jax.tasks.sweeps import sweep
 from bert_jax.training import schedules
 

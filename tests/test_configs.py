@@ -13,8 +13,9 @@ from bert_jax.errors import UserError
 from bert_jax.export import Request, export
 from bert_jax.interop import huggingface_export, loading
 from bert_jax.models import architectures, layer_stack
-from bert_jax.tasks import pretraining, pretraining_builder
-from bert_jax.tasks.stage_settings import stage_settings
+from bert_jax.tasks.pretraining import builder
+from bert_jax.tasks.pretraining import task as pretraining
+from bert_jax.tasks.pretraining.stage_settings import stage_settings
 from bert_jax.training import checkpoints, optimizers, schedules, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
@@ -496,7 +497,7 @@ def test_a_step_at_full_size_has_the_right_shapes(name, folder):
     config = make_config(name, folder)
     architecture = architectures.build(config.model.architecture)
     config.compute.scan_layers = architecture.equal_layers  # trace one layer instead of all
-    task = pretraining_builder.build(config)
+    task = builder.build(config)
     optimizer, state = start(task)
     state = jax.eval_shape(state, sharding.unbox(layer_stack.abstract(task.init)))
     optimizers.check_decay_exclude(config.optimizer.decay_exclude, state.params)
@@ -561,7 +562,7 @@ def trained(request, folder):
             )
         )
         config.schedule.update(dict(learning_rate=0.02, warmup_steps=2, decay_steps=0))
-    task = pretraining_builder.build(config)
+    task = builder.build(config)
     (stage,), (optimizer, state) = task.stages, start(task)
     step = jax.jit(make_train_step(task, optimizer), donate_argnums=0)
     losses = []

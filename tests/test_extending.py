@@ -49,7 +49,7 @@ def test_every_table_has_its_new_line(copy):
         'from bert_jax.models.encoders import ENCODERS\n'
         'from bert_jax.problems import PROBLEMS\n'
         'from bert_jax.text.sources import SOURCES\n'
-        'from bert_jax.tasks.pretraining_data import SEGMENTS\n'
+        'from bert_jax.tasks.pretraining.sources import SEGMENTS\n'
         'from bert_jax.training.optimizers import DIRECTIONS\n'
         'from bert_jax import analyze, export_formats\n'
         'from bert_jax.interop.families import FAMILIES\n'

@@ -1,5 +1,7 @@
 """The settings with which a corpus is prepared: keys of `data`, and flags of prepare.py."""
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from bert_jax.config_keys import key
@@ -11,7 +13,7 @@ def _tokenizer_is_given(config: ConfigDict, name: str) -> str:
     return '' if trained else f'the tokenizer {tokenizer!r} is not trained'
 
 
-KEYS = dict(
+KEYS: dict[str, Any] = dict(
     tokenizer=key(
         'train:wordpiece:30522',
         "'train:KIND:SIZE' (wordpiece, bytebpe, unigram, xlnet, sentencepiece-bpe) or the path of "

@@ -1,6 +1,6 @@
 """The parts of a fine-tuning problem: encoding, loss and decoder.
 
-tasks/finetuning.py trains any `Problem`. An example passes through its parts:
+tasks/finetuning/task.py trains any `Problem`. An example passes through its parts:
 
     Encoding                  Loss                              Decoder
     parse_input ─▶ encode ─▶ outputs ─▶ host_outputs ─▶ decode ─▶ postprocess ─▶ score

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from bert_jax.errors import UserError, unknown
 
 if TYPE_CHECKING:
-    from bert_jax.tasks.evaluators import BuildEvaluator
+    from bert_jax.tasks.pretraining.evaluators import BuildEvaluator
     from bert_jax.training.task import Task
 
 
@@ -31,15 +31,16 @@ def make_task(
     if config.task == 'pretraining':
         if 'objectives' not in config:
             raise _other_task(config, 'base.py')
-        from bert_jax.tasks import pretraining_builder, pretraining_data
+        from bert_jax.tasks.pretraining import builder as pretraining_builder
+        from bert_jax.tasks.pretraining import sources
 
-        if pretraining_data.is_missing(config.data):
-            from bert_jax.tasks import rehearsal
+        if sources.is_missing(config.data):
+            from bert_jax.tasks.pretraining import rehearsal
 
             rehearsal.check(config)
         return pretraining_builder.build(config, own_evaluators=evaluators)
     from bert_jax.problems import PROBLEMS
-    from bert_jax.tasks import finetuning_builder
+    from bert_jax.tasks.finetuning import builder as finetuning_builder
 
     if config.task not in PROBLEMS:
         raise unknown('task', config.task, ['pretraining', *PROBLEMS])

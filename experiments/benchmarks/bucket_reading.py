@@ -23,7 +23,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.storage import paths
-from bert_jax.tasks import make_task, pretraining_data
+from bert_jax.tasks import make_task
+from bert_jax.tasks.pretraining import sources
 from bert_jax.training import batches, loop, runtime
 from bert_jax.training.run import Plan
 from configs import tiny
@@ -36,7 +37,7 @@ def make_config(corpus: str, cache: pathlib.Path):
     """Return the config of a side."""
     config = tiny.get_config()
     config.data.corpus, config.data.cache_folder = corpus, str(cache)
-    pretraining_data.follow_corpus(config.data, ['corpus'])
+    sources.follow_corpus(config.data, ['corpus'])
     return config
 
 

@@ -30,7 +30,7 @@ import jax
 import report
 
 from bert_jax import files, main
-from bert_jax.tasks import finetuning_builder
+from bert_jax.tasks.finetuning import builder
 from bert_jax.tasks.sweeps import vmapped
 from bert_jax.training import devices, runtime
 from bert_jax.training.run import Plan
@@ -70,7 +70,7 @@ def make_base(options, folder):
 
 def make_side(config):
     """Return a function that runs a step, the share of parameters trained, the optimizer bytes."""
-    task = finetuning_builder.build(config)
+    task = builder.build(config)
     with Plan.of(task, config) as plan:
         state = plan.initial_state()
         accumulation = task.stages[0].accumulation
@@ -95,7 +95,7 @@ def make_side(config):
 
 def make_at_once(configs):
     """Return the same as `make_side`, for several runs in one program."""
-    built = [finetuning_builder.build(config) for config in configs]
+    built = [builder.build(config) for config in configs]
     tasks = vmapped.with_common_parts(built)
     with contextlib.ExitStack() as stack:
         group = vmapped.Group.of(stack, tasks)

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from bert_jax.errors import UserError
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.tasks import make_task
-from bert_jax.tasks.finetuning import FineTuning
+from bert_jax.tasks.finetuning.task import FineTuning
 from bert_jax.tokenizers.decoder_tokens import sentinel
 from bert_jax.tokenizers.training import parse_specification
 from bert_jax.training import batches, devices, sharding

@@ -21,7 +21,7 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.data_keys import make_config
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.labels.loader import Splits
-from bert_jax.tasks import pretraining, pretraining_builder
+from bert_jax.tasks.pretraining import builder, task
 from bert_jax.training import sharding
 
 TRAIN_SENTENCES, DEV_SENTENCES = 2000, 1000
@@ -96,9 +96,9 @@ def reinitialize(model: Pretrained) -> Pretrained:
     return dataclasses.replace(model, params=params)
 
 
-def task_of(folder: pathlib.Path) -> pretraining.Pretraining:
+def task_of(folder: pathlib.Path) -> task.Pretraining:
     """The pretraining task of a run, from the config in its folder."""
-    return pretraining_builder.build(ConfigDict(json.loads((folder / 'config.json').read_text())))
+    return builder.build(ConfigDict(json.loads((folder / 'config.json').read_text())))
 
 
 class MaskedLoss:
@@ -132,7 +132,7 @@ class MaskedLoss:
         config.training.max_predictions = lengths
         config.mntp.causal_share = 0.0
         config.objectives = ConfigDict({self._objective: 1.0})
-        self.task, self.mesh = pretraining_builder.build(config), sharding.make_mesh(config.mesh)
+        self.task, self.mesh = builder.build(config), sharding.make_mesh(config.mesh)
 
     def __call__(self, model: Pretrained) -> float:
         with jax.set_mesh(self.mesh):

@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import progress
 from bert_jax.files import read_json, write_json
-from bert_jax.tasks import pretraining_builder
+from bert_jax.tasks.pretraining import builder
 from bert_jax.training import batches
 from bert_jax.training.run import Plan
 from bert_jax.training.state import TrainState
@@ -44,7 +44,7 @@ def measure(configs: Mapping[str, ConfigDict], path: pathlib.Path) -> dict[str, 
     stages = {}
     names = list(dict.fromkeys([first, *missing]))
     # All tasks are built first, so that a bad config is refused before anything is compiled.
-    tasks = {name: pretraining_builder.build(configs[name]) for name in names}
+    tasks = {name: builder.build(configs[name]) for name in names}
     for name in progress.bar(iterable=names, desc='compiling', unit=' configs'):
         for number, step in enumerate(training_steps(tasks[name])):
             stages[name, number] = step

@@ -13,8 +13,8 @@ from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.rows import Rows
-from bert_jax.tasks import pretraining_builder
-from bert_jax.tasks.evaluators import TEXT_ROWS
+from bert_jax.tasks.pretraining import builder
+from bert_jax.tasks.pretraining.evaluators import TEXT_ROWS
 from bert_jax.training import sharding
 from tests.end_to_end import small
 
@@ -78,7 +78,7 @@ def large_parameters(task):
 @pytest.mark.eight_devices
 @pytest.mark.parametrize('objective', [{}, CAUSAL])
 def test_the_metrics_are_those_of_inference(objective, data, monkeypatch):
-    task = pretraining_builder.build(config(data, **objective))
+    task = builder.build(config(data, **objective))
     features = []
     monkeypatch.setattr(ridge_probe, 'accuracy', lambda x, *_: features.append(x) or 0.5)
     with large_parameters(task) as params:
@@ -128,7 +128,7 @@ def model_states(task, params, batch):
 
 def test_pairs_are_as_many_as_the_share_of_the_computation_allows(data):
     def lines(**more):
-        task = pretraining_builder.build(config(data, **more))
+        task = builder.build(config(data, **more))
         return [line for line in task.describe() if line.startswith('linguistic')]
 
     def share(found):
@@ -150,9 +150,9 @@ def test_pairs_are_as_many_as_the_share_of_the_computation_allows(data):
 def test_a_model_whose_encoder_predicts_no_tokens_is_refused(data):
     replaced = {'objectives__rtd': 50.0, 'masking__mask': 0.85, 'masking__random': 0.0}
     with pytest.raises(UserError, match='pairs needs an objective with which the encoder'):
-        pretraining_builder.build(config(data, **replaced))
+        builder.build(config(data, **replaced))
     rows = {'sentence_good': 'the ' * 15, 'sentence_bad': 'the'}
     (data / 'long.jsonl').write_text(json.dumps(rows))
     pairs = {'evaluation__linguistic__pairs': (f'{data}/long.jsonl',)}
     with pytest.raises(UserError, match='a sentence has 17 tokens; the model takes 16'):
-        pretraining_builder.build(config(data, **pairs, model__max_position_embeddings=16))
+        builder.build(config(data, **pairs, model__max_position_embeddings=16))

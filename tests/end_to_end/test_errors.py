@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax import main
 from bert_jax.errors import UserError
-from bert_jax.tasks import rehearsal
+from bert_jax.tasks.pretraining import rehearsal
 from bert_jax.text.sources.file_source import FileSource
 from tests import disks
 from tests.end_to_end import commands, small

@@ -10,7 +10,8 @@ from bert_jax import main, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.models.tuning_method import ADDED
-from bert_jax.tasks import initialization, pretraining_builder
+from bert_jax.tasks import initialization
+from bert_jax.tasks.pretraining import builder
 from tests.end_to_end import small
 
 
@@ -81,7 +82,7 @@ def test_masked_diffusion_starts_from_the_head_of_masked_language_modeling(folde
         'objectives__diffusion': 1.0,
         'training__max_predictions': (16,),
     }
-    start = pretraining_builder.build(small.config(folder, **small.ONE_STAGE | changes)).start
+    start = builder.build(small.config(folder, **small.ONE_STAGE | changes)).start
     before = parameters(folder / 'run')
     head = [name for name in before if name.startswith('mlm/')]
     assert len(head) == 5

@@ -12,7 +12,7 @@ import pytest
 
 from bert_jax import tree_paths
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.tasks.pretraining_data import SEGMENTS
+from bert_jax.tasks.pretraining.sources import SEGMENTS
 from bert_jax.training import checkpoints
 from tests.end_to_end import small
 

@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax import errors, prepare, tokenizers
 from bert_jax.corpus import corpus, corpus_builder, preparation
-from bert_jax.tasks import pretraining_data
+from bert_jax.tasks.pretraining import sources as pretraining_data
 from bert_jax.text import sentences
 from configs import base
 from tests.end_to_end.preparation import ROOT, TOKENIZER, contents, make_text, texts

@@ -11,8 +11,9 @@ import pytest
 from bert_jax import main
 from bert_jax.averages import Term
 from bert_jax.errors import UserError
-from bert_jax.tasks import finetuning_builder, pretraining_builder
-from bert_jax.tasks.finetuning import FineTuning
+from bert_jax.tasks.finetuning import builder as finetuning_builder
+from bert_jax.tasks.finetuning.task import FineTuning
+from bert_jax.tasks.pretraining import builder as pretraining_builder
 from bert_jax.training import optimizers
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step

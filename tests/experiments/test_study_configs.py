@@ -17,8 +17,8 @@ import pytest
 
 from bert_jax.corpus import placeholder_corpus
 from bert_jax.errors import UserError
-from bert_jax.tasks import pretraining_builder
-from bert_jax.tasks.stage_settings import stage_settings
+from bert_jax.tasks.pretraining import builder
+from bert_jax.tasks.pretraining.stage_settings import stage_settings
 from experiments.benchmarks import prepare as prepare_benchmark
 from experiments.books import evaluate as books_evaluation
 from experiments.books import run as books
@@ -59,14 +59,14 @@ def make_tokenizer(*arguments):
 
 
 def build(config):
-    """Build a run as bert_jax.main does before it prepares a corpus (tasks/rehearsal.py)."""
+    """Build a run as bert_jax.main does before it prepares a corpus (rehearsal.py)."""
     longest = max(stage.sequence_length for stage in stage_settings(config.training))
     data = config.data
     # Other runs of the study make the tokenizers that are files.
     kind = data.tokenizer if data.tokenizer.startswith('train:') else 'train:unigram:8000'
     tokenizer = make_tokenizer(kind, data.lowercase, data.strip_accents)
     corpus = placeholder_corpus.PlaceholderCorpus.of(tokenizer, longest)
-    pretraining_builder.build(config, corpus, evaluate_further=False)
+    builder.build(config, corpus, evaluate_further=False)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.tasks import pretraining_builder
+from bert_jax.tasks.pretraining import builder
 from bert_jax.training import optimizers, sharding
 from bert_jax.training.state import abstract_state, initial_state
 from bert_jax.training.step import make_train_step
@@ -23,7 +23,7 @@ RULES = base.get_config().sharding_rules
 def task(tmp_path_factory):
     adaptive = {'masking__scheme': 'adaptive', 'masking__adapt_every': 2}
     config = small.config(tmp_path_factory.mktemp('adaptive'), **small.ONE_STAGE | adaptive)
-    return pretraining_builder.build(config)
+    return builder.build(config)
 
 
 @pytest.fixture(scope='module')

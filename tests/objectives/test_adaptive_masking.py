@@ -15,7 +15,7 @@ from bert_jax.objectives.adaptive_masking import AdaptiveTokens, MaskingMemory
 from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import Tokens
-from bert_jax.tasks import pretraining_builder
+from bert_jax.tasks.pretraining import builder
 from bert_jax.training import checkpoints
 from bert_jax.training.run import Hooks, Paused
 from tests.end_to_end import small
@@ -141,8 +141,7 @@ def test_only_training_masks_by_weight_and_other_runs_remember_nothing(tmp_path)
     tokens = ADAPTIVE | {'masking__scheme': 'tokens'}
     tokens.pop('masking__adapt_every')
     adaptive, plain = (
-        pretraining_builder.build(small.config(tmp_path, **changes))
-        for changes in (ADAPTIVE, tokens)
+        builder.build(small.config(tmp_path, **changes)) for changes in (ADAPTIVE, tokens)
     )
     assert plain.memory is None
     assert adaptive.memory is not None
@@ -167,4 +166,4 @@ def test_only_training_masks_by_weight_and_other_runs_remember_nothing(tmp_path)
 )
 def test_runs_that_cannot_adapt_are_refused(tmp_path, changes, message):
     with pytest.raises(UserError, match=message):
-        pretraining_builder.build(small.config(tmp_path, **ADAPTIVE | changes))
+        builder.build(small.config(tmp_path, **ADAPTIVE | changes))

@@ -15,7 +15,7 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.corruption import TargetLayout, Vocabulary
 from bert_jax.objectives.denoising import NOISES, Denoising, NoisedText, options
-from bert_jax.tasks import pretraining_builder
+from bert_jax.tasks.pretraining import builder
 from configs import base
 
 PAD, UNK, CLS, SEP, MASK, LANGUAGE = range(6)
@@ -186,12 +186,12 @@ def test_a_model_without_decoder_is_refused():
     encoder = architectures.build('bert')
     both = architectures.build('bart')
     with pytest.raises(UserError, match='denoising needs a model with a decoder; set model.arch'):
-        pretraining_builder._check_decoder({'denoising': Denoising()}, encoder)
+        builder._check_decoder({'denoising': Denoising()}, encoder)
     mlm = objectives.OBJECTIVES['mlm']()
     with pytest.raises(UserError, match='which mlm does not train; set objectives.denoising'):
-        pretraining_builder._check_decoder({'mlm': mlm}, both)
-    pretraining_builder._check_decoder({'denoising': Denoising()}, both)
-    pretraining_builder._check_decoder({'mlm': mlm}, encoder)
+        builder._check_decoder({'mlm': mlm}, both)
+    builder._check_decoder({'denoising': Denoising()}, both)
+    builder._check_decoder({'mlm': mlm}, encoder)
 
 
 def test_every_option_is_a_key():

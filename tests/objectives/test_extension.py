@@ -13,8 +13,8 @@ from bert_jax.models.flops import training_flops_per_token
 from bert_jax.models.heads import HEADS
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.masking_schemes import SCHEMES
-from bert_jax.tasks import pretraining_builder
-from bert_jax.tasks.pretraining_data import SEGMENTS, Segments
+from bert_jax.tasks.pretraining import builder
+from bert_jax.tasks.pretraining.sources import SEGMENTS, Segments
 from bert_jax.training import optimizers, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
@@ -54,7 +54,7 @@ def test_an_objective_with_an_option_and_vocabulary_products_is_one_table_line(
     with config.unlocked():
         config.objectives.recovery = 0.5
         config.recovery = dict(num_tokens=3)
-    task = pretraining_builder.build(config)
+    task = builder.build(config)
     assert task.weights == {'mlm_loss': 1.0, 'nsp_loss': 1.0, 'recovery_loss': 0.5}
     stage = task.stages[0]
     batch, length = stage.source.batch_size, 16
@@ -75,7 +75,7 @@ def test_an_unknown_option_of_an_objective_is_one_line(config, recovery, monkeyp
         config.objectives.recovery = 0.5
         config.recovery = dict(num_tokens=3, num_token=2)
     with pytest.raises(UserError, match=r'recovery\.num_token is not .*its options are num_tokens'):
-        pretraining_builder.build(config)
+        builder.build(config)
 
 
 def test_causal_and_bidirectional_objectives_cannot_be_mixed(recovery, monkeypatch):
@@ -91,14 +91,14 @@ def test_an_objective_without_its_options_in_the_config_is_rejected(config, reco
     with config.unlocked():
         config.objectives.recovery = 0.5
     with pytest.raises(UserError, match="'recovery' has options, but the config has no block"):
-        pretraining_builder.build(config)
+        builder.build(config)
 
 
 def test_a_masking_scheme_is_one_table_line(config, tmp_path, monkeypatch):
     kind = extending.load('first_tokens', tmp_path, monkeypatch).FirstTokens
     monkeypatch.setitem(SCHEMES, 'first', kind)
     config.masking.scheme = 'first'
-    task = pretraining_builder.build(config)
+    task = builder.build(config)
     _, masked = task.corrupted_batch(task.stages[0], 0, 0)
     np.testing.assert_array_equal(masked.targets.positions_BP[0], [1, 2, 3])  # behind [CLS]
     metrics, _ = train_two_steps(task)
@@ -114,10 +114,10 @@ def test_a_field_of_a_masking_scheme_is_a_config_key(config, tmp_path, monkeypat
     monkeypatch.setitem(SCHEMES, 'later', later)
     config.masking.scheme = 'later'
     with pytest.raises(UserError, match=r"'later' has the option 'skip'.* no key masking\.skip"):
-        pretraining_builder.build(config)
+        builder.build(config)
     with config.unlocked():
         config.masking.skip = 4
-    task = pretraining_builder.build(config)
+    task = builder.build(config)
     _, masked = task.corrupted_batch(task.stages[0], 0, 0)
     np.testing.assert_array_equal(masked.targets.positions_BP[0], [4, 5, 6])
 
@@ -126,7 +126,7 @@ def test_rows_of_an_example_source_are_one_table_line(config, tmp_path, monkeypa
     kind = extending.load('beginnings', tmp_path, monkeypatch).Beginnings
     monkeypatch.setitem(SEGMENTS, 'beginnings', Segments(lambda settings, data: kind(settings)))
     config.data.segments, config.objectives.nsp = 'beginnings', 0.0
-    task = pretraining_builder.build(config)
+    task = builder.build(config)
     source = task.stages[0].source
     text, tokenizer = source.text, source.tokenizer
     number = text.num_documents
@@ -146,4 +146,4 @@ def test_rows_of_an_example_source_are_one_table_line(config, tmp_path, monkeypa
     assert all(found['terms']['mlm_loss'].count > 0 for found in metrics)
     config.data.pack = True
     with pytest.raises(UserError, match="rows of data.segments='beginnings' cannot be packed"):
-        pretraining_builder.build(config)
+        builder.build(config)

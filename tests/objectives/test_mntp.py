@@ -15,7 +15,7 @@ from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.models.visibility import Pattern
 from bert_jax.objectives.mntp import is_causal
-from bert_jax.tasks import pretraining_builder
+from bert_jax.tasks.pretraining import builder
 from tests.end_to_end import small
 from tests.random_parameters import random_parameters
 
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def task(folder):
-    return pretraining_builder.build(small.config(folder, **HYBRID))
+    return builder.build(small.config(folder, **HYBRID))
 
 
 def corrupted(task):
@@ -165,7 +165,7 @@ def test_other_kernels_leave_causal_rows_to_xla(monkeypatch):
 )
 def test_what_cannot_be_trained_is_refused(folder, changes, message):
     with pytest.raises(UserError, match=message):
-        pretraining_builder.build(small.config(folder, **HYBRID | changes))
+        builder.build(small.config(folder, **HYBRID | changes))
 
 
 def test_a_run_fills_masks_scores_and_writes(folder):

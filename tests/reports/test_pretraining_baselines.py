@@ -8,7 +8,7 @@ import scipy.stats
 
 from bert_jax import main, objectives
 from bert_jax.reports import pretraining
-from bert_jax.tasks import pretraining_builder
+from bert_jax.tasks.pretraining import builder
 from tests.end_to_end import small
 
 COUNTS = np.array([0, 5, 3, 1, 1])
@@ -75,7 +75,7 @@ def test_few_texts_are_named_where_pairs_of_texts_are_told_apart(tmp_path):
     for segments, is_named in (('pairs', True), ('ordered_pairs', False)):
         keys |= {'data__segments': segments, 'objectives__nsp': float(is_named)}
         config = small.config(tmp_path, objectives__sop=float(not is_named), **keys)
-        lines = pretraining_builder.build(config).describe()
+        lines = builder.build(config).describe()
         assert any(line.startswith(expected) for line in lines) == is_named
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from bert_jax import main
 from bert_jax.errors import UserError
-from bert_jax.tasks import pretraining_builder
-from bert_jax.tasks.evaluators import EVALUATORS, EvaluatorKind, Section
+from bert_jax.tasks.pretraining import builder
+from bert_jax.tasks.pretraining.evaluators import EVALUATORS, EvaluatorKind, Section
 from tests.end_to_end import small
 
 
@@ -62,7 +62,7 @@ def test_its_metrics_are_recorded_and_its_section_is_in_the_card(config, tmp_pat
 
 def test_it_is_built_only_if_a_setting_enables_it(config):
     config.evaluation.norm.rows = 0
-    assert not pretraining_builder.build(config).evaluators
+    assert not builder.build(config).evaluators
 
 
 def test_its_settings_are_checked_before_the_text_is_read(config, tmp_path):

@@ -12,9 +12,10 @@ from bert_jax.interop import loading
 from bert_jax.labels.examples import TextExample
 from bert_jax.models import architectures
 from bert_jax.problems import PROBLEMS
-from bert_jax.tasks import finetuning_data, initialization, make_task
-from bert_jax.tasks.finetuning import FineTuning
-from bert_jax.tasks.finetuning_report import why_no_metrics
+from bert_jax.tasks import initialization, make_task
+from bert_jax.tasks.finetuning import inputs
+from bert_jax.tasks.finetuning.report import why_no_metrics
+from bert_jax.tasks.finetuning.task import FineTuning
 from bert_jax.training.workdir import Workdir
 from configs import base, finetune
 from tests.interop import published
@@ -30,10 +31,10 @@ def weights(monkeypatch):
 def test_a_tokenizer_beside_weights_that_have_one_is_refused(weights):
     config = finetune.get_config()
     config.init_from = 'weights'
-    assert finetuning_data.make_tokenizer(config, weights, []) is weights.tokenizer
+    assert inputs.make_tokenizer(config, weights, []) is weights.tokenizer
     config.data.tokenizer = 'vocab.txt'
     with pytest.raises(UserError, match="'vocab.txt', but init_from='weights' has its own"):
-        finetuning_data.make_tokenizer(config, weights, [])
+        inputs.make_tokenizer(config, weights, [])
 
 
 def test_a_run_from_weights_does_not_record_the_architecture_of_its_recipe(weights, tmp_path):
@@ -71,7 +72,7 @@ def test_a_head_whose_classes_share_a_name_is_not_trained_further():
     model = types.SimpleNamespace(heads=('sequence_classification',), labels=('a', 'b', 'a'))
     train = [TextExample(str(n), ('x',), label) for n, label in enumerate('ab')]
     problem = PROBLEMS['classification']
-    assert finetuning_data.choose_labels(problem, train, settings, model) == (('a', 'b'), ())
+    assert inputs.choose_labels(problem, train, settings, model) == (('a', 'b'), ())
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_labels_that_are_integers_are_sorted_by_value(found, wanted):
     settings = finetune.get_config('classification').problem
     train = [TextExample(str(n), ('x',), label) for n, label in enumerate(found)]
     problem = PROBLEMS['classification']
-    assert finetuning_data.choose_labels(problem, train, settings, None) == (wanted, ())
+    assert inputs.choose_labels(problem, train, settings, None) == (wanted, ())
 
 
 @pytest.mark.parametrize(
@@ -97,26 +98,26 @@ def test_measured_numbers_are_not_taken_for_classes(labels):
     settings = ConfigDict({'labels': ()})
     classes_of_texts = PROBLEMS['classification']
     with pytest.raises(UserError, match='finetune.py:regression'):
-        finetuning_data.choose_labels(classes_of_texts, train, settings, None)
+        inputs.choose_labels(classes_of_texts, train, settings, None)
     stars = [example._replace(label=str(n % 10)) for n, example in enumerate(train)]
     names = [example._replace(label=f'intent {n}') for n, example in enumerate(train)]
     ids = [example._replace(label=str(n)) for n, example in enumerate(train)]
     for classes in (stars, names, ids):
-        assert finetuning_data.choose_labels(classes_of_texts, classes, settings, None)
+        assert inputs.choose_labels(classes_of_texts, classes, settings, None)
     settings.labels = tuple(labels)
-    chosen, _ = finetuning_data.choose_labels(classes_of_texts, train, settings, None)
+    chosen, _ = inputs.choose_labels(classes_of_texts, train, settings, None)
     assert chosen == tuple(labels)
 
 
 def test_a_class_for_every_example_is_warned_about_unless_the_classes_are_given(capsys):
     train = [TextExample(str(n), (f'text {n}',), f'title {n}') for n in range(30)]
     settings = ConfigDict({'labels': ()})
-    finetuning_data.choose_labels(PROBLEMS['classification'], train, settings, None)
+    inputs.choose_labels(PROBLEMS['classification'], train, settings, None)
     warning = capsys.readouterr().err
     assert '30 classes in 30' in warning
     assert 'data.columns.label' in warning
     settings.labels = tuple(sorted(one.label for one in train))
-    finetuning_data.choose_labels(PROBLEMS['classification'], train, settings, None)
+    inputs.choose_labels(PROBLEMS['classification'], train, settings, None)
     assert not capsys.readouterr().err
 
 

@@ -20,7 +20,8 @@ from bert_jax.models import layer_stack
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.edits import EDITS
 from bert_jax.reports import pretraining as reports
-from bert_jax.tasks import pretraining, pretraining_builder
+from bert_jax.tasks.pretraining import builder
+from bert_jax.tasks.pretraining import task as pretraining
 from bert_jax.training import loop, sharding
 from bert_jax.training.workdir import Workdir
 from tests.end_to_end import small
@@ -45,7 +46,7 @@ def languages(folder, **documents):
 @pytest.mark.parametrize('documents', [{'en': 60}, {'en': 60, 'cy': 40, 'gd': 4}])
 def test_small_texts_can_be_evaluated_with_next_sentence_prediction(tmp_path, documents):
     """At a fraction of 0.005, 60 documents had a held-out split of 1 that ended the run."""
-    task = pretraining_builder.build(languages(tmp_path, **documents))
+    task = builder.build(languages(tmp_path, **documents))
     for language in documents:
         assert task.corpus.split('held_out', language).num_documents >= 2
 
@@ -53,10 +54,10 @@ def test_small_texts_can_be_evaluated_with_next_sentence_prediction(tmp_path, do
 def test_a_language_that_cannot_be_evaluated_is_named_before_training(tmp_path):
     config = languages(tmp_path, en=60, cy=3)
     with pytest.raises(UserError, match=r"held-out text in language 'cy' .*has 1 document\(s\)"):
-        pretraining_builder.build(config)
+        builder.build(config)
     config.objectives.nsp = 0.0
     config.data.segments = 'single'
-    pretraining_builder.build(config)
+    builder.build(config)
 
 
 TOKENS = {'mbart': ':languages=en,cy:cls=no', 't5': ':sentinels=28:cls=no'}
@@ -78,9 +79,9 @@ def test_every_recipe_can_evaluate_a_tiny_text_or_says_so_before_training(
         config.model.num_heads = 1
     if config.data.segments == 'pairs' and documents == 3:  # one of them is held out
         with pytest.raises(UserError, match="the held-out text in language 'en' cannot be"):
-            pretraining_builder.build(config)
+            builder.build(config)
         return
-    task = pretraining_builder.build(config)
+    task = builder.build(config)
     for sources in task.held_out.values():
         assert set(sources) == {None, 'en', 'cy'}
         for source in sources.values():
@@ -95,7 +96,7 @@ def test_evaluation_in_micro_batches_gives_the_same_metrics_in_less_memory(tmp_p
         config = small.config(
             tmp_path, training__accumulation=(accumulation,), training__batch_size=(16, 8)
         )
-        task = pretraining_builder.build(config)
+        task = builder.build(config)
         with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
             params = jax.tree.map(
                 lambda leaf: 3 * leaf, sharding.unbox(jax.jit(task.init)(jax.random.key(0)))
@@ -117,7 +118,7 @@ def evaluated(folder, batch_size, mesh=None, **more):
         **small.ONE_STAGE
         | {'training__batch_size': (batch_size,), 'evaluation__examples': 10_000, **more},
     )
-    task = pretraining_builder.build(config)
+    task = builder.build(config)
     sizes = mesh or {'data': 1, 'fsdp': 1, 'tensor': 1}
     mesh = sharding.make_mesh(sizes, jax.devices()[: math.prod(sizes.values())])
     with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
@@ -164,7 +165,7 @@ def test_rows_without_tokens_count_for_nothing(tmp_path, name):
     changes = {'objectives__nsp': 0.0, 'data__segments': 'single', **OBJECTIVES[name]}
     if 'model__architecture' in changes:
         changes |= {'model__max_position_embeddings': 64}
-    task = pretraining_builder.build(small.config(tmp_path, **small.ONE_STAGE | changes))
+    task = builder.build(small.config(tmp_path, **small.ONE_STAGE | changes))
     batch = task.stages[0].source.batch(0, np.arange(6))
     is_blank = np.arange(6) >= 4
     terms = jax.jit(lambda *arguments: task.terms(*arguments, train=False))
@@ -177,7 +178,7 @@ def test_rows_without_tokens_count_for_nothing(tmp_path, name):
 
 
 def test_terms_without_a_prediction_are_left_out_of_the_metrics(tmp_path):
-    task = pretraining_builder.build(small.config(tmp_path, **small.ONE_STAGE))
+    task = builder.build(small.config(tmp_path, **small.ONE_STAGE))
     stage = task.stages[0]
     vocabulary = dataclasses.replace(
         task.corruption.vocabulary, special_ids=tuple(range(task.start.architecture.vocab_size))
@@ -201,7 +202,7 @@ def test_a_stage_without_anything_to_predict_is_refused_before_training(tmp_path
     config.data.tokenizer = str(vocab)
     config.masking.unknown = False
     with pytest.raises(UserError, match='no row has a prediction for mlm_loss, in 2 batches of 16'):
-        loop.train(pretraining_builder.build(config), config, Workdir.of(config.workdir))
+        loop.train(builder.build(config), config, Workdir.of(config.workdir))
     assert not list(tmp_path.glob('run/checkpoints/[0-9]*'))
 
 
@@ -218,7 +219,7 @@ def test_an_evaluation_with_more_rows_than_the_training_says_so(tmp_path, capsys
 def measured(folder, **keys):
     """The held-out metrics of fixed parameters, and the task."""
     config = small.config(folder, **small.ONE_STAGE, **keys)
-    task = pretraining_builder.build(config)
+    task = builder.build(config)
     with jax.set_mesh(sharding.make_mesh(config.mesh)):
         return task.evaluate(large_parameters(task), task.stages[0]), task
 
@@ -261,4 +262,4 @@ def test_held_out_masks_of_a_named_scheme_are_the_same_in_all_runs(tmp_path):
 )
 def test_held_out_masks_that_cannot_be_drawn_are_refused(tmp_path, keys, message):
     with pytest.raises(UserError, match=message):
-        pretraining_builder.build(small.config(tmp_path, **small.ONE_STAGE, **keys))
+        builder.build(small.config(tmp_path, **small.ONE_STAGE, **keys))

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bert_jax.models import architectures, tuning
-from bert_jax.tasks import learning_rate
+from bert_jax.tasks.finetuning import learning_rate
 from configs import finetune
 
 

@@ -10,7 +10,7 @@ import pytest
 from bert_jax.corpus import preparation
 from bert_jax.errors import UserError
 from bert_jax.examples import language_mixture
-from bert_jax.tasks import pretraining_data
+from bert_jax.tasks.pretraining import sources as pretraining_data
 from configs import base
 
 LETTERS = {'xa': 'abcdefgh', 'xb': 'ijklmnop', 'xc': 'qrstuvwx'}  # disjoint alphabets

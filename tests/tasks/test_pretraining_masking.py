@@ -5,15 +5,19 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.models.rows import Rows
-from bert_jax.tasks import pretraining_builder
-from bert_jax.tasks.stage_settings import StageSettings, check_masking_rate, stage_settings
+from bert_jax.tasks.pretraining import builder
+from bert_jax.tasks.pretraining.stage_settings import (
+    StageSettings,
+    check_masking_rate,
+    stage_settings,
+)
 from configs import albert, base, deberta, electra, modernbert, roberta, spanbert, xlmr
 from tests.end_to_end import small
 
 
 @pytest.mark.parametrize('unknown', [False, True])
 def test_whether_unknown_tokens_may_be_masked_is_a_setting(tmp_path, unknown):
-    task = pretraining_builder.build(small.config(tmp_path, masking__unknown=unknown))
+    task = builder.build(small.config(tmp_path, masking__unknown=unknown))
     tokenizer = task.corpus.tokenizer
     chosen = {*tokenizer.special_ids} - {*task.corruption.vocabulary.special_ids}
     assert chosen == ({tokenizer.unk_id} if unknown else set())
@@ -32,12 +36,12 @@ def test_a_rate_that_max_predictions_would_lower_is_refused_in_every_stage(
     """A rate of 0.4 masked 16.7 % and one of 0.15 masked 4.8 %, without a word."""
     training = {'training__max_predictions': (5,), 'model__max_position_embeddings': 128}
     with pytest.raises(UserError, match=message):
-        pretraining_builder.build(small.config(tmp_path, **training | changes))
+        builder.build(small.config(tmp_path, **training | changes))
 
 
 def test_a_rate_is_reached_where_max_predictions_leave_room_for_it(tmp_path):
     changes = {'masking__rate': 0.5, 'training__max_predictions': (8,)}
-    task = pretraining_builder.build(small.config(tmp_path, **small.ONE_STAGE | changes))
+    task = builder.build(small.config(tmp_path, **small.ONE_STAGE | changes))
     clean = Rows.of(task.stages[0].source.batch(0))
     masked = task.corruption(jax.random.split(jax.random.key(0), 16), clean)
     share = masked.targets.weights_BP.sum() / clean.attention_mask_BT.sum()

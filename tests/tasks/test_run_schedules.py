@@ -9,8 +9,9 @@ import pytest
 from bert_jax.errors import UserError
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.masking import rate_at
-from bert_jax.tasks import pretraining_builder, show_batch
-from bert_jax.tasks.stage_settings import StageSettings, stage_settings
+from bert_jax.tasks import show_batch
+from bert_jax.tasks.pretraining import builder
+from bert_jax.tasks.pretraining.stage_settings import StageSettings, stage_settings
 from bert_jax.training.course import TimedCourse
 from bert_jax.training.task import first_batches
 from configs import base
@@ -46,7 +47,7 @@ def test_rates_equal_their_formulas():
 @pytest.mark.parametrize('scheme', ['tokens', 'whole_words', 'ngrams', 'spans', 'anchored_spans'])
 def test_the_rate_falls_in_every_scheme_and_shapes_stay(folder, scheme):
     changes = small.ONE_STAGE | FALLING | {'masking__scheme': scheme}
-    task = pretraining_builder.build(small.config(folder, **changes))
+    task = builder.build(small.config(folder, **changes))
     clean = Rows.of(task.stages[0].source.batch(0))
     keys_B = jax.random.split(jax.random.key(0), len(clean.input_ids_BT))
     corrupt = jax.jit(lambda keys, rows, progress: task.corruption.at(progress)(keys, rows))
@@ -62,7 +63,7 @@ def test_the_rate_falls_in_every_scheme_and_shapes_stay(folder, scheme):
 def test_the_largest_rate_must_fit_into_the_predictions(folder):
     rising = {'masking__rate': 0.1, 'masking__end_rate': 0.5, 'training__max_predictions': (3,)}
     with pytest.raises(UserError, match=r'masking.rate=0.5 chooses 8 of 16 tokens'):
-        pretraining_builder.build(small.config(folder, **small.ONE_STAGE | rising))
+        builder.build(small.config(folder, **small.ONE_STAGE | rising))
 
 
 def test_ramps_divide_a_run_into_stages():
@@ -101,7 +102,7 @@ def test_ramps_to_parts_of_a_sequence_are_refused(values, message):
 def test_a_stage_continues_with_the_next_examples(folder):
     """Growing batches read every example once, also in the batches that debug.batch shows."""
     ramp = {'training__steps': (8,), 'training__batch_ramp': (0.25, 0.5)}
-    task = pretraining_builder.build(small.config(folder, **small.ONE_STAGE | ramp))
+    task = builder.build(small.config(folder, **small.ONE_STAGE | ramp))
     assert [stage.source.batch_size for stage in task.stages] == [4, 8, 16]
     assert [stage.tokens_per_step for stage in task.stages] == [64, 128, 256]
     read = []
@@ -115,7 +116,7 @@ def test_a_stage_continues_with_the_next_examples(folder):
 
 def test_by_time_the_first_batches_follow_from_where_the_stages_began(folder):
     ramp = {'training__steps': (8,), 'training__batch_ramp': (0.25, 0.5), 'training__minutes': 1.0}
-    task = pretraining_builder.build(small.config(folder, **small.ONE_STAGE | ramp))
+    task = builder.build(small.config(folder, **small.ONE_STAGE | ramp))
     assert [stage.seconds for stage in task.stages] == [15, 15, 30]
     course = TimedCourse([15, 15, 30], [0, 7], 20.0, 20.0)  # as a checkpoint restores it
     assert first_batches(task.stages, course.starts) == [0, 4]
@@ -146,4 +147,4 @@ def test_each_language_continues_its_text_when_shares_change():
 def test_language_alphas_that_cannot_be_used_are_refused(folder, changes, message):
     alphas = {'data__language_alphas': (0.7, 0.3), **changes}
     with pytest.raises(UserError, match=message):
-        pretraining_builder.build(small.config(folder, **small.ONE_STAGE | alphas))
+        builder.build(small.config(folder, **small.ONE_STAGE | alphas))

@@ -17,8 +17,8 @@ import optax
 
 from bert_jax import progress
 from bert_jax.examples.finetune_batches import BatchShape
-from bert_jax.tasks import finetuning_builder
-from bert_jax.tasks.finetuning import FineTuning
+from bert_jax.tasks.finetuning import builder
+from bert_jax.tasks.finetuning.task import FineTuning
 from bert_jax.training import runtime
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.run import Plan
@@ -43,7 +43,7 @@ def train(
             workdir.
         user_keys: keys that the user set, which must have an effect.
     """
-    built = [finetuning_builder.build(config, user_keys) for config in configs.values()]
+    built = [builder.build(config, user_keys) for config in configs.values()]
     tasks = dict(zip(configs, with_common_parts(built), strict=True))
     by_rank: dict[object, dict[RunKey, FineTuning]] = {}
     for key, task in tasks.items():

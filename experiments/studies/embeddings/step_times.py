@@ -18,7 +18,7 @@ import numpy as np
 from bert_jax import problems
 from bert_jax.errors import exit_cleanly
 from bert_jax.files import write_json
-from bert_jax.tasks import finetuning_builder
+from bert_jax.tasks.finetuning import builder
 from bert_jax.training import runtime
 from experiments.benchmarks.report import take_turns
 from experiments.studies.embeddings import tasks
@@ -42,7 +42,7 @@ def their_step(config) -> Callable[[], None]:
 
 def measure(config, turns: int) -> dict[str, float]:
     """The medians of the seconds of a step, and of their ratio in the same turn."""
-    (our_step,) = training_steps(finetuning_builder.build(config))
+    (our_step,) = training_steps(builder.build(config))
     sides = {'bert_jax': our_step, 'sentence-transformers': their_step(config)}
     seconds = {side: times[WARM_UP:] for side, times in take_turns(sides, turns + WARM_UP).items()}
     ours_N, theirs_N = map(np.array, seconds.values())

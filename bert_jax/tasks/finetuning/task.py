@@ -39,14 +39,9 @@ from bert_jax.models.head_states import describe_states
 from bert_jax.models.visibility import Pattern
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import AnyProblem, Calibration
-from bert_jax.tasks import (
-    attention_direction,
-    finetuning_data,
-    initialization,
-    next_commands,
-    show_batch,
-)
-from bert_jax.tasks.finetuning_report import Evaluated, Report
+from bert_jax.tasks import attention_direction, initialization, next_commands, show_batch
+from bert_jax.tasks.finetuning import inputs
+from bert_jax.tasks.finetuning.report import Evaluated, Report
 from bert_jax.training import sharding
 from bert_jax.training.step import all_rows, map_micro_batches
 from bert_jax.training.task import Stage
@@ -221,7 +216,7 @@ class FineTuning:
                 'restore them or choose another --config.workdir'
             )
         stored_labels = tuple(metadata['labels'])
-        finetuning_data.check_label_order(stored_labels, self.problem.setup.labels, workdir)
+        inputs.check_label_order(stored_labels, self.problem.setup.labels, workdir)
 
     def init(self, key: Key) -> Params:
         batch = self.source.batch(0, np.arange(1))

@@ -23,15 +23,16 @@ from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.reports import model_card
 from bert_jax.reports import pretraining as evaluation
-from bert_jax.tasks import initialization, next_commands, pretraining_data
-from bert_jax.tasks.evaluators import Evaluator
+from bert_jax.tasks import initialization, next_commands
+from bert_jax.tasks.pretraining import sources as pretraining_data
+from bert_jax.tasks.pretraining.evaluators import Evaluator
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage, TaskMemory
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Batch, Config, JsonObject, JsonView, Key, Params, Tree
 
-_SAMPLES = 'bert_jax.tasks.diffusion_samples:samples'
+_SAMPLES = 'bert_jax.tasks.pretraining.diffusion_samples:samples'
 _MASKING_MEMORY = 'bert_jax.objectives.adaptive_masking:MaskingMemory'
 _DESCRIBE_ROW = 'bert_jax.tasks.show_batch:corrupted_row'
 _COUNTS = 'target_counts'  # of each token, beside the terms of an evaluation

@@ -10,8 +10,8 @@ import numpy as np
 from bert_jax import objectives
 from bert_jax.corpus.placeholder_corpus import PlaceholderCorpus, make_tokenizer
 from bert_jax.reports.pretraining import add_baselines
-from bert_jax.tasks import evaluators, pretraining_builder
-from bert_jax.tasks.stage_settings import stage_settings
+from bert_jax.tasks.pretraining import builder, evaluators
+from bert_jax.tasks.pretraining.stage_settings import stage_settings
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.run import Plan
 from bert_jax.types import Config
@@ -27,9 +27,7 @@ def check(config: Config) -> None:
     data = config.data
     tokenizer = make_tokenizer(data.tokenizer, data.lowercase, data.strip_accents)
     # What evaluators cost, and whether sentences fit, depends on the vocabulary.
-    task = pretraining_builder.build(
-        config, PlaceholderCorpus.of(tokenizer, longest), evaluate_further=False
-    )
+    task = builder.build(config, PlaceholderCorpus.of(tokenizer, longest), evaluate_further=False)
     with Plan.of(task, config) as plan:
         batch = task.stages[0].source.batch(0, np.arange(1))
         terms = jax.eval_shape(

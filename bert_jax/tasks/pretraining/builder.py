@@ -19,15 +19,21 @@ from bert_jax.objectives import CORRUPTIONS, OBJECTIVES, Objective
 from bert_jax.objectives.corruption import Corruption, TargetLayout, Vocabulary
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import find_scheme
-from bert_jax.tasks import evaluators, initialization, pretraining_data
-from bert_jax.tasks.evaluators import TEXT_ROWS, BuildEvaluator, Evaluator, EvaluatorInputs
-from bert_jax.tasks.pretraining import HELD_OUT_SEED, Pretraining, stage_shape
-from bert_jax.tasks.stage_settings import (
+from bert_jax.tasks import initialization
+from bert_jax.tasks.pretraining import evaluators, sources
+from bert_jax.tasks.pretraining.evaluators import (
+    TEXT_ROWS,
+    BuildEvaluator,
+    Evaluator,
+    EvaluatorInputs,
+)
+from bert_jax.tasks.pretraining.stage_settings import (
     StageSettings,
     check_masking_rate,
     num_predictions,
     stage_settings,
 )
+from bert_jax.tasks.pretraining.task import HELD_OUT_SEED, Pretraining, stage_shape
 from bert_jax.training.task import Stage, first_batches
 from bert_jax.types import Config
 
@@ -62,7 +68,7 @@ def build(
             'data.pack=False'
         )
     built = {name: OBJECTIVES[name].build(name, config) for name in names}
-    corpus = corpus or pretraining_data.open_corpus(config.data)
+    corpus = corpus or sources.open_corpus(config.data)
     heads = [head for objective in built.values() for head in objective.heads()]
     start = initialization.initialize(
         config,
@@ -86,7 +92,7 @@ def build(
         check_masking_rate(settings, max(rate or 0.0 for rate in rates))
     vocabulary = _vocabulary(config, corpus, corruption, start.architecture.decoder)
     _check_decoder(built, start.architecture)
-    marks = pretraining_data.Marks(
+    marks = sources.Marks(
         any('sentence_start' in one.batch_keys for one in built.values()),
         _language_ids(corpus) if vocabulary.layout and vocabulary.layout.has_language else None,
     )
@@ -108,9 +114,7 @@ def build(
         ),
         stages=stages,
         held_out={
-            shape: pretraining_data.held_out_sources(
-                corpus, config.data, shape, HELD_OUT_SEED, marks
-            )
+            shape: sources.held_out_sources(corpus, config.data, shape, HELD_OUT_SEED, marks)
             for shape in map(stage_shape, stages)
         },
     )
@@ -127,7 +131,7 @@ def _held_out_corruption(
     num_predictions: Mapping[int, int],
 ) -> Corruption | None:
     """Return the corruption of `evaluation.masking_scheme` and `masking_rate`; None if unset."""
-    masking = pretraining_data.held_out_masking(config)
+    masking = sources.held_out_masking(config)
     if masking is None:
         return None
     changed = config.copy_and_resolve_references()
@@ -192,7 +196,7 @@ def _build_stages(
     model: Model,
     corruption: Corruption,
     settings: Sequence[StageSettings],
-    marks: pretraining_data.Marks,
+    marks: sources.Marks,
 ) -> tuple[Stage, ...]:
     """Build the stages; where the shares of languages change, each continues its text."""
     total, starts = sum(stage.steps for stage in settings), [0]
@@ -220,7 +224,7 @@ def _build_stage(
     corruption: Corruption,
     settings: StageSettings,
     share: float,
-    marks: pretraining_data.Marks,
+    marks: sources.Marks,
 ) -> Stage:
     """Build a stage that has this share of the steps of the run."""
     batch_size, length = settings.batch_size, settings.sequence_length
@@ -233,7 +237,7 @@ def _build_stage(
             'positions of the model; set model.max_position_embeddings'
         )
     tokens = batch_size * length
-    source = pretraining_data.train_source(
+    source = sources.train_source(
         corpus, config.data, (batch_size, length), config.seed, marks, settings.part
     )
     return Stage(

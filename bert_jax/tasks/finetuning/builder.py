@@ -13,8 +13,9 @@ from bert_jax.models.model import Model
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import AnyProblem
 from bert_jax.problems.setup import Setup
-from bert_jax.tasks import attention_direction, finetuning_data, initialization, learning_rate
-from bert_jax.tasks.finetuning import FineTuning
+from bert_jax.tasks import attention_direction, initialization
+from bert_jax.tasks.finetuning import inputs, learning_rate
+from bert_jax.tasks.finetuning.task import FineTuning
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.training import sharding
 from bert_jax.training.task import Stage
@@ -30,11 +31,11 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
     Raises:
         UserError: the data, the weights or the settings cannot be used.
     """
-    kind, splits = problems.find(config.task), finetuning_data.read_splits(config)
+    kind, splits = problems.find(config.task), inputs.read_splits(config)
     model = initialization.load_weights(config)
-    tokenizer = finetuning_data.make_tokenizer(config, model, splits.train)
-    labels, heads = finetuning_data.choose_labels(kind, splits.unsplit, config.problem, model)
-    reasons = finetuning_data.reasons_to_drop(config.task, labels, model)
+    tokenizer = inputs.make_tokenizer(config, model, splits.train)
+    labels, heads = inputs.choose_labels(kind, splits.unsplit, config.problem, model)
+    reasons = inputs.reasons_to_drop(config.task, labels, model)
     starts_from = kind.load().loss_of(config.problem).starts_from
     heads = (*heads, *(name.partition('/')[0] for name in starts_from))
     is_causal = attention_direction.is_causal(config, model)
