@@ -308,11 +308,12 @@ def overridden_by(*others: str) -> Unused:
     return why
 
 
-def find(config: ConfigDict, name: str) -> Any:
+def find(config: ConfigDict | Mapping[str, Any], name: str) -> Any:
     """Return the value of a key with dots; None if the config does not have the key."""
+    found: Any = config
     for part in name.split('.'):
-        config = config.get(part) if config is not None else None
-    return config
+        found = found.get(part) if found is not None else None
+    return found
 
 
 def _show(values: Mapping[str, Any]) -> str:

@@ -44,7 +44,8 @@ def load(file: str) -> ConfigDict:
         advice = f'; did you mean configs/{close}.py?' if close else similar
         raise UserError(f'config file {path!r} does not exist{advice}')
     try:
-        return _run(path).get_config(*([parameter] if colon else [])).lock()
+        config: ConfigDict = _run(path).get_config(*([parameter] if colon else [])).lock()
+        return config
     except UserError:
         raise
     except Exception as error:  # code of the user: anything may go wrong

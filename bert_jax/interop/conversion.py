@@ -147,7 +147,7 @@ def _select_heads(
     for ours, place in places.items():
         owners[place.name].add(_head(ours))
     identified = {next(iter(owners[name])) for name in state if len(owners[name]) == 1}
-    return published_heads({*requested, *identified})
+    return published_heads({*requested, *filter(None, identified)})
 
 
 def _with_undeclared(

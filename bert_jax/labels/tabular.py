@@ -100,8 +100,8 @@ def columns_by_number(columns: ConfigDict) -> set[str]:
     """Return the columns of a table that the config gives by number."""
     values = [value for key, value in columns.items() if key not in ('word', 'tag')]  # of CoNLL
     names = itertools.chain.from_iterable([v] if isinstance(v, str) else v for v in values)
-    columns = itertools.chain.from_iterable(map(columns_of, names))
-    parts = itertools.chain.from_iterable(re.split('[:+]', name) for name in columns)
+    joined = itertools.chain.from_iterable(map(columns_of, names))
+    parts = itertools.chain.from_iterable(re.split('[:+]', name) for name in joined)
     return {part for part in parts if re.fullmatch(r'-?\d+', part)}
 
 

@@ -65,7 +65,8 @@ class Pooling:
             number: how many states were chosen in all windows together.
         """
         if self.is_max:
-            return np.max(windows, axis=0)
+            largest: np.ndarray = np.max(windows, axis=0)
+            return largest
         total: np.ndarray = sum(windows, start=np.zeros((), np.float32))
         return total / np.float32(number**self.power)
 

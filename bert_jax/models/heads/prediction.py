@@ -35,7 +35,7 @@ class MaskedLanguageModelHead(Head):
     predicts_everywhere: bool = dataclasses.field(default=False, kw_only=True)
 
     reads_decoded = True
-    published = ('mlm',)
+    published: ClassVar[tuple[str, ...]] = ('mlm',)
     predicts_tokens = True
     is_per_token = True
     can_shift: ClassVar[bool] = True
