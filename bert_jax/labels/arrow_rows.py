@@ -23,7 +23,7 @@ def read_rows(path: str, data: ConfigDict) -> Iterator[Record]:
     """Yield the rows of a Parquet or Arrow file; the line number of a place is that of the row.
 
     Numbers of a ClassLabel of `datasets`, also in lists and objects, become the names of its
-    classes; −1, an unknown class, stays a number (`ExampleBuilder.is_unknown_class`).
+    classes; −1, an unknown class, stays a number (`ExampleBuilder.is_unknown`).
 
     Raises:
         UserError: the file is not a Parquet or Arrow file, or is damaged.

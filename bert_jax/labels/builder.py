@@ -112,10 +112,7 @@ class ExampleBuilder:
             )
         if label in self.data.skip_labels:
             raise SkippedRecord('skipped_by_label')
-        if label == '-1' and self.is_unknown_class(value):
-            self.without_label()
-            return None
-        if self.hides([label], _hides_labels):
+        if self.is_unknown([label], [value], _hides_labels):
             return None
         if label:
             return self.new_labels.get(label, label)
@@ -125,23 +122,35 @@ class ExampleBuilder:
             )
         return None
 
-    def hides(
+    def is_unknown(
         self,
         labels: Sequence[str],
+        values: Sequence[object],
         all_hidden: Callable[[Iterator[Record], 'ExampleBuilder'], bool],
     ) -> bool:
-        """Whether these labels are −1 because the file hides all its labels; counts them if so."""
-        is_hidden = self.may_hide_labels and len(labels) > 0 and all(map(is_minus_1, labels))
-        is_hidden = is_hidden and self.once_per_file(all_hidden)
+        """Whether the labels of a record, all −1, stand for no label; counts them if so.
+
+        They do if other labels of the file are names: the library `datasets` writes −1 for unknown
+        classes of a `ClassLabel`. They also do if the file, of a test split, hides all its labels.
+        What else is unknown depends on all training data (`ClassNames`).
+
+        Args:
+            labels: the labels as text.
+            values: the values in the file, if they may be of a `ClassLabel`.
+            all_hidden: whether all records of a file have such labels.
+
+        Raises:
+            SkippedRecord: as `without_label`.
+        """
+        if not labels or not all(map(is_minus_1, labels)):
+            return False
+        are_numbers = bool(values) and all(type(value) is int for value in values)
+        if are_numbers and self.once_per_file(_has_names):
+            self.without_label()
+            return True
+        is_hidden = self.may_hide_labels and self.once_per_file(all_hidden)
         self.counts['hidden_labels'] += is_hidden
         return is_hidden
-
-    def is_unknown_class(self, label: object) -> bool:
-        """Whether a label is the number −1 in a file whose other labels are names.
-
-        The library `datasets` writes −1 for unknown classes of a `ClassLabel`.
-        """
-        return type(label) is int and label == -1 and self.once_per_file(_has_names)
 
     def without_label(self) -> None:
         """Count an unknown label; SkippedRecord if the examples must be labeled."""

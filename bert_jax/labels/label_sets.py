@@ -69,7 +69,7 @@ def _is_unlabeled(row: Row, builder: ExampleBuilder) -> bool:
     columns = tuple(builder.columns.labels)
     if not builder.labeled and not any(column in row for column in columns):
         return True
-    return builder.hides([str(row[column]) for column in columns], _hides_numbers)
+    return builder.is_unknown([str(row[column]) for column in columns], (), _hides_numbers)
 
 
 def _hides_numbers(records: Iterator[Record], builder: ExampleBuilder) -> bool:
@@ -102,10 +102,7 @@ def _read_list(row: Row, builder: ExampleBuilder) -> list[str] | None:
         return None
     value = row[column]
     names = _split(value, column, builder)
-    if names == ['-1'] and builder.is_unknown_class(value[0] if isinstance(value, list) else value):
-        builder.without_label()
-        return None
-    if builder.hides(names, _hides_lists):
+    if builder.is_unknown(names, value if isinstance(value, list) else [value], _hides_lists):
         return None
     if not names and not builder.labeled and builder.once_per_file(_are_empty):
         builder.counts['hidden_labels'] += 1

@@ -127,13 +127,10 @@ def _tags(builder: ExampleBuilder, row: Row, is_kept: Sequence[bool]) -> tuple[s
         return None
     if not isinstance(values, list) or len(values) != len(is_kept):
         raise InvalidRecord(f'column {column!r} is not a list of {len(is_kept)} tags')
-    if values and all(map(builder.is_unknown_class, values)):
-        builder.without_label()
-        return None
     tags = [scalar_text(tag, f'tag {number}') for number, tag in enumerate(values)]
     if any(not tag.strip() for tag in tags):
         raise InvalidRecord('a tag is empty')
-    if builder.hides(tags, _hides_tags):
+    if builder.is_unknown(tags, values, _hides_tags):
         return None
     converted = builder.tags(tags)
     for tag, kept in zip(converted, is_kept, strict=True):
