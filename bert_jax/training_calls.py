@@ -20,7 +20,7 @@ from bert_jax.given_data import Rows, Texts
 from bert_jax.storage import paths
 from bert_jax.tasks.pretraining.evaluators import BuildEvaluator
 from bert_jax.training.interruption import Interrupted
-from bert_jax.training.run import Evaluation, Hooks
+from bert_jax.training.run import HeldOutEvaluation, Hooks
 from bert_jax.training.workdir import DATA
 from bert_jax.types import Config, JsonObject
 
@@ -68,7 +68,7 @@ def pretrain(
     column: str = 'text',
     overwrite: bool = False,
     after_step: Callable[[int], object] | None = None,
-    after_evaluation: Callable[[Evaluation], object] | None = None,
+    after_evaluation: Callable[[HeldOutEvaluation], object] | None = None,
     evaluators: Sequence[BuildEvaluator] = (),
     **keys: Any,
 ) -> TrainedRun:
@@ -118,7 +118,7 @@ def finetune(
     test: Rows | None = None,
     overwrite: bool = False,
     after_step: Callable[[int], object] | None = None,
-    after_evaluation: Callable[[Evaluation], object] | None = None,
+    after_evaluation: Callable[[HeldOutEvaluation], object] | None = None,
     **keys: Any,
 ) -> TrainedRun:
     """Fine-tune a model on labeled examples, or resume its run.

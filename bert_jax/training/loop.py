@@ -17,7 +17,7 @@ from bert_jax.training import (
 )
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
-from bert_jax.training.run import NO_HOOKS, Evaluation, Hooks, Paused, Plan, Run, start
+from bert_jax.training.run import NO_HOOKS, HeldOutEvaluation, Hooks, Paused, Plan, Run, start
 from bert_jax.training.step import compile_train_step, make_train_step
 from bert_jax.training.task import Stage, Task, first_batches
 from bert_jax.training.transfer import num_parameters
@@ -253,7 +253,7 @@ def _evaluate(run: Run, stage: Stage) -> None:
         run.early_stopping.update(run.step, run.held_out)
     if run.hooks.after_evaluation is not None:
         run.hooks.after_evaluation(
-            Evaluation(run.step, dict(run.held_out), run.state.evaluated_params)
+            HeldOutEvaluation(run.step, dict(run.held_out), run.state.evaluated_params)
         )
 
 

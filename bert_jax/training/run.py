@@ -39,7 +39,7 @@ from bert_jax.types import Config, JsonObject, JsonView, Key, Params
 _COMPARED = ('best', 'examples')
 
 
-class Evaluation(NamedTuple):
+class HeldOutEvaluation(NamedTuple):
     """An evaluation of a run in progress.
 
     Attributes:
@@ -68,7 +68,7 @@ class Hooks(NamedTuple):
     """
 
     after_step: Callable[[int], object] | None = None
-    after_evaluation: Callable[[Evaluation], object] | None = None
+    after_evaluation: Callable[[HeldOutEvaluation], object] | None = None
     pause_at: int = 0
 
 
