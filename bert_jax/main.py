@@ -20,7 +20,7 @@ from bert_jax.cli import command_line
 from bert_jax.errors import UserError, exit_cleanly, without_warnings
 from bert_jax.storage import hub, paths, wrong_paths
 from bert_jax.tasks import is_sweep, make_task
-from bert_jax.tasks.pretraining.evaluators import BuildEvaluator
+from bert_jax.tasks.pretraining import BuildEvaluator
 from bert_jax.training import loop, multihost, runtime
 from bert_jax.training.run import NO_HOOKS, Hooks, Paused
 from bert_jax.training.run import check as check_run

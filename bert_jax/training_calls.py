@@ -18,7 +18,7 @@ from bert_jax.config_keys import Declaration
 from bert_jax.errors import UserError
 from bert_jax.given_data import Rows, Texts
 from bert_jax.storage import paths
-from bert_jax.tasks.pretraining.evaluators import BuildEvaluator
+from bert_jax.tasks.pretraining import BuildEvaluator
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.run import HeldOutEvaluation, Hooks
 from bert_jax.training.workdir import DATA
@@ -84,7 +84,7 @@ def pretrain(
         after_step: called with the number of completed steps.
         after_evaluation: called with the step, the metrics and the parameters of each evaluation;
             an exception ends the run, which the same call resumes.
-        evaluators: build further measures of the parameters; see tasks/pretraining/evaluators.py.
+        evaluators: build further measures of the parameters; see tasks/pretraining/__init__.py.
         keys: config keys (docs/configs.md): `seed=1`, `workdir='runs/mine'`, the keys of a section
             as a dictionary, `training={'steps': 500}`, or with their dots, `**{'training.steps':
             500}`.

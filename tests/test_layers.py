@@ -41,7 +41,7 @@ HOLDERS = {
     'bert_jax.__main__',
     'bert_jax.completion',
     'bert_jax.export',
-    'bert_jax.tasks.pretraining.evaluators',
+    'bert_jax.tasks.pretraining',
 }
 _LAZY_NAME = re.compile(r'(bert_jax(?:\.\w+)*):\w+')
 

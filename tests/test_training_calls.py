@@ -86,7 +86,7 @@ class Norm:
         return {'norm': float(np.sqrt(sum(np.square(leaf).sum() for leaf in leaves)))}
 
     def report(self, held_out, workdir):
-        from bert_jax.tasks.pretraining.evaluators import Section
+        from bert_jax.tasks.pretraining import Section
 
         return Section(f'The norm is {held_out["norm"]:.3f}.', frozenset(('norm',)))
 

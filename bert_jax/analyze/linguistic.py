@@ -19,7 +19,7 @@ from bert_jax.analyze.measures import linguistic_curves
 from bert_jax.analyze.readers import minimal_pairs
 from bert_jax.errors import UserError
 from bert_jax.models.model import Model
-from bert_jax.tasks.pretraining.evaluators import EvaluatorInputs, Section
+from bert_jax.tasks.pretraining import EvaluatorInputs, Section
 from bert_jax.types import Config, Params
 
 SECONDS = 'linguistic_seconds'

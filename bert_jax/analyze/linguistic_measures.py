@@ -24,7 +24,7 @@ from bert_jax.labels.examples import TaggedExample
 from bert_jax.metrics.scored_rows import RowMaker, add_special, encode_rows
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows, gather_positions
-from bert_jax.tasks.pretraining.evaluators import EvaluatorInputs
+from bert_jax.tasks.pretraining import EvaluatorInputs
 from bert_jax.training import batches
 from bert_jax.types import Batch, Params, Tree
 

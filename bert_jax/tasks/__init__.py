@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from bert_jax.errors import UserError, unknown
 
 if TYPE_CHECKING:
-    from bert_jax.tasks.pretraining.evaluators import BuildEvaluator
+    from bert_jax.tasks.pretraining import BuildEvaluator
     from bert_jax.training.task import Task
 
 

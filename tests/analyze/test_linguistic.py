@@ -13,8 +13,7 @@ from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.rows import Rows
-from bert_jax.tasks.pretraining import builder
-from bert_jax.tasks.pretraining.evaluators import TEXT_ROWS
+from bert_jax.tasks.pretraining import TEXT_ROWS, builder
 from bert_jax.training import sharding
 from tests.end_to_end import small
 

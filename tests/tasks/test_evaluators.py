@@ -7,8 +7,7 @@ import pytest
 
 from bert_jax import main
 from bert_jax.errors import UserError
-from bert_jax.tasks.pretraining import builder
-from bert_jax.tasks.pretraining.evaluators import EVALUATORS, EvaluatorKind, Section
+from bert_jax.tasks.pretraining import EVALUATORS, EvaluatorKind, Section, builder
 from tests.end_to_end import small
 
 

@@ -20,12 +20,13 @@ from bert_jax.objectives.corruption import Corruption, TargetLayout, Vocabulary
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import find_scheme
 from bert_jax.tasks import initialization
-from bert_jax.tasks.pretraining import evaluators, sources
-from bert_jax.tasks.pretraining.evaluators import (
+from bert_jax.tasks.pretraining import (
     TEXT_ROWS,
     BuildEvaluator,
     Evaluator,
     EvaluatorInputs,
+    enabled_evaluators,
+    sources,
 )
 from bert_jax.tasks.pretraining.stage_settings import (
     StageSettings,
@@ -173,7 +174,7 @@ def _check_timed(config: Config) -> None:
             'gradual unfreezing counts steps, but training.minutes ends the run at a time; leave '
             'transfer.unfreeze_every_steps and transfer.unfreeze_every_fraction out'
         )
-    if evaluators.enabled(config.evaluation):
+    if enabled_evaluators(config.evaluation):
         raise UserError(
             'evaluation.linguistic has a share of the operations of the run, which '
             'training.minutes does not tell; measure the finished run with bert_jax.analyze'
@@ -278,7 +279,7 @@ def _build_evaluators(task: Pretraining, own: Sequence[BuildEvaluator]) -> tuple
         flops=sum(stage.steps * stage.flops_per_step for stage in task.stages),
         num_evaluations=_num_evaluations(task),
     )
-    enabled = evaluators.enabled(config.evaluation).items()
+    enabled = enabled_evaluators(config.evaluation).items()
     configured = (
         kind.build(inputs._replace(settings=config.evaluation[name])) for name, kind in enabled
     )

@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax import objectives
 from bert_jax.corpus.placeholder_corpus import PlaceholderCorpus, make_tokenizer
 from bert_jax.reports.pretraining import add_baselines
-from bert_jax.tasks.pretraining import builder, evaluators
+from bert_jax.tasks.pretraining import builder, enabled_evaluators
 from bert_jax.tasks.pretraining.stage_settings import stage_settings
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.run import Plan
@@ -36,7 +36,7 @@ def check(config: Config) -> None:
             batch,
             jax.eval_shape(jax.random.key, 0),  # the mesh may be of absent devices
         )
-    others = evaluators.enabled(config.evaluation)
+    others = enabled_evaluators(config.evaluation)
     for name, evaluator in others.items():
         evaluator.check(config.evaluation[name], task.model)
     ones = dict.fromkeys(('loss', *terms), 1.0)

@@ -24,8 +24,8 @@ from bert_jax.objectives.masking import MaskedText
 from bert_jax.reports import model_card
 from bert_jax.reports import pretraining as evaluation
 from bert_jax.tasks import initialization, next_commands
+from bert_jax.tasks.pretraining import Evaluator
 from bert_jax.tasks.pretraining import sources as pretraining_data
-from bert_jax.tasks.pretraining.evaluators import Evaluator
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage, TaskMemory
