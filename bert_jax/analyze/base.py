@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
+from bert_jax.inference import vectors
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.streams import stream_words
 from bert_jax.inference.word_states import Located
@@ -65,7 +66,7 @@ class AnalyzedModel:
             heads: heads to initialize too, if the model has them.
         """
         architecture = self.pretrained.architecture
-        has_lstm = bool(self.predictor.lstm_layers)
+        has_lstm = bool(vectors.lstm_layers(self.predictor))
         heads = [name for name in heads if name in self.pretrained.heads]
 
         def start(key: Key) -> Tree:
@@ -84,7 +85,9 @@ class AnalyzedModel:
     ) -> np.ndarray:
         """The states of the words of texts in K layers, [N, K, D]; see `stream_words`."""
         num_words = sum(len(spans) for _, spans in texts)
-        states_NKD = np.empty((num_words, len(layers), self.predictor.width(layers)), dtype)
+        states_NKD = np.empty(
+            (num_words, len(layers), vectors.width(self.predictor, layers)), dtype
+        )
         start = 0
         for states_WKD in stream_words(self.predictor, texts, layer=layers):
             states_NKD[start : start + len(states_WKD)] = states_WKD

@@ -4,6 +4,7 @@ from typing import Any
 
 from bert_jax.analyze.base import AnalyzedModel
 from bert_jax.flag_parser import flag
+from bert_jax.inference import vectors
 
 Layer = int | str
 OF_WORDS = 'mean_last_4'  # the default for vectors of words
@@ -31,7 +32,7 @@ def parse(text: str | None, model: AnalyzedModel, default: str = OF_WORDS) -> tu
     if text is None:
         text = 'last' if '_last_4' in default and last < 4 else default
     names = tuple(text.split(',')) if text != 'all' else (*range(last + 1),)
-    found = model.predictor.layers(names)
+    found = vectors.layers(model.predictor, names)
     assert isinstance(found, tuple)
     return tuple(dict.fromkeys(found))
 

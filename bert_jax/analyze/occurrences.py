@@ -12,6 +12,7 @@ from bert_jax.analyze.measures import isotropy
 from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.streams import stream_words
+from bert_jax.inference.vectors import width
 from bert_jax.labels import word_spans
 from bert_jax.types import JsonObject
 
@@ -111,7 +112,7 @@ def encode(
         float32 [N, K, D], for K layers; and for each layer the scale over all words of all texts.
     """
     located = [(o.text, (*word_spans.split_words(o.text), o.span)) for o in occurrences]
-    moments = [isotropy.moments(predictor.width(layers)) for _ in layers]
+    moments = [isotropy.moments(width(predictor, layers)) for _ in layers]
     vectors = []
     for states_WKD in stream_words(predictor, located, layer=layers):
         vectors.append(states_WKD[-1])

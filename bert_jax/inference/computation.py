@@ -16,10 +16,9 @@ from bert_jax.models.model import Model
 from bert_jax.models.pooling import Pooling
 from bert_jax.models.rows import Rows, Targets
 from bert_jax.models.sparse_pooling import SparsePooling
-from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.types import Batch, Params, Tree
 
-# What `EncoderPredictor.layers` returns: the number of a layer, a name in COMBINATIONS, 'lstm_1' to
+# What `vectors.layers` returns: the number of a layer, a name in COMBINATIONS, 'lstm_1' to
 # 'lstm_N', or a tuple of these, whose states are stacked.
 Layers: TypeAlias = int | str | tuple[int | str, ...]
 
@@ -111,4 +110,6 @@ def pick(logits_BPV: jax.Array, p_BPV: jax.Array, ids_AK: jax.Array) -> dict[str
 @functools.partial(jax.jit, static_argnums=0)
 def log_probabilities(model: Model, params: Params, batch: Batch) -> jax.Array:
     """Log probabilities of the `targets` at the `positions` of each row, float32 [B, P]."""
+    from bert_jax.objectives.mlm import cross_entropy  # only likelihoods need objectives
+
     return -cross_entropy(_logits(model, params, batch), batch['targets'])

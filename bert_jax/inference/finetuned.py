@@ -13,7 +13,7 @@ from bert_jax.errors import UserError, unknown
 from bert_jax.examples.finetune_batches import BatchShape, row_length
 from bert_jax.inference import prompts, target_writing
 from bert_jax.inference.changed_settings import data_config, fitted
-from bert_jax.inference.inputs import with_ids
+from bert_jax.inference.inputs import AS_TRAINED, PredictionOptions, with_ids
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels import class_names, labeled_files, seen_examples, word_spans
@@ -39,24 +39,6 @@ from bert_jax.problems.setup import Setup
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import JsonObject, JsonView, Params
-
-
-class PredictionOptions(NamedTuple):
-    """How a fine-tuned model answers.
-
-    Attributes:
-        probabilities: whether to list the probability of every class.
-        long_texts: 'truncate', or 'windows', whose predictions are averaged; None: as in training.
-        words: how tagging and spans split plain text (labels/word_spans.SPLITTERS); None: as
-            in training.
-    """
-
-    probabilities: bool = False
-    long_texts: str | None = None
-    words: str | None = None
-
-
-AS_TRAINED = PredictionOptions()
 
 
 class Evaluation(NamedTuple):

@@ -100,7 +100,7 @@ class Vocabulary(Protocol):
 
 
 class Writer(Protocol):
-    """A loaded model, as generation uses it; see `PretrainedPredictor`."""
+    """A loaded model, as generation uses it; see `Predictor`."""
 
     name: str
     tokenizer: Tokenizer

@@ -1,9 +1,28 @@
-"""The input of a fine-tuned model, from texts, pairs of texts, words or dictionaries."""
+"""The input of a fine-tuned model, from texts, pairs, words or dictionaries, and its options."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from bert_jax.errors import UserError
 from bert_jax.types import JsonView
+
+
+class PredictionOptions(NamedTuple):
+    """How a fine-tuned model answers.
+
+    Attributes:
+        probabilities: whether to list the probability of every class.
+        long_texts: 'truncate', or 'windows', whose predictions are averaged; None: as in training.
+        words: how tagging and spans split plain text (labels/word_spans.SPLITTERS); None: as
+            in training.
+    """
+
+    probabilities: bool = False
+    long_texts: str | None = None
+    words: str | None = None
+
+
+AS_TRAINED = PredictionOptions()
 
 
 def with_ids(inputs: Sequence[JsonView]) -> list[JsonView]:

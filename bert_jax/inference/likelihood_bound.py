@@ -35,7 +35,7 @@ class LikelihoodBound(NamedTuple):
 
 
 class RowScorer(Protocol):
-    """Returns the log probabilities of the rows of each text; see `PretrainedPredictor`."""
+    """Returns the log probabilities of the rows of each text; see `Predictor`."""
 
     def __call__(self, rows: Iterable[Iterable[ScoredRow]]) -> list[list[np.ndarray]]: ...
 

@@ -1,31 +1,39 @@
-"""Inference with a loaded model, pretrained or fine-tuned."""
+"""A loaded model, pretrained or fine-tuned, and what it can answer.
+
+`Predictor` is the interface: what a method computes is in the module that it imports.
+"""
 
 import copy
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-import jax
-import jax.numpy as jnp
-from ml_collections import ConfigDict
+import numpy as np
 
-from bert_jax.errors import UserError
-from bert_jax.inference import changed_settings, finetuned, problem_kinds
-from bert_jax.inference.finetuned import PredictionOptions
-from bert_jax.inference.inputs import as_pair, as_words
-from bert_jax.inference.pretrained_predictor import PretrainedPredictor
-from bert_jax.inference.responses import Responder
+from bert_jax.errors import UserError, warn
+from bert_jax.inference import token_predictions
+from bert_jax.inference.engine import Engine
+from bert_jax.inference.generate_options import GENERATORS, Generated
+from bert_jax.inference.inputs import AS_TRAINED, PredictionOptions, as_pair, as_words
 from bert_jax.inference.text_rows import check_list, check_texts
-from bert_jax.interop.pretrained import Pretrained
-from bert_jax.labels.examples import ConversationExample
-from bert_jax.problems.base import AnyProblem
-from bert_jax.problems.instructions.encoding import InstructionEncoding
-from bert_jax.problems.instructions.problem import AnswerPrediction
-from bert_jax.problems.prompting.answers import parse as parse_answers
-from bert_jax.problems.prompting.prefix import PrefixTemplate
+from bert_jax.inference.token_predictions import Guess, Likelihood
+from bert_jax.interop.pretrained import FINE_TUNED_HEADS, Pretrained
+from bert_jax.metrics.scored_rows import ScoredRow
 from bert_jax.types import JsonObject, JsonView
 
+if TYPE_CHECKING:
+    from ml_collections import ConfigDict
+    from scipy import sparse
 
-class Predictor(PretrainedPredictor):
+    from bert_jax.inference.computation import Layers
+    from bert_jax.inference.finetuned import Evaluation
+    from bert_jax.inference.finetuned_predictor import FineTunedPredictor
+    from bert_jax.inference.likelihood_bound import LikelihoodBound
+    from bert_jax.inference.responses import Responder
+    from bert_jax.labels.word_spans import WordOffsets
+    from bert_jax.problems.base import AnyProblem
+
+
+class Predictor(Engine):
     """A loaded model; `bert_jax.load` makes one from a path.
 
     Every method but `attention` takes a list of texts of any length, the empty text included, and
@@ -38,38 +46,239 @@ class Predictor(PretrainedPredictor):
 
         Args:
             model: parameters, architecture and tokenizer.
-            settings: see `BasePredictor`.
+            settings: see `Engine`.
 
         Raises:
             UserError: a setting is not valid, or the model has no tokenizer.
         """
         super().__init__(model, **settings)
-        kind = problem_kinds.problem_kind(model)
-        self._unsupported = problem_kinds.unsupported(model)
-        self._finetuned = self._load_problem(model, kind) if kind else None
-        self._instructions: InstructionEncoding | None = None
-        if self._finetuned:
-            self.tasks = tuple(dict.fromkeys([*self.tasks, self._finetuned.task]))
-            encoding = self._finetuned.problem().encoding
-            if isinstance(encoding, InstructionEncoding):
-                self._instructions = encoding
-                self.tasks += ('chat',)
-            self._params |= jax.tree.map(jnp.asarray, model.other_parts)
-        other = problem_kinds.other_kind(model, kind)
-        self._other = self._load_problem(model, other) if other else None
-        if self._other:
-            self.tasks += (self._other.task,)
+        self._warns_generate = not self.is_known_writer
+        self.finetuned: FineTunedPredictor | None = None
+        if _is_fine_tuned(model):
+            from bert_jax.inference import finetuned_predictor
 
-    def _load_problem(self, model: Pretrained, kind: str) -> finetuned.FineTuned:
-        settings = (self.tokenizer, self._compute, self._batch_tokens, self._overlap, self.counts)
-        return finetuned.build(model, kind, *settings)
+            self.finetuned = finetuned_predictor.load(self, model)
+            self.tasks = tuple(dict.fromkeys([*self.tasks, *self.finetuned.tasks]))
+
+    @overload
+    def embed(  # type: ignore[overload-overlap]
+        self,
+        texts: Sequence[str],
+        pooling: Literal['tokens'],
+        layer: 'Layers' = 'last',
+        long_texts: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
+    ) -> list[np.ndarray]: ...
+
+    @overload
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: str | None = None,
+        layer: 'Layers' = 'last',
+        long_texts: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
+    ) -> np.ndarray: ...
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: str | None = None,
+        layer: 'Layers' = 'last',
+        long_texts: str | None = None,
+        prompt: str | None = None,
+        dimensions: int | None = None,
+    ) -> np.ndarray | list[np.ndarray]:
+        """The vectors of texts, float32 [N, D], or of the tokens of each, a list of [T, D].
+
+        Args:
+            pooling: 'mean' or 'max' over all tokens, [CLS] and [SEP] included; 'cls', the state of
+                [CLS], or 'lasttoken' (averaged over windows); 'tokens', one vector for each token,
+                [CLS] and [SEP] included, as a list with one array for each text. None: the pooling,
+                dense layers, normalization and prompt of a sentence-transformers folder; 'mean' for
+                other models.
+            layer: 0 (embeddings) to the number of layers, or negative from the last; 'last';
+                'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers;
+                'lstm_1' to 'lstm_N', the layers of the LSTM that a fine-tuned head reads
+                (`model.head_lstm`); 'all', the vectors of all layers of the encoder:
+                [N, L + 1, D] instead of [N, D]; or a tuple of K of the others, of one size:
+                [N, K, D].
+            long_texts: 'windows' (the default), or 'truncate' (the default for a
+                sentence-transformers folder and for a run of the problem 'embedding').
+            prompt: name of a prompt of the model, such as 'query' or 'document'; None: its default
+                prompt, which is 'document' for a run with prompts.
+            dimensions: return only as many numbers of each vector, normalized again if the model
+                normalizes (Matryoshka embeddings).
+
+        Raises:
+            UserError: an argument is not valid, or the model has no such prompt.
+        """
+        from bert_jax.inference import vectors
+
+        return vectors.embed(self, texts, pooling, layer, long_texts, prompt, dimensions)
+
+    def embed_sparse(
+        self, texts: Sequence[str], long_texts: str | None = None, prompt: str | None = None
+    ) -> 'sparse.csr_array':
+        """The weights of the terms of the vocabulary in each text, float32 [N, V].
+
+        They are as the SparseEncoder folder of the model says, or those of SPLADE v2 for another
+        model with a masked-language-model head.
+
+        Args:
+            long_texts: 'truncate' (the default), or 'windows', whose weights are pooled.
+            prompt: name of a prompt of the model; None: its default prompt.
+
+        Raises:
+            UserError: the model predicts no masked tokens, or has no such prompt.
+        """
+        from bert_jax.inference import vectors
+
+        return vectors.embed_sparse(self, texts, long_texts, prompt)
+
+    def embed_words(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        spans: 'Sequence[WordOffsets] | None' = None,
+        *,
+        pooling: str = 'mean',
+        layer: 'Layers' = 'last',
+        split: str = 'whitespace',
+    ) -> list[np.ndarray]:
+        """A vector for each word or span of each text, float32 [W, D], pooled over its subwords.
+
+        In long texts, the vector of a word is from the window in which it has most context.
+
+        Args:
+            texts: strings, or lists of words, which are joined by spaces.
+            spans: for each text, the first character and end (exclusive) of its spans, which may
+                overlap; None: the words.
+            pooling: 'mean', 'sum' or 'first' of the subwords.
+            layer: as for `embed`.
+            split: how strings are split into words: at 'whitespace'; at 'punctuation' too; or, as
+                'characters', also within Hangul and text without spaces.
+
+        Raises:
+            UserError: a span is empty or outside its text, or an argument is not valid.
+        """
+        from bert_jax.inference import vectors
+
+        return vectors.embed_words(self, texts, spans, pooling=pooling, layer=layer, split=split)
+
+    def attention(self, text: str) -> tuple[list[str], np.ndarray]:
+        """The tokens of a text and the attention between them, float32 [L, H, T, T].
+
+        Entry [l, h, t, u] is the weight of token u for token t in head h of layer l; each row sums
+        to 1. [CLS] and [SEP] are included.
+
+        Raises:
+            UserError: the text is longer than the model's input.
+        """
+        from bert_jax.inference import vectors
+
+        return vectors.attention(self, text)
+
+    def attention_of_words(
+        self, texts: Sequence[str], spans: 'Sequence[WordOffsets]'
+    ) -> list[np.ndarray | None]:
+        """The attention between the words of each text, float32 [L, H, W, W].
+
+        Attention to a word is summed over its subwords, attention from it is averaged (Clark et
+        al. 2019, section 4.1). [CLS] and [SEP] are left out, so rows sum to less than 1. Texts
+        longer than the model's input have None.
+
+        Args:
+            texts: strings.
+            spans: for each text, the first character and end (exclusive) of its words.
+        """
+        from bert_jax.inference import vectors
+
+        return vectors.attention_of_words(self, texts, spans)
+
+    def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Guess]]]:
+        """The most probable tokens, best first, for each [MASK] of each text."""
+        return token_predictions.fill_mask(self, texts, top_k)
+
+    def pseudo_likelihood(
+        self, texts: Sequence[str], long_texts: str | None = None, variant: str = 'tokens'
+    ) -> list[Likelihood]:
+        """Log probability of each token when it is masked; see metrics/scored_rows.py.
+
+        A causal model gives the log probability of each token given the tokens to its left.
+
+        Args:
+            long_texts: 'windows' (the default), or 'truncate'.
+            variant: 'tokens', or 'word_l2r', where the later subwords of its word are masked too.
+        """
+        return token_predictions.pseudo_likelihood(self, texts, long_texts, variant)
+
+    def likelihood_bound(
+        self, texts: Sequence[str], draws: int = 128, seed: int = 0
+    ) -> 'list[LikelihoodBound]':
+        """A lower bound on the log likelihood of each text; see inference/likelihood_bound.py.
+
+        Args:
+            draws: number of masked rows for each text; more have a smaller error.
+            seed: another number draws other rows.
+
+        Raises:
+            UserError: a text is longer than the model's input, because the bounds of its windows
+                would not add up to a bound.
+        """
+        return token_predictions.likelihood_bound(self, texts, draws, seed)
+
+    def log_probabilities(self, rows: Iterable[Iterable[ScoredRow]]) -> list[list[np.ndarray]]:
+        """The log probabilities in nats of the targets of each row of each text, float32 [P].
+
+        Args:
+            rows: the rows of each text; see metrics/scored_rows.py.
+
+        Raises:
+            UserError: the model predicts no tokens, or a row is longer than its input.
+        """
+        return token_predictions.log_probabilities(self, rows)
+
+    def generate(self, texts: Sequence[str], **options: object) -> list[Generated]:
+        """Fill the gaps of each text, or write after it.
+
+        A masked language model unmasks: it fills '[MASK]' and, for five tokens, '[MASK:5]' anywhere
+        in a text. It should be trained with the objective diffusion. A causal model writes after
+        a text, from left to right. A model with a decoder writes a text for each source.
+
+        Args:
+            texts: strings of any language that the vocabulary covers, at most as long as the
+                model's input, with what is written.
+            options: see `GenerateOptions`, and `UnmaskingOptions` for masked language models or
+                `CausalOptions` for causal models.
+
+        Raises:
+            UserError: an option or a text that this model does not support.
+        """
+        self.require('generate')
+        if self._warns_generate:
+            warn(f'{self.name} is not known to be trained to write text: expect little of it')
+            self._warns_generate = False
+        generator = GENERATORS[self.generator]
+        return generator.generate(self.as_writer(), check_texts(texts), generator.read(options))
+
+    def require(self, task: str) -> None:
+        """See `Engine.require`."""
+        if task == 'classify' and self.finetuned and self.finetuned.unsupported:
+            raise UserError(f'{self.name} cannot classify: {self.finetuned.unsupported}')
+        super().require(task)
 
     @property
-    def problem(self) -> AnyProblem:
+    def problem(self) -> 'AnyProblem':
         """The fine-tuning problem. Raises UserError without one."""
-        if not self._finetuned:
-            raise UserError(f'{self.name} is not a fine-tuned model')
-        return self._finetuned.problem()
+        return self._fine_tuned('').main.problem()
+
+    def _fine_tuned(self, consequence: str) -> 'FineTunedPredictor':
+        """Return what answers fine-tuned tasks; raise UserError for another model."""
+        if self.finetuned is None or not self.finetuned.problems:
+            raise UserError(f'{self.name} is not a fine-tuned model{consequence}')
+        return self.finetuned
 
     def classify(
         self,
@@ -187,10 +396,9 @@ class Predictor(PretrainedPredictor):
         Raises:
             UserError: a setting that the problem lacks or that would need another training.
         """
-        if not self._finetuned:
-            raise UserError(f'{self.name} is not a fine-tuned model; it has no settings')
+        found = self._fine_tuned('; it has no settings')
         changed = copy.copy(self)
-        changed._finetuned = self._finetuned.with_settings(settings)
+        changed.finetuned = found.with_settings(settings)
         return changed
 
     def with_prompt(
@@ -218,42 +426,12 @@ class Predictor(PretrainedPredictor):
         Raises:
             UserError: the model predicts no tokens, or the prompt is not valid.
         """
-        if not self.is_causal:
-            self.require('fill_mask')
-            if shots:
-                raise UserError('shots are for causal models; see problem.demonstrations')
-        else:
-            self.require('pseudo_likelihood')
-            if decoding:
-                raise UserError(
-                    f'decoding is {decoding!r}, but a causal model reads an answer from left to '
-                    'right; leave decoding out'
-                )
-        if isinstance(answers, Mapping):
-            answers = [
-                f'{label}={words if isinstance(words, str) else "|".join(words)}'
-                for label, words in answers.items()
-            ]
-        settings = {
-            'template': template,
-            'answers': tuple(check_list(answers)),
-            'decoding': 'parallel' if self.is_causal else decoding or 'max_first',
-            'calibration': calibration,
-        }
-        config = {'problem': settings, 'training': {'sequence_length': self.max_length}}
-        labels = tuple(parse_answers(settings['answers']))
-        _check_shots(shots, PrefixTemplate(template).fields if shots else (), labels)
-        kept = {'shots': [dict(shot) for shot in shots]}
-        model = Pretrained(
-            None,
-            self.architecture,
-            {},
-            labels=labels,
-            metadata={'config': config, 'kept': kept},
-            is_causal=self.is_causal,
-        )
+        from bert_jax.inference import finetuned_predictor
+
         prompted = copy.copy(self)
-        prompted._finetuned = self._load_problem(model, 'prompt')
+        prompted.finetuned = finetuned_predictor.prompted(
+            self, template, answers, decoding=decoding, calibration=calibration, shots=shots
+        )
         prompted.tasks = tuple(dict.fromkeys([*self.tasks, 'prompt']))
         return prompted
 
@@ -288,32 +466,13 @@ class Predictor(PretrainedPredictor):
         Returns:
             A dictionary for each: 'id', the 'messages' and the 'answer'.
         """
-        responder = self.responder(**options)
-        decoder = self.problem.decoder
-        inputs = [
-            {'prompt': one} if isinstance(one, str) else one for one in check_list(conversations)
-        ]
-        examples, prompts = [], []
-        for number, item in enumerate(inputs, 1):
-            name = str(item.get('id', f'input {number}'))
-            example = responder.encoding.parse_input(name, item)
-            if example.answer is not None:
-                raise UserError(f"{name}: the last message is the assistant's; end with the user's")
-            prompt, dropped = responder.prompt(example)
-            self.counts['conversations without their oldest turns, which do not fit'] += dropped > 0
-            examples.append(example)
-            prompts.append(prompt)
-        records = []
-        for example, answer in zip(examples, responder.respond(prompts), strict=True):
-            record = decoder.to_record(example, AnswerPrediction(0.0, 0, 0, 0.0, answer))
-            records.append({name: value for name, value in record.items() if name != 'gold'})
-        return records
+        self.require('respond')
+        return self._fine_tuned('').respond(check_list(conversations), options)
 
-    def responder(self, **options: object) -> Responder:
+    def responder(self, **options: object) -> 'Responder':
         """Return what writes answers; raise UserError for another model or a wrong option."""
         self.require('chat')
-        assert self._instructions is not None
-        return Responder.of(self, self._instructions, options)
+        return self._fine_tuned('').responder(options)
 
     def rerank(
         self, queries: Sequence[str], documents: Sequence[Sequence[str]]
@@ -355,23 +514,19 @@ class Predictor(PretrainedPredictor):
                 its number: 'input 1' for the first.
         """
         self.require(task)
-        answering = next(
-            (one for one in (self._finetuned, self._other) if one and one.task == task), None
-        )
-        if answering is None:
+        if self.finetuned is None:
             raise UserError(f'{task} is not a task of fine-tuned models')
-        return answering.predict(
-            self._params, inputs, self._advance, options or finetuned.AS_TRAINED
-        )
+        return self.finetuned.predict(task, inputs, options or AS_TRAINED)
 
-    def data_config(self, changes: JsonView) -> ConfigDict:
+    def data_config(self, changes: JsonView) -> 'ConfigDict':
         """Return how to read files: the `data` settings of the fine-tuning, with changes."""
-        trained = self._finetuned.data if self._finetuned else {}
+        from bert_jax.inference import changed_settings
+
+        is_tuned = self.finetuned is not None and self.finetuned.problems
+        trained = self._fine_tuned('').main.data if is_tuned else {}
         return changed_settings.data_config(trained, changes)
 
-    def evaluate(
-        self, gold: Sequence[str], changes: JsonView | None = None
-    ) -> finetuned.Evaluation:
+    def evaluate(self, gold: Sequence[str], changes: JsonView | None = None) -> 'Evaluation':
         """Score a fine-tuned model on labeled files of any format that training reads.
 
         Args:
@@ -382,43 +537,13 @@ class Predictor(PretrainedPredictor):
         Returns:
             The metrics, their intervals, tables, and the lines of predictions.jsonl.
         """
-        if self._unsupported:
+        if self.finetuned and self.finetuned.unsupported:
             self.require('classify')  # says why
-        if not self._finetuned:
-            raise UserError(f'{self.name} is not a fine-tuned model; it has nothing to score')
-        complete = self._add_answers if self._instructions is not None else None
-        return self._finetuned.evaluate(
-            self.name, self._params, check_list(gold), changes or {}, self._advance, complete
-        )
-
-    def _add_answers(
-        self,
-        examples: Sequence[ConversationExample],
-        predictions: Sequence[AnswerPrediction],
-    ) -> list[AnswerPrediction]:
-        """Add to predictions what the model answers itself; '' if a prompt leaves no room."""
-        responder, prompts = self.responder(), {}
-        for number, example in enumerate(examples):
-            if example.answer is None:
-                continue
-            try:
-                prompts[number], _ = responder.prompt(example.before_answer())
-            except UserError:
-                self.counts['prompts that leave no room for an answer, which count as wrong'] += 1
-        answers = dict(zip(prompts, responder.respond(list(prompts.values())), strict=True))
-        return [
-            one if example.answer is None else one._replace(written=answers.get(number, ''))
-            for number, (example, one) in enumerate(zip(examples, predictions, strict=True))
-        ]
+        found = self._fine_tuned('; it has nothing to score')
+        return found.evaluate(check_list(gold), changes or {})
 
 
-def _check_shots(
-    shots: Sequence[Mapping[str, str]], fields: Sequence[str], labels: Sequence[str]
-) -> None:
-    """Raise UserError for a shot without a field, or with an unknown label."""
-    for number, shot in enumerate(shots, 1):
-        if missing := [name for name in fields if name not in shot]:
-            raise UserError(f'shot {number} lacks {missing[0]!r}, a field of the template')
-        if shot.get('label') not in labels:
-            known = ', '.join(labels)
-            raise UserError(f'shot {number} has the label {shot.get("label")!r}; known: {known}')
+def _is_fine_tuned(model: Pretrained) -> bool:
+    """Whether a run or a published folder may be fine-tuned; others need no module of problems."""
+    is_tuned_run = model.metadata.get('task', 'pretraining') != 'pretraining'
+    return is_tuned_run or bool({*FINE_TUNED_HEADS} & {*model.heads})

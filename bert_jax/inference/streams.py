@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from bert_jax.inference import vectors
 from bert_jax.inference.computation import Layers
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.word_states import Located
@@ -81,8 +82,8 @@ def groups(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> It
 
 def _characters_in_memory(predictor: Predictor, layer: Layers) -> int:
     """The number of characters of a group, at three characters per token."""
-    found = predictor.layers(layer)
+    found = vectors.layers(predictor, layer)
     if found == 'all':
         found = (*range(predictor.architecture.num_layers + 1),)
     layers = found if isinstance(found, tuple) else (found,)
-    return 3 * _STATE_BYTES // (4 * predictor.width(layers) * len(layers))
+    return 3 * _STATE_BYTES // (4 * vectors.width(predictor, layers) * len(layers))

@@ -168,7 +168,7 @@ def test_tuned_models_answer_by_name_and_share_their_base(base, lora, tmp_path):
     assert [record.pop('model') for record in records] == [str(lora), str(other)] * 2
     assert records[::2] == predictions(lora, tmp_path)
     assert records[1::2] == predictions(other, tmp_path)
-    loaded = [bert_jax.load(model)._params['encoder'] for model in (lora, other)]
+    loaded = [bert_jax.load(model).params['encoder'] for model in (lora, other)]
     addresses = {own['embeddings']['token'].unsafe_buffer_pointer() for own in loaded}
     assert len(addresses) == 1
 

@@ -7,7 +7,7 @@ import pytest
 import bert_jax
 from bert_jax import export
 from bert_jax.errors import UserError
-from bert_jax.inference.finetuned import PredictionOptions
+from bert_jax.inference.inputs import PredictionOptions
 from bert_jax.problems import PROBLEMS
 from tests.inference.small_runs import KINDS, LENGTH, save_run
 

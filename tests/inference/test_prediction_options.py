@@ -10,7 +10,7 @@ import transformers
 
 import bert_jax
 from bert_jax.errors import UserError
-from bert_jax.inference.finetuned import PredictionOptions
+from bert_jax.inference.inputs import PredictionOptions
 from tests.inference.small_runs import KINDS, LENGTH, save_run
 from tests.interop import published
 
@@ -75,7 +75,7 @@ def test_windows_of_a_long_text_are_averaged(load, kind, key):
 def test_the_windows_of_a_pair_keep_its_shorter_text(load):
     model = load('classification')
     windows = PredictionOptions(long_texts='windows')
-    problem = dataclasses.replace(model._finetuned, overlap=0.0).problem(windows)
+    problem = dataclasses.replace(model.finetuned.main, overlap=0.0).problem(windows)
     example = problem.encoding.parse_input('x', {'text': 'the ship', 'text2': LONG})
     items = problem.encoding.encode(example)
     ship = model.tokenizer.encode_batch(['the ship']).ids[0]
@@ -95,7 +95,8 @@ def test_a_model_of_pairs_takes_pairs_and_a_model_of_texts_texts(tmp_path):
     pairs.classify([('the ship', 'the moon')])
     with pytest.raises(UserError, match=r'input 2: one text, but .* trained on pairs; give two'):
         pairs.classify([('the ship', 'the moon'), 'the ship'])
-    pairs._finetuned = dataclasses.replace(pairs._finetuned, num_texts=1)
+    single = dataclasses.replace(pairs.finetuned.main, num_texts=1)
+    pairs.finetuned = dataclasses.replace(pairs.finetuned, problems=(single,))
     with pytest.raises(UserError, match=r'input 1: two texts.* was trained on single texts'):
         pairs.classify([('the ship', 'the moon')])
 

@@ -185,9 +185,9 @@ def test_a_run_fills_masks_scores_and_writes(folder):
     row = jnp.array([[model.tokenizer.cls_id, *ids]])
     rows = Rows(row, jnp.ones_like(row), causal_B=jnp.array([True]))
     causal = Model(model.architecture, Compute('float32'), {'mlm': {}})
-    states = causal.apply({'params': model._params}, rows).states.hidden_BTD
+    states = causal.apply({'params': model.params}, rows).states.hidden_BTD
     head = Model(model.architecture.changed({'prediction.shift': False}), Compute('float32'))
-    logits = head.clone(heads={'mlm': {}}).apply({'params': model._params}, rows).heads['mlm']
+    logits = head.clone(heads={'mlm': {}}).apply({'params': model.params}, rows).heads['mlm']
     assert states.shape[1] == row.shape[1]
     allowed = [i for i in range(len(model.tokenizer.vocab)) if i not in model.tokenizer.special_ids]
     best = allowed[int(np.argmax(logits[0, -1, jnp.array(allowed)]))]

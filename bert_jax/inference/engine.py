@@ -1,9 +1,11 @@
-"""What all inference with a loaded model shares."""
+"""A loaded model and how its rows are computed, which all inference shares."""
 
+import copy
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +14,13 @@ from bert_jax.errors import UserError
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.generate_options import GENERATORS
 from bert_jax.inference.text_rows import TextRows
-from bert_jax.interop import tuned
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.types import Tree
 
 
-class BasePredictor:
+class Engine:
     """A loaded model: its parameters, its tokenizer and the tasks that it can answer.
 
     Attributes:
@@ -29,9 +30,16 @@ class BasePredictor:
         tokenizer: the tokenizer of the model.
         architecture: the architecture of the model.
         is_causal: whether positions do not attend to later positions.
+        is_known_writer: whether the model was trained to write text.
         learned_end: whether a causal model has learned to predict the token after a text.
+        generator: key of GENERATORS; '' if the model does not write text.
         has_prefix: whether positions of a causal model see the whole prompt of what it writes.
         counts: number of texts that were truncated, split into windows, and so on.
+        params: its parameters, on the device.
+        rows: makes rows of token ids from texts, and runs functions on them.
+        compute: precision and kernels.
+        sentence_modules: modules after the encoder in a sentence-transformers folder.
+        overlap, batch_tokens, advance: as for `bert_jax.load`.
     """
 
     def __init__(
@@ -70,17 +78,17 @@ class BasePredictor:
         if model.tokenizer is None:
             raise UserError(f'{name} has no tokenizer; add its tokenizer.json or vocab.txt')
         self.tokenizer, self.name = model.tokenizer, name
-        self._sentence_modules = modules
-        self._advance = advance or (lambda num_rows: None)
+        self.sentence_modules = modules
+        self.advance = advance or (lambda num_rows: None)
         self.is_causal, self.learned_end = model.is_causal, model.learned_end
         self._writes_causally = model.is_generative and self.architecture.prediction.shift
         is_writer = model.is_causal or model.architecture.decoder is not None
-        self._warns_generate = not (model.is_generative or is_writer)
+        self.is_known_writer = model.is_generative or is_writer
         self.has_prefix = model.has_prefix
-        self._compute, self._overlap, self._batch_tokens = Compute(dtype), overlap, batch_tokens
+        self.compute, self.overlap, self.batch_tokens = Compute(dtype), overlap, batch_tokens
         self.max_length = max_length
         self.tasks: tuple[str, ...] = ('embed',)
-        heads: tuple[str, ...] = ()
+        self.generator, heads = '', tuple[str, ...]()
         if 'mlm' in model.heads:
             self.tasks, heads = ('fill_mask', 'embed', 'pseudo_likelihood'), ('mlm',)
             self.tasks += ('likelihood_bound',)
@@ -89,16 +97,15 @@ class BasePredictor:
         elif 'seq2seq' in model.heads:
             heads = ('seq2seq',)
         if generates := GENERATORS.keys() & {*heads}:
-            self._generator = 'clm' if self._writes_causally else generates.pop()
+            self.generator = 'clm' if self._writes_causally else generates.pop()
             self.tasks += ('generate',)
         self._model = Model(
-            self.architecture, self._compute, dict.fromkeys(heads, {}), self.is_causal
+            self.architecture, self.compute, dict.fromkeys(heads, {}), self.is_causal
         )
-        self._params = jax.tree.map(jnp.asarray, model.params)
+        self.params = jax.tree.map(jnp.asarray, model.params)
         self.counts: Counter[str] = Counter()
-        self._unsupported: str | None = None  # why a model with a classifier cannot classify
-        self._rows = TextRows(
-            self.tokenizer, max_length, overlap, batch_tokens, self._advance, self.counts
+        self.rows = TextRows(
+            self.tokenizer, max_length, overlap, batch_tokens, self.advance, self.counts
         )
 
     def __repr__(self) -> str:
@@ -115,20 +122,20 @@ class BasePredictor:
         Args:
             heads: the heads that the vectors depend on: 'mlm' for `embed_sparse`.
         """
-        modules = self._sentence_modules
+        from bert_jax.interop import tuned
+
+        modules = self.sentence_modules
         settings = (
-            *(tuned.digest(self._params[part]) for part in ('encoder', *heads)),
+            *(tuned.digest(self.params[part]) for part in ('encoder', *heads)),
             self.tokenizer.fingerprint,
-            repr((self.architecture, self._compute, self.is_causal)),
-            repr((self.max_length, self._overlap)),
+            repr((self.architecture, self.compute, self.is_causal)),
+            repr((self.max_length, self.overlap)),
             modules.digest() if modules else '',
         )
         return hashlib.sha256('\n'.join(settings).encode()).hexdigest()
 
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""
-        if task == 'classify' and self._unsupported:
-            raise UserError(f'{self.name} cannot classify: {self._unsupported}')
         if task in ('respond', 'chat') and task not in self.tasks:
             raise UserError(
                 f'{self.name} was not fine-tuned on instructions, so it cannot {task} '
@@ -146,5 +153,33 @@ class BasePredictor:
         rows: Iterable[Iterable[TokenizedText]],
     ) -> list[list[tuple[TokenizedText, Tree]]]:
         """Run a function of `computation` on the rows of each text; see `TextRows.run`."""
-        function = functools.partial(function, self._model, *options, self._params)
-        return self._rows.run(function, rows)
+        function = functools.partial(function, self._model, *options, self.params)
+        return self.rows.run(function, rows)
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """The prompts that `embed` can put before texts, by name."""
+        return self.sentence_modules.prompts if self.sentence_modules else {}
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the model was trained to make sparse vectors (`embed_sparse`)."""
+        return self.sentence_modules is not None and self.sentence_modules.sparse is not None
+
+    @property
+    def similarity(self) -> str:
+        """How vectors are compared, as the folder or the run says: 'cosine', 'dot', …."""
+        return self.sentence_modules.similarity if self.sentence_modules else 'cosine'
+
+    def as_writer(self) -> Self:
+        """Return the model that writes text: with causal attention where it learned to.
+
+        The head of a masked language model that was trained with a shift predicts the next token.
+        """
+        if not self._writes_causally:
+            return self
+        causal = copy.copy(self)
+        causal.is_causal, causal.learned_end = True, False
+        causal._model = Model(self.architecture, self.compute, {'clm': {}}, True)
+        causal.params = {'encoder': self.params['encoder'], 'clm': self.params['mlm']}
+        return causal
