@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     'predict': Command(
         'bert_jax.predict',
-        'bert_jax.cli.request:Request',
+        'bert_jax.answers.base:Question',
         'a model, texts → tokens, vectors, labels, answers',
     ),
     'evaluate': Command(

@@ -5,6 +5,7 @@ python -m bert_jax.completion > bert_jax_completion.sh && source bert_jax_comple
 
 from bert_jax import evaluate, lazy_table
 from bert_jax.__main__ import COMMANDS
+from bert_jax.answers import ANSWERS
 from bert_jax.cli import command_line
 from bert_jax.flag_parser import words_of
 
@@ -51,6 +52,8 @@ def _words(command: str, request: type) -> list[str]:
         return flags + [f'--{name}=' for name in sorted(command_line.names())]
     if command == 'evaluate':
         return flags + [f'--{name}=' for name in sorted(evaluate.section_keys())]
+    if command == 'predict':
+        return sorted({*flags}.union(*map(words_of, ANSWERS.values())))
     if command == 'analyze':
         analyses = lazy_table.load(_ANALYSES)
         return [*analyses, *sorted({*flags}.union(*map(words_of, analyses.values())))]

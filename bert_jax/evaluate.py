@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from bert_jax import errors, flag_parser, progress
-from bert_jax.cli.prompt_flags import PromptFlags
+from bert_jax.answers.prompt import PromptFlags
 from bert_jax.config_keys import Declaration, declarations, parse_value
 from bert_jax.errors import UserError, exit_cleanly
 from bert_jax.flag_parser import flag

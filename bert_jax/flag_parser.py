@@ -4,12 +4,13 @@
     class Request:
         model: str = flag('folder of a run')
         input: tuple[str, ...] = flag('file or glob', form='repeated')
-        top: int = flag('number of tokens', 5, '[1, inf)', only=('task', ('fill_mask',)))
+        size: int = flag('number of rows', 5, '[1, inf)', only=('format', ('csv',)))
         overwrite: bool = flag('replace the file', False)
 
-    request = parse(Request, arguments, 'python -m bert_jax.predict')
+    request = parse(Request, arguments, 'python -m bert_jax.export')
 
-A field without a default is required. A mistake is an error of one line that names what was meant.
+A field without a default is required; a field that `flag` does not declare is not a flag. A mistake
+is an error of one line that names what was meant.
 """
 
 import collections
@@ -144,6 +145,7 @@ def parse(
     description: str = '',
     epilog: str = '',
     more_names: Names = dict,
+    elsewhere: Callable[[str], str] = lambda name: '',
 ) -> R:
     """Parse a command line.
 
@@ -154,6 +156,7 @@ def parse(
         description: Printed above the flags by --help.
         epilog: Printed below the flags by --help.
         more_names: Further names to suggest for a mistyped flag.
+        elsewhere: Name of an unknown flag → why it is refused, if another request has it, else ''.
 
     Raises:
         UserError: A flag is unknown, missing, without effect or has a value of a wrong type.
@@ -165,7 +168,7 @@ def parse(
     if set(_HELP) & set(before_rest):
         print_help(request, program, description, epilog)
         sys.exit(0)
-    values = _Reader(flags, given, more_names).read()
+    values = _Reader(flags, given, more_names, elsewhere).read()
     missing = [one.shown for name, one in flags.items() if one.is_required and name not in values]
     if missing:
         are, them = ('are', 'them') if missing[1:] else ('is', 'it')
@@ -190,6 +193,8 @@ def flags_of(request: type) -> dict[str, _Flag]:
     hints = typing.get_type_hints(request)
     flags = {}
     for field in dataclasses.fields(request):
+        if not field.metadata:
+            continue
         hint, metadata = hints[field.name], dict(field.metadata)
         union = isinstance(hint, types.UnionType)
         kinds = [one for one in typing.get_args(hint) if one is not types.NoneType] or [hint]
@@ -215,10 +220,27 @@ def words_of(request: type) -> list[str]:
     ]
 
 
+def last_value(name: str, arguments: Sequence[str]) -> str | None:
+    """Return the last value of a flag, before it is known which others there are; None without."""
+    found = None
+    for argument, following in zip(arguments, [*arguments[1:], ''], strict=True):
+        given, equals, value = argument.partition('=')
+        if given in (f'--{name}', f'-{name}'):
+            found = value if equals else following
+    return found
+
+
 class _Reader:
     """Reads the values of flags from arguments."""
 
-    def __init__(self, flags: Mapping[str, _Flag], given: Sequence[str], more_names: Names):
+    def __init__(
+        self,
+        flags: Mapping[str, _Flag],
+        given: Sequence[str],
+        more_names: Names,
+        elsewhere: Callable[[str], str],
+    ):
+        self._elsewhere = elsewhere
         self._flags, self._left, self._more_names = flags, collections.deque(given), more_names
         self._by_form = {one.form: name for name, one in flags.items()}
         self._sections = {
@@ -276,6 +298,8 @@ class _Reader:
         return own | dict(self._more_names())
 
     def _refuse_flag(self, name: str) -> NoReturn:
+        if reason := self._elsewhere(name):
+            raise UserError(reason)
         close = ' or '.join(f'--{one}' for one in similar(name, self._names()))
         advice = f'did you mean {close}?' if close else '--help lists the flags'
         raise UserError(f'unknown flag --{name}; {advice}')

@@ -1,5 +1,6 @@
 """docs/extending.md applied to a copy of the project: the tests of the tables pass there."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 
 from tests import extending
+from tests.interop import published
 
 REGISTRIES = (
     'tests/test_config_keys.py',
@@ -44,6 +46,7 @@ def copy(tmp_path_factory):
 
 def test_every_table_has_its_new_line(copy):
     code = (
+        'from bert_jax.answers import ANSWERS\n'
         'from bert_jax.objectives import OBJECTIVES\n'
         'from bert_jax.objectives.masking_schemes import SCHEMES\n'
         'from bert_jax.models.encoders import ENCODERS\n'
@@ -58,7 +61,7 @@ def test_every_table_has_its_new_line(copy):
         'SOURCES["line"].__name__, "beginnings" in SEGMENTS,'
         '"key_values" in PROBLEMS["tagging"].readers, "lion" in DIRECTIONS,'
         'FAMILIES["house_bert"].prefix, analyze.ANALYSES["token_counts"].__name__,'
-        'export_formats.FORMATS["program"].__name__)'
+        'export_formats.FORMATS["program"].__name__, ANSWERS["tokenize"].__name__)'
     )
     done = run(copy, '-c', code)
     assert done.stdout.split() == [
@@ -68,8 +71,21 @@ def test_every_table_has_its_new_line(copy):
         'CountLoss',
         'RepeatedLine',
         *('True', 'True', 'True'),
-        *('house.', 'TokenCounts', 'Program'),
+        *('house.', 'TokenCounts', 'Program', 'Tokenize'),
     ], done.stderr
+
+
+def test_a_new_task_of_predict_reads_a_table_and_has_its_flag(copy, tmp_path):
+    published.folder(tmp_path / 'bert')
+    (tmp_path / 'a.csv').write_text('text\n"the ship\tnear"\n')
+    flags = [f'--model={tmp_path}/bert', '--task=tokenize', f'--input={tmp_path}/a.csv']
+    done = run(copy, '-m', 'bert_jax.predict', *flags, '--special', '--output=-')
+    tokens = ['[CLS]', 'the', 'ship', 'near', '[SEP]']
+    assert json.loads(done.stdout) == {'text': 'the ship\tnear', 'tokens': tokens}, done.stderr
+    done = run(copy, '-m', 'bert_jax.predict', *flags, '--top=3', '--output=-')
+    assert '--top has no effect with --task=tokenize, only with fill_mask' in done.stderr
+    done = run(copy, '-m', 'bert_jax.predict', '--help')
+    assert '  tokenize           the tokens of a text' in done.stdout
 
 
 @pytest.mark.slow

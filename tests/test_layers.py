@@ -28,7 +28,7 @@ LAYERS = (
     ('problems',),
     ('interop',),
     ('inference',),
-    ('tasks',),
+    ('answers', 'tasks'),
     ('cli', 'given_data'),
     ('evaluate', 'export', 'main', 'predict', 'prepare'),
     ('training_calls',),

@@ -16,7 +16,8 @@ from bert_jax.inference.generate_options import GENERATORS, Generated
 from bert_jax.inference.inputs import AS_TRAINED, PredictionOptions, as_pair, as_words
 from bert_jax.inference.text_rows import check_list, check_texts
 from bert_jax.inference.token_predictions import Guess, Likelihood
-from bert_jax.interop.pretrained import FINE_TUNED_HEADS, Pretrained
+from bert_jax.interop import pretrained
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.metrics.scored_rows import ScoredRow
 from bert_jax.types import JsonObject, JsonView
 
@@ -546,4 +547,4 @@ class Predictor(Engine):
 def _is_fine_tuned(model: Pretrained) -> bool:
     """Whether a run or a published folder may be fine-tuned; others need no module of problems."""
     is_tuned_run = model.metadata.get('task', 'pretraining') != 'pretraining'
-    return is_tuned_run or bool({*FINE_TUNED_HEADS} & {*model.heads})
+    return is_tuned_run or pretrained.has_fine_tuned_head(model.params)

@@ -61,7 +61,7 @@ def load(name: str, **options: Any) -> Predictor:
 
     Args:
         name: its folder.
-        options: see `PretrainedPredictor`.
+        options: see `Predictor`.
 
     Raises:
         UserError: the folder has no model that answers `rerank`.

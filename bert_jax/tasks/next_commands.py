@@ -50,7 +50,7 @@ def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str
         return [_query(workdir, task, 'A sentence.')]
     if texts:
         return [_query(workdir, task, '\t'.join(' '.join(text.split()) for text in texts))]
-    return ['python -m bert_jax.predict --help']  # describes the input of every task
+    return [f'python -m bert_jax.predict --task={task} --help']  # describes the input
 
 
 def export(

@@ -158,7 +158,7 @@ def ask(arguments: list[str], output: pathlib.Path) -> None:
         except SystemExit as stopped:
             status = stopped.code
     stdout.flush()
-    lines = [line for line in stderr.getvalue().splitlines() if '\r' not in line]
+    lines = [line for line in stderr.getvalue().splitlines() if ' windows [' not in line]
     said = '\n'.join([str(status), *lines]).replace(str(output.parent), 'OUTPUT')
     output.with_suffix('.stdout').write_bytes(stdout.buffer.getvalue())
     output.with_suffix('.said').write_text(said)

@@ -11,12 +11,15 @@ from pyarrow import parquet
 
 import bert_jax
 from bert_jax import main, predict
-from bert_jax.cli import input_lines
-from bert_jax.cli.request import Request
+from bert_jax.answers import ANSWERS, find, input_rows
 from bert_jax.flag_parser import flags_of
-from bert_jax.inference import changed_settings, table_input
+from bert_jax.inference import changed_settings
 from tests.end_to_end import commands, small
 from tests.interop import published
+from tests.test_imports import count_modules, run
+
+# Modules of ours that an answer may import.
+LOADING_MODULES, FILLING_MODULES = 133, 140
 
 
 @pytest.fixture(scope='module')
@@ -50,6 +53,17 @@ def test_fill_mask_reads_stdin_and_writes_stdout(workdir):
     assert [len(mask) for mask in records[2]['masks']] == [3, 3]
     assert 'the' in [guess['token'] for guess in guesses]  # always there in the training text
     assert guesses[0]['probability'] > guesses[1]['probability'] > guesses[2]['probability']
+
+
+def test_a_run_is_loaded_and_asked_with_few_modules(workdir):
+    """Without problems of fine-tuning, readers of labeled data and ways to write text."""
+    load = f'import bert_jax\nmodel = bert_jax.load({str(workdir)!r})\n'
+    assert count_modules(load) <= LOADING_MODULES
+    assert count_modules(f"{load}model.fill_mask(['a [MASK] b'])") <= FILLING_MODULES
+    code = f'import sys\n{load}model.fill_mask(["a [MASK] b"])\nprint(*sys.modules)'
+    (modules,) = run(code).stdout.splitlines()
+    for name in ('problems', 'labels', 'inference.finetuned', 'inference.generation', 'answers'):
+        assert f'bert_jax.{name}' not in modules.split()
 
 
 def test_generate_writes_what_the_method_returns(workdir, tmp_path, capfd):
@@ -125,7 +139,7 @@ def test_pairs_says_which_of_two_sentences_is_likelier(folder, tmp_path, capfd):
     (tmp_path / 'pairs').write_text('the ship')
     with pytest.raises(SystemExit):
         predict.main([f'--model={folder}', *flags, '--overwrite'])
-    assert 'error: line 1 is not TEXT<tab>TEXT; it has 1 column(s)' in capfd.readouterr().err
+    assert 'pairs, line 1 is not TEXT<tab>TEXT; it has 1 column(s)' in capfd.readouterr().err
 
 
 def test_vectors_of_words_and_spans_are_those_of_the_method(folder, tmp_path):
@@ -194,11 +208,10 @@ def parquet_bytes(columns):
     return file.getvalue()
 
 
-def lines_of(path, task, columns=(), unit='text'):
+def rows_of(path, task, columns=(), input_format='auto'):
+    """The rows of a file without their ids, as a task reads them."""
     data = changed_settings.data_config({}, {f'columns.{key}': name for key, name in columns})
-    fields = table_input.text_fields(task, unit)
-    file_format = table_input.format_of(str(path), fields)
-    return list(table_input.read_lines(str(path), file_format, task, fields, data))
+    return list(input_rows.read(str(path), input_format, find(task).fields, data, task))
 
 
 @pytest.mark.parametrize('suffix', TABLES)
@@ -206,20 +219,26 @@ def test_the_rows_of_a_table_are_the_input(suffix, tmp_path):
     """The header and whole rows were classified as texts."""
     path = tmp_path / f'a.{suffix}'
     path.write_bytes(TABLES[suffix](['text', 'label']))
-    assert lines_of(path, 'pseudo_likelihood') == [text for text, _ in ROWS]
+    found = rows_of(path, 'pseudo_likelihood')
+    assert [row.values['text'] for row in found] == [text for text, _ in ROWS]
     path.write_bytes(TABLES[suffix](['review', 'text2']))
-    pairs = lines_of(path, 'pairs', [('text', 'review')])
-    assert list(map(json.loads, pairs)) == list(map(list, ROWS))
+    pairs = rows_of(path, 'pairs', [('text', 'review')])
+    assert [(row.values['text'], row.values['text2']) for row in pairs] == ROWS
     if suffix == 'jsonl':  # the lines are the input
-        assert not table_input.format_of(str(path), table_input.text_fields('classify', 'text'))
+        assert rows_of(path, 'classify')[1].values == {
+            'review': 'the moon',
+            'text2': 'bad',
+            'id': 'input 2',
+        }
         return
-    records = [parse(line, 'classify') for line in lines_of(path, 'classify', [('text', 'review')])]
-    assert [record['text'] for record in records] == [text for text, _ in ROWS]
-    assert all(str(record['id']).startswith(f'a.{suffix}:') for record in records)
+    rows = rows_of(path, 'classify', [('text', 'review')])
+    assert [row.values['text'] for row in rows] == [text for text, _ in ROWS]
+    assert all(row.values['id'].startswith(f'a.{suffix}:') for row in rows)
+    assert rows[0].place.startswith(str(path))
     message = rf"a.{suffix} has no column 'text', but the columns 'review', 'text2'"
     for task in ('classify', 'embed'):
         with pytest.raises(predict.errors.UserError, match=message):
-            lines_of(path, task)
+            rows_of(path, task)
 
 
 def test_a_text_of_a_pair_may_have_a_tab(tmp_path):
@@ -250,28 +269,41 @@ def test_a_table_is_classified_row_by_row(tmp_path):
 def test_an_unreadable_row_of_a_table_is_refused_and_empty_rows_are_counted(tmp_path, capsys):
     (tmp_path / 'a.csv').write_text('text,label\nthe ship,1\n,\nthe moon\n')
     with pytest.raises(predict.errors.UserError, match='a.csv:4: 1 columns instead of 2'):
-        lines_of(tmp_path / 'a.csv', 'classify')
+        rows_of(tmp_path / 'a.csv', 'classify')
     (tmp_path / 'a.csv').write_text('text,label\nthe ship,1\n,\n')
-    assert len(lines_of(tmp_path / 'a.csv', 'embed')) == 1
+    assert len(rows_of(tmp_path / 'a.csv', 'embed')) == 1
     assert 'empty rows' in capsys.readouterr().err.replace('_', ' ')
     (tmp_path / 'a.csv').write_text('text,label\n')
     with pytest.raises(predict.errors.UserError, match='a.csv has no rows'):
-        lines_of(tmp_path / 'a.csv', 'classify')
+        rows_of(tmp_path / 'a.csv', 'classify')
 
 
-def test_help_describes_every_task_and_option(capsys):
+def help_of(capsys, *arguments):
     with pytest.raises(SystemExit):
-        predict.main(['--help'])
-    text = ' '.join(capsys.readouterr().out.split())
-    for word in (
-        *('fill_mask', 'embed', 'pseudo_likelihood', 'classify', 'tag', 'spans', 'answer'),
-        *(f'--{name}' for name in flags_of(Request)),
-        '{"premise":',
-        '{"question":',
-        '"marks":',
-        'default 0.25',
-    ):
-        assert word in text
+        predict.main([*arguments, '--help'])
+    return ' '.join(capsys.readouterr().out.split())
+
+
+def test_help_lists_the_tasks(capsys):
+    text = help_of(capsys)
+    for task, kind in ANSWERS.items():
+        assert f' {task} {" ".join(kind.summary.split())}' in text
+
+
+@pytest.mark.parametrize('task', ANSWERS)
+def test_help_of_a_task_has_its_flags_its_input_and_its_output(task, capsys):
+    text, kind = help_of(capsys, f'--task={task}'), ANSWERS[task]
+    for name in flags_of(kind):
+        assert f'--{name}' in text
+    for words in (kind.summary, f'input: {kind.reads}', f'output: {kind.writes}'):
+        assert ' '.join(words.split()) in text
+
+
+def test_a_task_shows_no_flag_of_another(capsys):
+    text = help_of(capsys, '--task=fill_mask')
+    assert len(flags_of(find('fill_mask'))) <= 15
+    for name in ('pooling', 'beams', 'documents', 'probabilities'):
+        assert f'--{name}' not in text
 
 
 # Arguments (over good ones) → part of the message.
@@ -282,6 +314,7 @@ MISTAKES = {
     'overlap': (['--task=classify', '--overlap=0.5'], 'needs --long_texts=windows'),
     'no output': (['--output=/none/x.npz'], 'x.npz cannot be written: there is no folder /none'),
     'empty input': (['--input=/dev/null'], '/dev/null is empty'),
+    'no task': (['--task=classfy'], "unknown --task 'classfy'; did you mean classify?"),
     'output name': (['--output=x.txt'], '--output=x.txt: embed writes NumPy files; end it in .npz'),
     'pooling': (['--pooling=sum'], "unknown pooling 'sum'; known: cls"),
     'no span': (['--unit=span'], 'input 1 has no "spans": a list of [start, end]'),
@@ -316,22 +349,42 @@ def test_a_mistake_is_one_line_and_leaves_no_file(name, folder, tmp_path, capfd)
     assert [path.name for path in tmp_path.iterdir()] == ['texts']
 
 
-def parse(text: str, task: str, input_format: str = 'auto'):
-    request = Request(task=task, input='-', output='-', input_format=input_format)
-    return input_lines.parse_line(3, text, request)
+def parse(text: str, task: str, folder, input_format: str = 'auto'):
+    """The values of the third line of a file."""
+    (folder / 'lines.txt').write_text(f'"a"\tb\n"c"\td\n{text}\n', encoding='utf-8')
+    if input_format == 'jsonl':
+        (folder / 'lines.txt').write_text(f'{{}}\n{{}}\n{text}\n')
+    return rows_of(folder / 'lines.txt', task, input_format=input_format)[2].values
 
 
-def test_a_line_has_the_columns_of_its_task():
-    assert parse('a\tb', 'classify') == {'id': 'input 3', 'text': 'a', 'text2': 'b'}
-    assert parse('who?\tshe .', 'answer') == {
+def test_a_line_has_the_columns_of_its_task(tmp_path):
+    def read(text, task, input_format='auto'):
+        return parse(text, task, tmp_path, input_format)
+
+    assert read('a\tb', 'classify') == {'id': 'input 3', 'text': 'a', 'text2': 'b'}
+    assert read('who?\tshe .', 'answer') == {
         'id': 'input 3',
         'question': 'who?',
         'context': 'she .',
     }
-    assert parse('a\tb', 'tag') == {'id': 'input 3', 'text': 'a\tb'}
-    assert parse('{"id": 7, "text": "a"}', 'tag') == {'id': 7, 'text': 'a'}
-    assert parse('{"id": null, "text": "a"}', 'tag') == {'id': 'input 3', 'text': 'a'}
-    assert parse('{laughs} yes', 'classify', 'text') == {'id': 'input 3', 'text': '{laughs} yes'}
+    assert read('q\ta\tb', 'rerank') == {'id': 'input 3', 'query': 'q', 'documents': ['a', 'b']}
+    assert read('a\tb', 'tag') == {'id': 'input 3', 'text': 'a\tb'}
+    assert read('{"id": 7, "text": "a"}', 'tag') == {'id': 7, 'text': 'a'}
+    assert read('{"id": null, "text": "a"}', 'tag') == {'id': 'input 3', 'text': 'a'}
+    assert read('{laughs} yes', 'classify', 'text') == {'id': 'input 3', 'text': '{laughs} yes'}
+    assert read('{laughs} yes', 'fill_mask') == {'id': 'input 3', 'text': '{laughs} yes'}
+
+
+def test_every_line_of_texts_may_be_json(tmp_path):
+    (tmp_path / 'a').write_text('{"text": "a", "id": 7, "stars": 2}\n{"text": "b"}\n')
+    rows = rows_of(tmp_path / 'a', 'fill_mask', input_format='jsonl')
+    assert [row.values for row in rows] == [
+        {'id': 7, 'text': 'a'},
+        {'id': 'input 2', 'text': 'b'},
+    ]
+    (tmp_path / 'a').write_text('{"review": "a"}\n')
+    with pytest.raises(predict.errors.UserError, match="a, line 1: 'text' is missing or not a st"):
+        rows_of(tmp_path / 'a', 'fill_mask', input_format='jsonl')
 
 
 @pytest.mark.parametrize(
@@ -349,9 +402,9 @@ def test_a_line_has_the_columns_of_its_task():
         ('{"text": "\\ud800"}', 'classify', 'auto', 'line 3 has half of a surrogate pair'),
     ],
 )
-def test_a_malformed_line_is_named(text, task, input_format, message):
-    with pytest.raises(predict.errors.UserError, match=message):
-        parse(text, task, input_format)
+def test_a_malformed_line_is_named(text, task, input_format, message, tmp_path):
+    with pytest.raises(predict.errors.UserError, match=f'lines.txt, {message}'):
+        parse(text, task, tmp_path, input_format)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +418,7 @@ def test_a_malformed_line_is_named(text, task, input_format, message):
 )
 def test_a_byte_order_mark_is_no_text(content, encoding, tmp_path):
     (tmp_path / 'texts').write_bytes(content)
-    assert list(predict.read_lines(f'{tmp_path}/texts', encoding)) == [
+    assert list(input_rows.read_lines(f'{tmp_path}/texts', encoding)) == [
         'the ship',
         '\u2028',
         '',
@@ -376,5 +429,5 @@ def test_a_byte_order_mark_is_no_text(content, encoding, tmp_path):
 def test_bytes_of_another_encoding_are_named(tmp_path):
     (tmp_path / 'texts').write_bytes(b'the ship\ncaf\xe9\n')
     with pytest.raises(predict.errors.UserError, match='texts, line 2: not valid utf-8; set --enc'):
-        list(predict.read_lines(f'{tmp_path}/texts'))
-    assert list(predict.read_lines(f'{tmp_path}/texts', 'latin-1')) == ['the ship', 'café']
+        list(input_rows.read_lines(f'{tmp_path}/texts'))
+    assert list(input_rows.read_lines(f'{tmp_path}/texts', 'latin-1')) == ['the ship', 'café']

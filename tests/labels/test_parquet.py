@@ -8,8 +8,9 @@ import pyarrow
 import pytest
 from pyarrow import ipc, parquet
 
+from bert_jax.answers import find, input_rows
 from bert_jax.errors import UserError
-from bert_jax.inference import changed_settings, table_input
+from bert_jax.inference import changed_settings
 from bert_jax.labels import arrow_rows
 from tests.labels.reading import config, read, read_all, write_json_lines
 
@@ -167,7 +168,7 @@ def test_arrow_files_and_unknown_classes(tmp_path):
 
 def test_a_saved_data_set_is_input_of_predict(tmp_path):
     (folder,) = save_to_disk(tmp_path / 'data', ROWS)
-    assert table_input.format_of(folder, ()) == 'parquet'
-    data = changed_settings.data_config({}, {})
-    lines = table_input.read_lines(folder, 'parquet', 'classify', (), data)
-    assert [json.loads(line)['text'] for line in lines] == ['a', 'b', 'c', 'd']
+    fields, data = find('classify').fields, changed_settings.data_config({}, {})
+    assert input_rows.table_format(folder, fields) == 'parquet'
+    rows = input_rows.read(folder, 'auto', fields, data, 'classify')
+    assert [row.values['text'] for row in rows] == ['a', 'b', 'c', 'd']

@@ -7,9 +7,8 @@ import zipfile
 
 import pytest
 
-from bert_jax import predict
+from bert_jax.answers import find, input_rows
 from bert_jax.errors import UserError
-from bert_jax.inference import table_input
 from bert_jax.labels import data_keys, tabular
 from bert_jax.text import text_files
 from bert_jax.text.sources import open_source
@@ -61,7 +60,7 @@ def read_labels(path, encoding='utf-8'):
 
 
 def read_input(path, encoding='utf-8'):
-    return list(predict.read_lines(str(path), encoding))
+    return list(input_rows.read_lines(str(path), encoding))
 
 
 READERS = {'source': read_source, 'labels': read_labels, 'input': read_input}
@@ -95,9 +94,9 @@ def test_the_error_names_the_encoding_and_its_option(tmp_path, encoding, reader,
 
 def test_a_table_of_predict_names_its_option(tmp_path):
     (tmp_path / 'a.csv').write_bytes(CSV.encode('utf-16'))
-    data = data_keys.make_config()
+    data, fields = data_keys.make_config(), find('classify').fields
     with pytest.raises(UserError, match='set --encoding=utf-16 '):
-        list(table_input.read_lines(f'{tmp_path}/a.csv', 'csv', 'classify', (), data))
+        list(input_rows.read(f'{tmp_path}/a.csv', 'auto', fields, data, 'classify'))
 
 
 def test_short_and_empty_texts_are_text(tmp_path):

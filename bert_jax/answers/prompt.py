@@ -1,8 +1,10 @@
-"""Command-line flags for prompts: cloze of a masked language model, prefix of a causal model."""
+"""Classes by a prompt: a cloze of a masked language model, or a prefix of a causal model."""
 
 import dataclasses
 from typing import TYPE_CHECKING
 
+from bert_jax.answers.finetuned import Finetuned
+from bert_jax.answers.input_rows import Fields
 from bert_jax.errors import UserError
 from bert_jax.files import parse_json
 from bert_jax.flag_parser import flag
@@ -11,8 +13,6 @@ from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor  # imports JAX
-
-_ONLY = ('task', ('prompt',))  # of predict
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,25 +23,22 @@ class PromptFlags:
         "such as '{text} It was [MASK].': asks a model without training (docs/prompting.md); "
         'default: the template of the training',
         '',
-        only=_ONLY,
     )
     answers: tuple[str, ...] = flag(
         'CLASS=WORD|WORD: the words that stand for each class at [MASK]; a lone WORD is its own '
         'class',
         (),
         form='several',
-        only=_ONLY,
     )
-    decoding: str = flag('max_first (default), left_to_right or parallel', '', only=_ONLY)
-    calibration: str = flag('none (default), contextual or pmi', '', only=_ONLY)
+    decoding: str = flag('max_first (default), left_to_right or parallel', '')
+    calibration: str = flag('none (default), contextual or pmi', '')
     shots: str = flag(
         'causal models: JSON lines with the fields of the template and "label", answered examples '
         'before each text',
         '',
-        only=_ONLY,
     )
 
-    def apply_prompt(self, predictor: 'Predictor') -> 'Predictor':
+    def apply_prompt(self, model: 'Predictor') -> 'Predictor':
         """Return the model with this prompt, or unchanged without flags.
 
         Raises:
@@ -50,7 +47,7 @@ class PromptFlags:
         names = [field.name for field in dataclasses.fields(PromptFlags)]
         options: JsonObject = {name: value for name in names if (value := getattr(self, name))}
         if not options:
-            return predictor
+            return model
         if missing := {'template', 'answers'} - options.keys():
             raise UserError(
                 f'--{min(missing)} is missing; give --template and --answers, or neither for the '
@@ -58,7 +55,27 @@ class PromptFlags:
             )
         if self.shots:
             options['shots'] = _read_shots(self.shots)
-        return predictor.with_prompt(**options)
+        return model.with_prompt(**options)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prompt(PromptFlags, Finetuned):
+    """The class of a text by a prompt, from the training or from --template."""
+
+    summary = (
+        'classes by a prompt (problem prompt; with --template any pretrained model with a '
+        'masked-language-model head, and causal models)'
+    )
+    reads = (
+        'a text, TEXT<tab>TEXT for {text} and {text2}, or {"FIELD": "...", ...} for the fields of '
+        'the template, a line'
+    )
+    fields = Fields(('text', 'text2'))
+
+    probabilities: bool = flag('write the probabilities of all classes and of all answers', False)
+
+    def prepare(self, model: 'Predictor') -> 'Predictor':
+        return self.apply_prompt(model)
 
 
 def _read_shots(file: str) -> list[JsonObject]:

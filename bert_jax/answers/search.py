@@ -1,0 +1,200 @@
+"""The texts that are nearest to a query, and hard negatives among them."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from bert_jax.answers.base import VectorFlags, Windows, chunks
+from bert_jax.answers.input_rows import Fields, InputRow
+from bert_jax.errors import UserError
+from bert_jax.flag_parser import flag
+from bert_jax.interop import MODEL_HELP
+from bert_jax.types import JsonObject
+
+if TYPE_CHECKING:
+    from bert_jax.inference.predictor import Predictor
+    from bert_jax.inference.sparse_vectors import TermEncoder
+    from bert_jax.inference.text_collection import TextCollection
+    from bert_jax.inference.vector_search import TextEncoder
+
+_WIDTH = 100  # characters of a text in the format text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _AmongTexts(VectorFlags, Windows):
+    """What is searched, and how vectors are compared."""
+
+    method: ClassVar[str] = 'embed'
+
+    model: str = flag(MODEL_HELP)
+    tuned: str = ''
+    documents: str = flag(
+        'what is searched: a folder, whose files are the texts, or a file with a text a line or '
+        'row (.csv, .tsv, .jsonl, .json, .parquet)',
+        '',
+    )
+    column: str = flag('column of the texts in a table', 'text')
+    vectors: str = flag(
+        'folder for the vectors of the texts, which later searches use if model, texts and options '
+        'are the same (default: vectors/ in the folder of the model)',
+        '',
+    )
+    similarity: str | None = flag(
+        'how vectors are compared: by their cosine, or by their product (dot); default: as the '
+        'run or the sentence-transformers folder says, else cosine, and dot for sparse vectors',
+        None,
+        choices=('cosine', 'dot'),
+    )
+    pooling: str | None = flag(
+        'mean or max of all tokens, or cls ([CLS]); default: mean, or the pooling, dense layers '
+        'and normalization of a sentence-transformers folder',
+        None,
+    )
+
+    def check(self) -> None:
+        if not self.documents:
+            raise UserError(f'--task={self.task} needs --documents, a file or folder of texts')
+        super().check()
+
+    def encoder(self, model: 'Predictor') -> 'TextEncoder | TermEncoder':
+        """Return what makes the vectors of texts."""
+        from bert_jax.inference.sparse_vectors import TermEncoder  # imports JAX
+        from bert_jax.inference.vector_search import TextEncoder
+
+        if not model.is_sparse or self.pooling is not None:
+            return TextEncoder(
+                model, self.similarity, self.pooling, self.long_texts, self.dimensions
+            )
+        if self.dimensions is not None:
+            raise UserError(
+                f'--dimensions has no effect: {self.model} makes sparse vectors; leave it out'
+            )
+        return TermEncoder(model, self.similarity, self.long_texts)
+
+    def open_collection(self, encoder: 'TextEncoder | TermEncoder') -> 'TextCollection':
+        """Read the texts, and read or compute their vectors."""
+        from bert_jax.inference import text_collection
+
+        options = text_collection.CollectionOptions(
+            self.documents, self.column, self.encoding, self.vectors
+        )
+        return text_collection.open_collection(encoder, options)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Search(_AmongTexts):
+    """The nearest texts of each query."""
+
+    summary = 'the texts of --documents that are nearest to each query'
+    reads = 'a query a line'
+    writes = '{"query", "results": [{"id", "score", "text"}, ...]}, or text'
+    rows_at_once = None
+
+    top: int = flag('number of texts for each query', 5, '[1, inf)')
+    reranker: str = flag(
+        'folder of a reranker, which orders the nearest texts anew; scores are then its logits', ''
+    )
+    candidates: int = flag(
+        'number of nearest texts that the reranker reads', 100, '[1, inf)', needs='reranker'
+    )
+    output_format: str = flag('jsonl, or text to read', 'jsonl', choices=('jsonl', 'text'))
+
+    def check(self) -> None:
+        super().check()
+        if self.reranker and self.top > self.candidates:
+            raise UserError(
+                f'--top={self.top} is more than --candidates={self.candidates}, which the reranker '
+                'orders; set --candidates to the same number or more'
+            )
+
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+        from bert_jax.inference import reranking  # imports JAX
+
+        encoder = self.encoder(model)
+        settings = {'dtype': self.dtype, 'batch_tokens': self.batch_tokens}
+        reranker = reranking.load(self.reranker, **settings) if self.reranker else None
+        read = list(rows)  # a bad row ends the command before the texts are encoded
+        collection = self.open_collection(encoder)
+        if reranker:
+            collection = collection.reranked(reranker, self.candidates)
+        for part in chunks(read):
+            queries = [row.values['text'] for row in part]
+            for query, hits in zip(queries, collection.search(queries, self.top), strict=True):
+                yield {'query': query, 'results': [hit._asdict() for hit in hits]}
+        if reranker:
+            model.counts.update(reranking.counts_of(reranker))
+
+    def to_text(self, record: JsonObject) -> str:
+        """See `Question.to_text`; as text, a line for the query and one for each result."""
+        if self.output_format == 'jsonl':
+            return super().to_text(record)
+        lines = [record['query']]
+        for hit in record['results']:
+            text = ' '.join(hit['text'].split())
+            text = text if len(text) <= _WIDTH else f'{text[:_WIDTH]} …'
+            lines.append(f'  {hit["score"]:.4f}  {hit["id"]}  {text}')
+        return '\n'.join(lines) + '\n\n'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mine(_AmongTexts):
+    """Hard negatives for training; see `MiningOptions`."""
+
+    summary = (
+        'hard negatives for training: the texts of --documents that are near a query, and none of '
+        'its known answers'
+    )
+    reads = 'QUERY<tab>ANSWER... or {"query": "...", "positives": ["...", ...]} a line'
+    writes = '{"query", "positive", "negatives", "scores"}'
+    fields = Fields(('query',), list_name='positives')
+    rows_at_once = None
+
+    negatives: int = flag('number of negatives of a query, at most', 3, '[1, inf)')
+    first_rank: int = flag(
+        'first rank of a negative among the nearest texts that are not known answers; above 1 '
+        'leaves out the likeliest answers that nobody marked',
+        1,
+        '[1, inf)',
+    )
+    last_rank: int = flag('last rank of a negative', 100, '[1, inf)')
+    absolute_margin: float | None = flag(
+        'negatives score at least so much less than the lowest known answer', None, '[0, inf)'
+    )
+    relative_margin: float | None = flag(
+        'the same as a share of the score of that answer, such as 0.05', None, '[0, inf)'
+    )
+    highest_score: float | None = flag('negatives score at most so much', None, '(-inf, inf)')
+    choice: str = flag(
+        'top (those of the highest scores), or random (--seed)', 'top', choices=('top', 'random')
+    )
+    seed: int | None = flag('another number draws other negatives', None, '[0, 4294967295]')
+
+    def check(self) -> None:
+        super().check()
+        if self.seed is not None and self.choice != 'random':
+            raise UserError(f'--seed has no effect with --choice={self.choice}; leave it out')
+        if self.first_rank > self.last_rank:
+            raise UserError(f'--first_rank={self.first_rank} is above --last_rank={self.last_rank}')
+
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+        from bert_jax.inference import mining  # imports JAX
+        from bert_jax.problems import raw_input
+
+        encoder, pairs = self.encoder(model), []
+        for row in rows:
+            name = str(row.values['id'])
+            positives = raw_input.require_list(row.values, name, 'positives')
+            query = raw_input.require_text(row.values, name, 'query')
+            pairs.append(mining.Answered(query, tuple(positives)))
+        collection = self.open_collection(encoder)
+        names = [one.name for one in dataclasses.fields(mining.MiningOptions) if one.name != 'seed']
+        values = {name: getattr(self, name) for name in names}
+        options = mining.MiningOptions(**values, seed=self.seed or 0)
+        for mined in mining.mine(collection, encoder, pairs, options, model.counts):
+            documents = [mined.positive, *mined.negatives]
+            yield {
+                'query': mined.query,
+                'positive': mined.positive.text,
+                'negatives': [hit.text for hit in mined.negatives],
+                'scores': [hit.score for hit in documents],
+            }
