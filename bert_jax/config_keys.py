@@ -98,6 +98,16 @@ class Declaration:
             if value not in known:
                 raise unknown(name, value, known)
 
+    def check_json(self, name: str, value: Any) -> None:
+        """Check a value from JSON, which may also be of another type and has no tuples."""
+        value = tuple(value) if isinstance(value, list) else value
+        if value is not None and not _is_of(value, self.kind):
+            raise UserError(f'{name} is {value!r:.60}, expected {self.one}')
+        try:
+            self.check(name, value)
+        except UserError as error:  # which shows all of the value
+            raise UserError(f'{error!s:.500}') from None
+
 
 class ConfigKey(FieldReference):
     """A value of a ConfigDict with its declaration; assigning another ConfigKey redeclares it."""

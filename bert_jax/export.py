@@ -94,7 +94,8 @@ def export(request: Request) -> None:
     Raises:
         UserError: the model cannot be read, or `output` exists and may not be replaced.
     """
-    from bert_jax.interop import loading, peft_export, tuned
+    from bert_jax.interop import loading, peft_export
+    from bert_jax.loaded import tuned
 
     output, overwrite = request.output, request.overwrite
     outputs.check_folder(output, overwrite, [_MARKERS.get(request.format, 'load.py')])
@@ -124,8 +125,7 @@ def export(request: Request) -> None:
         _export_other(loaded, request)
         return
     if request.format == 'peft':
-        base = loaded.metadata.get('base')
-        base = loading.find_base(base, request.model) if base else {}
+        base = loading.find_base(loaded.base, request.model) if loaded.base else {}
         peft_export.write(loaded, base, paths.path(output), overwrite)
         progress.say(f'{output}: the added parameters and the head, for peft')
         return
@@ -138,7 +138,7 @@ def export(request: Request) -> None:
 
 def _export_published(loaded: Any, output: str, overwrite: bool) -> None:
     """Export to a folder for transformers and print a summary."""
-    from bert_jax.interop.pretrained import num_parameters
+    from bert_jax.loaded.loaded_model import num_parameters
 
     written = lazy_table.load(_WRITE_PUBLISHED)(loaded, paths.path(output), overwrite)
     parameters = f'{num_parameters(written.model):,} parameters'

@@ -18,7 +18,7 @@ import jax
 from bert_jax import config_keys, progress, recipes
 from bert_jax.cli import command_line
 from bert_jax.errors import UserError, exit_cleanly, without_warnings
-from bert_jax.storage import hub, paths, wrong_paths
+from bert_jax.storage import hub, paths
 from bert_jax.tasks import is_sweep, make_task
 from bert_jax.tasks.pretraining import BuildEvaluator
 from bert_jax.training import loop, multihost, runtime
@@ -60,7 +60,10 @@ def run(
     config_keys.check(config)
     config_keys.check_used(config, user_keys)
     hub.check_not_written(config.workdir, 'workdir')
-    config.init_from = wrong_paths.model_name(config.init_from)
+    if config.init_from:
+        from bert_jax.storage import wrong_paths
+
+        config.init_from = wrong_paths.model_name(config.init_from)
     for key in ('workdir', 'init_from'):
         if config[key] and not hub.is_name(config[key]):
             config[key] = str(paths.path(config[key]))

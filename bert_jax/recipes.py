@@ -15,7 +15,6 @@ from ml_collections import ConfigDict
 
 from bert_jax.config_keys import flatten
 from bert_jax.errors import UserError, nearest
-from bert_jax.storage import wrong_paths
 
 FOLDER = pathlib.Path(__file__).parents[1] / 'configs'  # of a checkout or of installed packages
 # An error of ml_collections for a key that a locked config does not have.
@@ -40,6 +39,8 @@ def load(file: str) -> ConfigDict:
     if not pathlib.Path(path).is_file():
         names = sorted(name.stem for name in FOLDER.glob('*.py') if _is_recipe(name))
         close = nearest(pathlib.Path(path).stem, names)
+        from bert_jax.storage import wrong_paths  # only to say what is wrong
+
         similar = wrong_paths.suggest(path) or f'; known: {", ".join(names)}'
         advice = f'; did you mean configs/{close}.py?' if close else similar
         raise UserError(f'config file {path!r} does not exist{advice}')

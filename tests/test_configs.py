@@ -589,7 +589,7 @@ def test_a_shrunk_version_and_its_generator_open_in_transformers(
     if task.start.family is None:
         pytest.skip('belongs to no published family')
     run = checkpoints.Checkpoints.open(tmp_path / 'checkpoints', keep=1)
-    run.save(12, {'params': params}, task.metadata | {'config': task.config.to_dict()})
+    run.save(12, {'params': params}, task.record.to_json())
     run.close()
     for generator in [False, True][: 1 + ('generator' in params)]:
         path = tmp_path / f'exported_{generator}'

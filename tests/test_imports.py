@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from bert_jax.corpus import preparation
+from tests.inference import small_runs
 
 ROOT = pathlib.Path(__file__).parents[1]
 BLOCK = """
@@ -31,6 +32,7 @@ def run(code: str) -> subprocess.CompletedProcess:
 
 # Modules of ours that one pretraining command may import: how much a newcomer must load.
 RUN_MODULES = 120
+LOAD_MODULES = 70  # to read a run: nothing of other libraries, no task, no kind of problem
 
 SLOW = {'tensorflow', 'tensorflow_datasets', 'tensorboardX', 'torch', 'matplotlib', 'pandas'}
 
@@ -122,6 +124,21 @@ def test_showing_a_batch_and_an_encoder_import_few_modules(command):
 def test_a_pretraining_command_imports_few_modules(command):
     """A run of one step, with evaluation, checkpoint and model card."""
     assert count_modules(f'from bert_jax import main\nmain.main({command})') <= RUN_MODULES
+
+
+def test_loading_a_run_imports_few_modules_and_no_reader_of_other_formats(tmp_path):
+    small_runs.save_run(tmp_path / 'run', 'classification')
+    load = f'from bert_jax.interop import loading; loading.load_any({str(tmp_path / "run")!r})'
+    assert count_modules(load) <= LOAD_MODULES
+    done = run(f'import sys; {load}; print(*sys.modules)')
+    others = ('training', 'problems', 'labels', 'objectives', 'tasks', 'inference', 'reports')
+    names = done.stdout.split()
+    assert not [
+        name for name in names if name.startswith(tuple(f'bert_jax.{one}' for one in others))
+    ]
+    interop = {name for name in names if name.startswith('bert_jax.interop.')}
+    assert interop == {'bert_jax.interop.loading', 'bert_jax.interop.readers'}
+    assert not {'torch', 'tensorflow', 'safetensors'} & {*names}
 
 
 def test_tensorflow_is_imported_without_keras():

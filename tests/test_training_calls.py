@@ -13,7 +13,7 @@ import bert_jax
 from bert_jax import config_keys, main, tree_paths
 from bert_jax.cli import command_line
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoints
+from bert_jax.loaded import checkpoint_arrays
 from tests.end_to_end import small
 
 DOCUMENTS = [
@@ -92,7 +92,7 @@ class Norm:
 
 
 def arrays(workdir):
-    return tree_paths.flatten(checkpoints.load(workdir).state)
+    return tree_paths.flatten(checkpoint_arrays.load(workdir).state)
 
 
 def test_a_run_from_python_is_the_run_of_its_command(pretrained, tmp_path):

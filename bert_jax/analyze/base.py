@@ -17,9 +17,11 @@ from bert_jax.inference import vectors
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.streams import stream_words
 from bert_jax.inference.word_states import Located
-from bert_jax.interop import MODEL_HELP, pretrained
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop import MODEL_HELP
 from bert_jax.labels.formats import expand_globs
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
+from bert_jax.loaded.record import Usage
 from bert_jax.metrics.scores import Table
 from bert_jax.models import head_states, layer_stack
 from bert_jax.models.architecture import Compute
@@ -42,7 +44,7 @@ class AnalyzedModel:
     """
 
     name: str
-    pretrained: Pretrained
+    pretrained: LoadedModel
     options: JsonObject = dataclasses.field(default_factory=dict)
     stage: Callable[[str], object] = lambda text: None
 
@@ -70,14 +72,16 @@ class AnalyzedModel:
         heads = [name for name in heads if name in self.pretrained.heads]
 
         def start(key: Key) -> Tree:
-            params = pretrained.init(architecture, heads, key)
+            params = loaded_model.init(architecture, heads, key)
             if has_lstm:
                 lstm = head_states.HeadStates(architecture, Compute())
                 params['lstm'] = {'states': lstm.initial(key)}
             return params
 
         params = traverse_util.unflatten_dict(layer_stack.draw(start, seed), sep='/')
-        untrained = dataclasses.replace(self.pretrained, params=params, other_parts={}, metadata={})
+        untrained = dataclasses.replace(
+            self.pretrained, params=params, other_parts={}, usage=Usage()
+        )
         return dataclasses.replace(self, name=f'{self.name}, untrained', pretrained=untrained)
 
     def word_states(

@@ -111,7 +111,8 @@ def find_corpus(model: AnalyzedModel, path: str | None) -> Corpus | None:
     Raises:
         UserError: the corpus at `path` has a different tokenizer.
     """
-    of_run = model.pretrained.metadata.get('config', {}).get('data', {}).get('corpus')
+    run = model.pretrained.usage
+    of_run = run.setting('data', 'corpus', str) if 'corpus' in run.section('data') else ''
     if path is None and not (of_run and (paths.path(of_run) / 'manifest.json').exists()):
         return None
     corpus = Corpus.open(path or of_run)

@@ -25,7 +25,7 @@ import numpy as np
 
 from bert_jax import errors, tokenizers
 from bert_jax.files import WatchedFile, parse_json, sha256
-from bert_jax.storage import names, paths, trust, wrong_paths
+from bert_jax.storage import names, paths, trust
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers.backend import library_errors
 from bert_jax.types import JsonObject, JsonView
@@ -302,6 +302,8 @@ def read_manifest(directory: Path) -> JsonObject:
     try:
         manifest = parse_json(path.read_text(encoding='utf-8'))
     except OSError:
+        from bert_jax.storage import wrong_paths  # only to say what is wrong
+
         kind = wrong_paths.describe(directory)
         similar = f', which is {kind}' if kind else wrong_paths.suggest(directory, is_folder=True)
         advice = similar or ': make one with python -m bert_jax.prepare'

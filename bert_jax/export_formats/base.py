@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bert_jax.export_formats.computation import Computation
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.types import JsonObject
 
 
@@ -29,7 +29,7 @@ class Export(NamedTuple):
         dtype: tflite: 'float32', or 'int8' for matrices.
     """
 
-    model: Pretrained
+    model: LoadedModel
     task: str
     computation: Computation
     inputs: Mapping[str, np.ndarray]

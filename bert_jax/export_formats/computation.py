@@ -8,9 +8,9 @@ import jax
 import jax.export
 import jax.numpy as jnp
 
-from bert_jax.interop import pretrained
-from bert_jax.interop.pretrained import Pretrained
-from bert_jax.interop.sentence_modules import SentenceModules
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
+from bert_jax.loaded.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import HEADS
 from bert_jax.models.model import HeadOptions, Model, ModelOutput
@@ -83,7 +83,7 @@ class Computation(NamedTuple):
         }
 
 
-def of_embedding(model: Pretrained, modules: SentenceModules, has_erf: bool) -> Computation:
+def of_embedding(model: LoadedModel, modules: SentenceModules, has_erf: bool) -> Computation:
     """The vector of each text, 'embedding' [B, E], and 'states' [B, T, D] of its tokens."""
     module, inputs = _build(model, {}, has_erf)
 
@@ -98,7 +98,7 @@ def of_embedding(model: Pretrained, modules: SentenceModules, has_erf: bool) -> 
     return Computation(function, params, inputs, frozenset(['states']))
 
 
-def of_masked_tokens(model: Pretrained, has_erf: bool) -> Computation:
+def of_masked_tokens(model: LoadedModel, has_erf: bool) -> Computation:
     """'logits' [B, T, V] of all tokens of the vocabulary at each position."""
     module, inputs = _build(model, {'mlm': {}}, has_erf)
 
@@ -110,7 +110,7 @@ def of_masked_tokens(model: Pretrained, has_erf: bool) -> Computation:
     return Computation(function, params, inputs, frozenset(['logits']))
 
 
-def of_published_class(model: Pretrained) -> Computation:
+def of_published_class(model: LoadedModel) -> Computation:
     """The outputs of the class of transformers with the model's heads, under its output names."""
     # transformers has no enhanced mask decoder.
     architecture = model.architecture.without_mask_decoder()
@@ -118,7 +118,7 @@ def of_published_class(model: Pretrained) -> Computation:
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
         rows = Rows.of(batch)
-        outputs = pretrained.outputs(architecture, _COMPUTE, params, rows, model.is_causal)
+        outputs = loaded_model.outputs(architecture, _COMPUTE, params, rows, model.is_causal)
         if not heads:
             return {'last_hidden_state': outputs['all_hidden'][-1]}
         if heads == ('question_answering',):
@@ -136,7 +136,7 @@ def of_published_class(model: Pretrained) -> Computation:
 
 
 def of_problem(
-    model: Pretrained, problem: AnyProblem, rows: Mapping[str, Array], has_erf: bool
+    model: LoadedModel, problem: AnyProblem, rows: Mapping[str, Array], has_erf: bool
 ) -> Computation:
     """The outputs of `Loss.exported_outputs`.
 
@@ -185,7 +185,7 @@ class _Recorder(dict[str, jax.Array]):
 
 
 def _build(
-    model: Pretrained, heads: Mapping[str, HeadOptions], has_erf: bool, has_pooler: bool = False
+    model: LoadedModel, heads: Mapping[str, HeadOptions], has_erf: bool, has_pooler: bool = False
 ) -> tuple[Model, dict[str, tuple[int | str, ...]]]:
     """The model that is exported, and its inputs."""
     architecture = _architecture(model.architecture, has_erf)
@@ -211,5 +211,5 @@ def _architecture(architecture: Architecture, has_erf: bool) -> Architecture:
     return architecture.changed(dict.fromkeys(names, 'gelu_rational'))
 
 
-def _without_pooler(model: Pretrained) -> Params:
+def _without_pooler(model: LoadedModel) -> Params:
     return {name: part for name, part in model.params['encoder'].items() if name != 'pooler'}

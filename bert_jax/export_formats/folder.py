@@ -19,9 +19,10 @@ from bert_jax.export_formats import computation, samples
 from bert_jax.export_formats.base import Export
 from bert_jax.inference import problem_kinds
 from bert_jax.inference.predictor import Predictor
-from bert_jax.interop import huggingface_export, tuned
-from bert_jax.interop.pretrained import Pretrained
-from bert_jax.interop.sentence_modules import Normalize, SentenceModules
+from bert_jax.interop import huggingface_export
+from bert_jax.loaded import tuned
+from bert_jax.loaded.loaded_model import LoadedModel
+from bert_jax.loaded.sentence_modules import Normalize, SentenceModules
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import JsonObject, Params
@@ -45,7 +46,7 @@ class WrittenFolder(NamedTuple):
 
 
 def write(
-    model: Pretrained,
+    model: LoadedModel,
     name: str,
     path: Path,
     format_name: str,
@@ -112,7 +113,7 @@ def write(
     return WrittenFolder(task, report, result.lines)
 
 
-def _normalized(model: Pretrained, name: str) -> Pretrained:
+def _normalized(model: LoadedModel, name: str) -> LoadedModel:
     modules = model.sentence_modules or SentenceModules()
     if any(isinstance(layer, Normalize) for layer in modules.layers):
         raise UserError(f'{name} already normalizes its vectors; leave --normalize out')
@@ -120,7 +121,7 @@ def _normalized(model: Pretrained, name: str) -> Pretrained:
     return dataclasses.replace(model, sentence_modules=modules)
 
 
-def _export(model: Pretrained, predictor: Predictor, task: str, has_erf: bool) -> Export:
+def _export(model: LoadedModel, predictor: Predictor, task: str, has_erf: bool) -> Export:
     """Collect what a format writes; `predictor` has the model before merging."""
     tokenizer, architecture = predictor.tokenizer, model.architecture
     modules = model.sentence_modules or SentenceModules()
@@ -139,7 +140,7 @@ def _export(model: Pretrained, predictor: Predictor, task: str, has_erf: bool) -
             computed = computation.of_masked_tokens(model, has_erf)
     else:
         problem = predictor.problem
-        rows = samples.rows_of_problem(problem, model.metadata.get('texts'))
+        rows = samples.rows_of_problem(problem, model.usage.texts)
         expected = samples.expected_of_problem(model, problem, rows)
         computed = computation.of_problem(model, problem, rows.batch, has_erf)
         length, prompt = problem.setup.layout.max_length, ''

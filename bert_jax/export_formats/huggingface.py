@@ -10,7 +10,7 @@ from bert_jax import files
 from bert_jax.export_formats import computation, folder, samples
 from bert_jax.export_formats.base import Export
 from bert_jax.interop import huggingface_export
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 
@@ -26,12 +26,12 @@ class WrittenHuggingFace(NamedTuple):
         lines: a line for everything that was dropped or newly initialized.
     """
 
-    model: Pretrained
+    model: LoadedModel
     report: str
     lines: list[str]
 
 
-def write(model: Pretrained, path: Path, overwrite: bool = False) -> WrittenHuggingFace:
+def write(model: LoadedModel, path: Path, overwrite: bool = False) -> WrittenHuggingFace:
     """Write a folder for from_pretrained and, for a model with a tokenizer, a loader with samples.
 
     The loader is run if transformers and torch are installed. With `overwrite`, a folder at `path`
@@ -55,7 +55,7 @@ def can_run_loader() -> bool:
     return all(importlib.util.find_spec(name) for name in ('torch', 'transformers'))
 
 
-def _export(model: Pretrained) -> Export:
+def _export(model: LoadedModel) -> Export:
     assert model.tokenizer is not None
     architecture = model.architecture
     layout = SpecialTokenLayout(

@@ -8,8 +8,8 @@ import numpy as np
 
 from bert_jax.examples.finetune_batches import BatchShape, Items, TokenSequence
 from bert_jax.inference.predictor import Predictor
-from bert_jax.interop import pretrained
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
@@ -93,13 +93,13 @@ def _plain_texts(
 
 
 def expected_of_task(
-    model: Pretrained, predictor: Predictor, task: str, samples: Samples
+    model: LoadedModel, predictor: Predictor, task: str, samples: Samples
 ) -> dict[str, np.ndarray]:
     """The outputs of `predict` for the task 'embed' or 'fill_mask'."""
     batch = samples.batch
     if task == 'fill_mask':
         rows = Rows.of(batch)
-        outputs = pretrained.outputs(model.architecture, Compute(), model.params, rows)
+        outputs = loaded_model.outputs(model.architecture, Compute(), model.params, rows)
         return {'logits': at_tokens(np.asarray(outputs['mlm_logits']), batch)}
     prompt = model.sentence_modules.prompt if model.sentence_modules else ''
     texts = [text for text in samples.texts if isinstance(text, str)]  # no pairs in these tasks
@@ -112,7 +112,7 @@ def expected_of_task(
 
 
 def expected_of_problem(
-    model: Pretrained, problem: AnyProblem, samples: Samples
+    model: LoadedModel, problem: AnyProblem, samples: Samples
 ) -> dict[str, np.ndarray]:
     """The outputs of `predict` for a fine-tuning problem, before decoding."""
     heads = problem.loss.heads()

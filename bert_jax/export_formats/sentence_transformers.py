@@ -5,7 +5,7 @@ import pathlib
 
 from bert_jax.export_formats.base import Export, Format, Result
 from bert_jax.interop import huggingface_export
-from bert_jax.interop.sentence_modules import SentenceModules
+from bert_jax.loaded.sentence_modules import SentenceModules
 
 
 class SentenceTransformers(Format):

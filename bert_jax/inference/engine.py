@@ -14,7 +14,7 @@ from bert_jax.errors import UserError
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.generate_options import GENERATORS
 from bert_jax.inference.text_rows import TextRows
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.types import Tree
@@ -44,7 +44,7 @@ class Engine:
 
     def __init__(
         self,
-        model: Pretrained,
+        model: LoadedModel,
         *,
         name: str = 'the model',
         dtype: str = 'float32',
@@ -122,7 +122,7 @@ class Engine:
         Args:
             heads: the heads that the vectors depend on: 'mlm' for `embed_sparse`.
         """
-        from bert_jax.interop import tuned
+        from bert_jax.loaded import tuned
 
         modules = self.sentence_modules
         settings = (

@@ -14,11 +14,11 @@ from bert_jax.examples.finetune_batches import BatchShape, row_length
 from bert_jax.inference import prompts, target_writing
 from bert_jax.inference.changed_settings import data_config, fitted
 from bert_jax.inference.inputs import AS_TRAINED, PredictionOptions, with_ids
-from bert_jax.interop import pretrained
-from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels import class_names, labeled_files, seen_examples, word_spans
 from bert_jax.labels.examples import Example
 from bert_jax.labels.records import ReadingReport
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Compute
@@ -267,7 +267,7 @@ class FineTuned:
 
 
 def build(
-    model: Pretrained,
+    model: LoadedModel,
     kind: str,
     tokenizer: Tokenizer,
     compute: Compute,
@@ -285,23 +285,25 @@ def build(
         UserError: settings that the problem cannot have.
     """
     entry, architecture = PROBLEMS[kind], model.architecture
-    config = model.metadata.get('config', {})
-    length = config.get('training', {}).get('sequence_length')
-    length = min(length or architecture.max_length, architecture.max_length)
-    settings = ConfigDict({**entry.settings, **config.get('problem', {})})
+    run, length = model.usage, architecture.max_length
+    if run.section('training').get('sequence_length') is not None:
+        length = min(run.setting('training', 'sequence_length', int), length)
+    trained = run.section('problem')
     for name, declared in entry.keys.items():
-        declared.declaration.check(f'problem.{name}', settings[name])
-    is_number = pretrained.num_labels(model.params) == 1
+        if name in trained:
+            declared.declaration.check_json(f'{run.source}: config.problem.{name}', trained[name])
+    settings = ConfigDict({**entry.settings, **trained})
+    is_number = loaded_model.num_labels(model.params) == 1
     setup = Setup(
         settings,
         SpecialTokenLayout(
             tokenizer,
             length,
             architecture.type_vocab_size,
-            is_published='task' not in model.metadata,
+            is_published=run.task is None,
         ),
         tuple(model.labels or settings.labels),
-        kept=model.metadata.get('kept', {}),
+        kept=run.kept,
         activation=model.activation if is_number else 'identity',
         is_causal=model.is_causal,
         counts=Counter() if counts is None else counts,
@@ -310,9 +312,9 @@ def build(
         kind,
         Model(architecture, compute, entry.load().build(setup).loss.heads(), model.is_causal),
         setup,
-        model.metadata.get('calibrated', {}),
-        config.get('data', {}),
-        model.metadata.get('texts'),
+        run.calibrated,
+        run.section('data'),
+        run.texts,
         batch_tokens,
         overlap,
     )

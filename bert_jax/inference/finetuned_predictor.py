@@ -13,8 +13,9 @@ from bert_jax.inference.finetuned import Evaluation, FineTuned
 from bert_jax.inference.inputs import PredictionOptions
 from bert_jax.inference.responses import Responder
 from bert_jax.inference.text_rows import check_list
-from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import ConversationExample
+from bert_jax.loaded.loaded_model import LoadedModel
+from bert_jax.loaded.record import Usage
 from bert_jax.problems.instructions.encoding import InstructionEncoding
 from bert_jax.problems.instructions.problem import AnswerPrediction
 from bert_jax.problems.prompting.answers import parse as parse_answers
@@ -126,7 +127,7 @@ class FineTunedPredictor:
         ]
 
 
-def load(engine: Engine, model: Pretrained) -> FineTunedPredictor:
+def load(engine: Engine, model: LoadedModel) -> FineTunedPredictor:
     """Prepare the problems that a model was fine-tuned on, and add their heads to the engine."""
     kind = problem_kinds.problem_kind(model)
     kinds = [one for one in (kind, problem_kinds.other_kind(model, kind)) if one]
@@ -172,18 +173,18 @@ def prompted(
     labels = tuple(parse_answers(settings['answers']))
     _check_shots(shots, PrefixTemplate(template).fields if shots else (), labels)
     kept = {'shots': [dict(shot) for shot in shots]}
-    model = Pretrained(
+    model = LoadedModel(
         None,
         engine.architecture,
         {},
         labels=labels,
-        metadata={'config': config, 'kept': kept},
+        usage=Usage(config=config, kept=kept),
         is_causal=engine.is_causal,
     )
     return FineTunedPredictor(engine, (_load_problem(engine, model, 'prompt'),))
 
 
-def _load_problem(engine: Engine, model: Pretrained, kind: str) -> FineTuned:
+def _load_problem(engine: Engine, model: LoadedModel, kind: str) -> FineTuned:
     settings = engine.tokenizer, engine.compute, engine.batch_tokens, engine.overlap, engine.counts
     return finetuned.build(model, kind, *settings)
 

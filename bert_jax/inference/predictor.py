@@ -16,8 +16,8 @@ from bert_jax.inference.generate_options import GENERATORS, Generated
 from bert_jax.inference.inputs import AS_TRAINED, PredictionOptions, as_pair, as_words
 from bert_jax.inference.text_rows import check_list, check_texts
 from bert_jax.inference.token_predictions import Guess, Likelihood
-from bert_jax.interop import pretrained
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.metrics.scored_rows import ScoredRow
 from bert_jax.types import JsonObject, JsonView
 
@@ -42,7 +42,7 @@ class Predictor(Engine):
     windows.
     """
 
-    def __init__(self, model: Pretrained, **settings: Any) -> None:
+    def __init__(self, model: LoadedModel, **settings: Any) -> None:
         """Prepare inference; nothing is compiled until the first call.
 
         Args:
@@ -544,7 +544,7 @@ class Predictor(Engine):
         return found.evaluate(check_list(gold), changes or {})
 
 
-def _is_fine_tuned(model: Pretrained) -> bool:
+def _is_fine_tuned(model: LoadedModel) -> bool:
     """Whether a run or a published folder may be fine-tuned; others need no module of problems."""
-    is_tuned_run = model.metadata.get('task', 'pretraining') != 'pretraining'
-    return is_tuned_run or pretrained.has_fine_tuned_head(model.params)
+    is_tuned_run = model.usage.task not in (None, 'pretraining')
+    return is_tuned_run or loaded_model.has_fine_tuned_head(model.params)

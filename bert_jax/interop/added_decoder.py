@@ -9,12 +9,12 @@ import dataclasses
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError, report
-from bert_jax.interop import pretrained
 from bert_jax.interop.families import encoder_pairs
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 
 
-def add(model: Pretrained) -> Pretrained:
+def add(model: LoadedModel) -> LoadedModel:
     """Return the model with a decoder of as many layers; its head mlm becomes seq2seq.
 
     Raises:
@@ -53,7 +53,7 @@ def add(model: Pretrained) -> Pretrained:
             known[f'seq2seq/{rest}'] = array
     if dropped := [name for name in model.heads if name != 'mlm']:
         report(f'dropped: {", ".join(dropped)}, which cannot be trained beside a decoder')
-    params, new = pretrained.fill(known, paired, ('seq2seq',))
+    params, new = loaded_model.fill(known, paired, ('seq2seq',))
     old = tuple(name for name in model.newly_initialized if name in known)
     return dataclasses.replace(
         model,
@@ -64,7 +64,7 @@ def add(model: Pretrained) -> Pretrained:
     )
 
 
-def describe(model: Pretrained) -> str:
+def describe(model: LoadedModel) -> str:
     """Return a line for the log: the initial weights of a decoder that `add` made."""
     parts = 'cross-attention'
     if any(name.startswith('seq2seq/') for name in model.newly_initialized):

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from bert_jax.errors import UserError, report, warn
-from bert_jax.interop import pretrained, state_dict_map, weights
+from bert_jax.interop import state_dict_map, weights
 from bert_jax.interop.families.family import Family
 from bert_jax.interop.state_dict_map import Place
+from bert_jax.loaded import loaded_model
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads import HEADS, published_heads
 from bert_jax.types import Tree
@@ -73,18 +74,18 @@ def from_state_dict(
     missing = [ours for ours, place in places.items() if place.name not in state]
     left_over = sorted(state.keys() - {place.name for place in places.values()})
     if left_over:
-        lacking = pretrained.enumerate_names(places[ours].name for ours in missing)
+        lacking = loaded_model.enumerate_names(places[ours].name for ours in missing)
         raise UserError(
             f'{source}: a {family.model_type} model with {", ".join(heads) or "no head"} has no '
-            f'place for the weights {pretrained.enumerate_names(left_over)}'
+            f'place for the weights {loaded_model.enumerate_names(left_over)}'
             + (f' (and lacks {lacking})' if missing else '')
             + '; weights that are not needed can be left out with export --leave_out=REGEX'
         )
     described = {ours: f'{places[ours].name} ({ours})' for ours in missing}
-    if any(pretrained.reads_pooler(head, architecture) for head in heads):
+    if any(loaded_model.reads_pooler(head, architecture) for head in heads):
         pooler = {name: described[name] for name in missing if name.startswith(_POOLER)}
-        pretrained.check_missing(pooler, (), source)  # the head was trained with another pooler
-    pretrained.check_missing(described, allow_missing, source)
+        loaded_model.check_missing(pooler, (), source)  # the head was trained with another pooler
+    loaded_model.check_missing(described, allow_missing, source)
     weights.check_values(state, source)
     for place in places.values():
         if place.name in state and state[place.name].shape != place.their_shape:
@@ -93,7 +94,7 @@ def from_state_dict(
                 f'config implies {list(place.their_shape)}'
             )
     params = state_dict_map.to_ours(places, state)
-    return pretrained.fill(params, architecture, heads, num_labels)
+    return loaded_model.fill(params, architecture, heads, num_labels)
 
 
 def has_weight(family: Family, state: Mapping[str, np.ndarray], ours: str) -> bool:
@@ -177,7 +178,7 @@ def _with_undeclared(
         head
         for head in published_heads([head for head in names if head])
         if left_over and left_over <= names[head] and fits[head]
-        if pooler <= state.keys() or not pretrained.reads_pooler(head, architecture)
+        if pooler <= state.keys() or not loaded_model.reads_pooler(head, architecture)
     ]
     found = [head for head in found if head in likely] or found
     if len(found) > 1:

@@ -13,8 +13,8 @@ import numpy as np
 
 from bert_jax.errors import UserError, report
 from bert_jax.interop import conversion, families, torch_file
-from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.weights import Weights
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.storage.names import is_number
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer, byte_bpe, sentence_piece, word_level
@@ -71,17 +71,12 @@ def checkpoints(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob('*.pt'))
 
 
-def is_checkpoint(path: Path) -> bool:
-    """Whether a path is a checkpoint in a folder of fairseq."""
-    return path.suffix == '.pt' and path.is_file() and path.name in checkpoints(path.parent)
-
-
 def load(
     folder: pathlib.Path,
     heads: Iterable[str],
     allow_missing: Iterable[str],
     checkpoint: str | None = None,
-) -> Pretrained:
+) -> LoadedModel:
     """Load a folder of RoBERTa or XLM-R.
 
     The tokenizer needs sentencepiece.bpe.model (XLM-R), or GPT-2's encoder.json and vocab.bpe if
@@ -123,7 +118,7 @@ def load(
         declared,
     )
     labels = tuple(f'LABEL_{index}' for index in range(num_labels)) if declared else ()
-    return Pretrained(family.model_type, architecture, params, tokenizer, labels, new)
+    return LoadedModel(family.model_type, architecture, params, tokenizer, labels, new)
 
 
 def _find(folder: pathlib.Path) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 from bert_jax import files, tokenizers
 from bert_jax.errors import UserError, report, warn
-from bert_jax.interop import conversion, families, pretrained, sentence_modules, usage, weights
+from bert_jax.interop import conversion, families, sentence_folder, usage, weights
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Architecture
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
@@ -25,7 +26,7 @@ def load(
     heads: Iterable[str] = (),
     allow_missing: Iterable[str] = (),
     leave_out: str = '',
-) -> Pretrained:
+) -> LoadedModel:
     """Read a local folder.
 
     Args:
@@ -41,8 +42,8 @@ def load(
             left over, missing, of another shape or not finite, a damaged file, or a tokenizer of
             another model.
     """
-    modules, lowercase = sentence_modules.read(pathlib.Path(path))
-    folder = sentence_modules.transformer_folder(pathlib.Path(path))
+    modules, lowercase = sentence_folder.read(pathlib.Path(path))
+    folder = sentence_folder.transformer_folder(pathlib.Path(path))
     config = files.read_json(folder / 'config.json')
     try:
         family = families.of_config(config)
@@ -81,18 +82,18 @@ def load(
         declared,
         _likely_heads(config, labels),
     )
-    if not (config.get('id2label') or pretrained.label_heads(params)):
+    if not (config.get('id2label') or loaded_model.label_heads(params)):
         labels = ()
-    return Pretrained(
+    return LoadedModel(
         family.model_type,
         architecture,
         params,
         tokenizer,
         labels,
         new,
-        metadata=usage.read(folder),
+        usage=usage.read(folder),
         problem_type=config.get('problem_type'),
-        activation_fn=sentence_modules.activation_fn(pathlib.Path(path), config),
+        activation_fn=sentence_folder.activation_fn(pathlib.Path(path), config),
         is_causal=family.is_causal or bool(config.get('is_decoder')),
         writes=family.classes.get(published) != (),
         sentence_modules=modules,
@@ -124,7 +125,7 @@ def _without(state: weights.Weights, leave_out: str, folder: pathlib.Path) -> we
         raise UserError(f'{leave_out!r} is not a valid regular expression: {error}') from None
     if not left_out:
         raise UserError(f'{folder} has no weight that matches {leave_out!r}')
-    report(f'{folder}: left out {pretrained.enumerate_names(left_out)}')
+    report(f'{folder}: left out {loaded_model.enumerate_names(left_out)}')
     return {name: array for name, array in state.items() if name not in left_out}
 
 
@@ -144,11 +145,11 @@ def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenize
             f'{folder}: the tokenizer has {size} tokens, but the model has embeddings for {rows} '
             '(vocab_size): it is not the tokenizer of this model'
         )
-    pretrained.check_padding(architecture, tokenizer, folder)
+    loaded_model.check_padding(architecture, tokenizer, folder)
     return tokenizer
 
 
-def family_of(model: Pretrained) -> Family:
+def family_of(model: LoadedModel) -> Family:
     """The published family of a model. Raises UserError if it has none."""
     family = families.by_model_type(model.family)
     if family.is_causal and not model.is_causal:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -11,16 +11,15 @@ from bert_jax import files, rounding, tree_paths
 from bert_jax.errors import UserError, warn
 from bert_jax.interop import (
     huggingface,
-    pretrained,
-    sentence_modules,
+    sentence_folder,
     sparse_modules,
     state_dict_map,
-    tuned,
     usage,
     weights,
 )
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model, tuned
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.architecture_parts import HeadLSTM
 from bert_jax.models.head_states import describe_states
@@ -31,8 +30,17 @@ from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import JsonObject, JsonView, Params
 
+# Setting of a generation problem → key of generation_config.json, and the type of the value.
+_GENERATION_KEYS: tuple[tuple[str, str, Any], ...] = (
+    ('target_tokens', 'max_new_tokens', int),
+    ('min_new_tokens', 'min_new_tokens', int),
+    ('beams', 'num_beams', int),
+    ('length_penalty', 'length_penalty', float),
+    ('no_repeat_ngrams', 'no_repeat_ngram_size', int),
+)
 
-def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[str]]:
+
+def save(model: LoadedModel, path: str | pathlib.Path) -> tuple[LoadedModel, list[str]]:
     """Write a folder that transformers opens with from_pretrained.
 
     The folder is written under a temporary name, read back, and renamed if the model in it computes
@@ -49,7 +57,7 @@ def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[
         return write(model, folder)
 
 
-def write(model: Pretrained, folder: pathlib.Path) -> tuple[Pretrained, list[str]]:
+def write(model: LoadedModel, folder: pathlib.Path) -> tuple[LoadedModel, list[str]]:
     """Write a model into an existing, empty folder; otherwise like `save`."""
     model, lines = publishable(model)
     _write(model, folder)
@@ -75,7 +83,7 @@ class Plan(NamedTuple):
     lines: list[str]
 
 
-def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
+def publishable(model: LoadedModel) -> tuple[LoadedModel, list[str]]:
     """Fit a model to the class of transformers with the most of its heads.
 
     Returns:
@@ -85,15 +93,15 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
         UserError: as `plan`.
     """
     planned = plan(model)
-    known, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
-    params, _ = pretrained.fill(known, planned.architecture, planned.heads, num_labels)
+    known, num_labels = tree_paths.flatten(model.params), loaded_model.num_labels(model.params)
+    params, _ = loaded_model.fill(known, planned.architecture, planned.heads, num_labels)
     model = dataclasses.replace(
         model, architecture=planned.architecture, tokenizer=planned.tokenizer, params=params
     )
     return model, planned.lines
 
 
-def is_complete(model: Pretrained) -> bool:
+def is_complete(model: LoadedModel) -> bool:
     """Whether a folder for transformers can hold all of a model, with tuned parameters merged.
 
     The generator of replaced-token detection does not count: it is a model of its own.
@@ -109,7 +117,7 @@ def is_complete(model: Pretrained) -> bool:
     return not planned.dropped and not model.other_parts.keys() - {'generator'}
 
 
-def plan(model: Pretrained) -> Plan:
+def plan(model: LoadedModel) -> Plan:
     """Choose the class of transformers with the most of a model's heads.
 
     Args:
@@ -156,7 +164,7 @@ def plan(model: Pretrained) -> Plan:
     if tokenizer is not None:
         if family.is_causal and 'sequence_classification' in heads:
             architecture = architecture.changed({'classifier.skipped_id': tokenizer.pad_id})
-        if 'problem' in model.metadata.get('config', {}) and tokenizer.adds_nothing:
+        if model.usage.section('problem') and tokenizer.adds_nothing:
             lines.append('the tokenizer puts <|endoftext|> around texts, as in fine-tuning')
             tokenizer = tokenizer.with_ends()
     family.write_config(architecture)
@@ -169,7 +177,7 @@ def plan(model: Pretrained) -> Plan:
     return Plan(architecture, heads, tokenizer, tuple(dropped), lines)
 
 
-def check_head_inputs(model: Pretrained, family: Family) -> Architecture:
+def check_head_inputs(model: LoadedModel, family: Family) -> Architecture:
     """Return the architecture; without a head that reads them, other states are left out.
 
     Raises:
@@ -233,10 +241,10 @@ def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
     return {'bos': names['sep'], 'eos': names['sep']} | others
 
 
-def _label_config(model: Pretrained) -> JsonObject:
+def _label_config(model: LoadedModel) -> JsonObject:
     """The config keys id2label and label2id; {} for a model without classes."""
-    labels, number = model.labels, pretrained.num_labels(model.params)
-    has_labels = bool(pretrained.label_heads(model.params))
+    labels, number = model.labels, loaded_model.num_labels(model.params)
+    has_labels = bool(loaded_model.label_heads(model.params))
     if not labels and not has_labels:
         return {}
     labels = labels or tuple(f'LABEL_{index}' for index in range(number))
@@ -249,10 +257,10 @@ def _label_config(model: Pretrained) -> JsonObject:
     }
 
 
-def _activation_config(model: Pretrained) -> JsonObject:
+def _activation_config(model: LoadedModel) -> JsonObject:
     """The keys that tell transformers and CrossEncoder the activation of a classifier."""
     problem_type, name = model.problem_type, model.activation_fn
-    if pretrained.num_labels(model.params) == 1:
+    if loaded_model.num_labels(model.params) == 1:
         is_logit = model.activation == 'identity'
         problem_type = 'regression' if is_logit else None
         name = 'torch.nn.modules.linear.Identity' if is_logit else name
@@ -272,31 +280,27 @@ def _forced_tokens(architecture: Architecture, config: JsonView) -> JsonObject:
     }
 
 
-def _generation_config(model: Pretrained, config: JsonView) -> JsonObject:
+def _generation_config(model: LoadedModel, config: JsonView) -> JsonObject:
     """How a model that was fine-tuned to write does so; {} for others.
 
     Without it, `generate` of transformers ends every text after 20 tokens.
     """
-    task, run = model.metadata.get('task'), model.metadata.get('config', {})
-    settings = run.get('problem', {})
-    if task == 'generation':
-        chosen = {
-            'max_new_tokens': settings['target_tokens'],
-            'min_new_tokens': settings['min_new_tokens'],
-            'num_beams': settings['beams'],
-            'length_penalty': settings['length_penalty'],
-            'no_repeat_ngram_size': settings['no_repeat_ngrams'],
-        }
-    elif task == 'instructions' and model.is_causal:
-        longest = min(run['training']['sequence_length'], model.architecture.max_length)
-        chosen = {'max_new_tokens': settings['answer_tokens'] or longest // 2}
+    run, chosen = model.usage, dict[str, Any]()
+    if run.task == 'generation':
+        for name, key, kind in _GENERATION_KEYS:
+            chosen[key] = run.setting('problem', name, kind)
+    elif run.task == 'instructions' and model.is_causal:
+        longest = run.setting('training', 'sequence_length', int)
+        longest = min(longest, model.architecture.max_length)
+        answer = run.setting('problem', 'answer_tokens', int | None)
+        chosen = {'max_new_tokens': answer or longest // 2}
     else:
         return {}
     ids = {name: config[name] for name in config if name.endswith('_token_id')}
     return {name: value for name, value in {**ids, **chosen}.items() if value is not None}
 
 
-def _write(model: Pretrained, folder: pathlib.Path) -> None:
+def _write(model: LoadedModel, folder: pathlib.Path) -> None:
     family, architecture = huggingface.family_of(model), model.architecture
     published = family.class_of(model.heads)
     config: JsonObject = {'architectures': [published], 'model_type': family.model_type}
@@ -306,7 +310,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     if model.is_causal and not family.is_causal:
         config['is_decoder'] = True
     if model.tokenizer is not None:
-        pretrained.check_padding(architecture, model.tokenizer, 'the model')
+        loaded_model.check_padding(architecture, model.tokenizer, 'the model')
         config |= {name: getattr(model.tokenizer, role) for name, role in family.token_keys.items()}
         write_tokenizer(model.tokenizer, architecture, folder)
     elif 'pad_token_id' not in config:
@@ -316,7 +320,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     if generation := _generation_config(model, config):
         files.write_json(folder / 'generation_config.json', generation)
 
-    num_labels = pretrained.num_labels(model.params)
+    num_labels = loaded_model.num_labels(model.params)
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
     state = state_dict_map.split(state, family.parts(architecture))
@@ -329,27 +333,27 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     weights.write(folder / weights.SAFETENSORS, state)
     usage.write(model, folder)
     if model.activation_fn and 'sequence_classification' in model.heads:
-        sentence_modules.write_cross_encoder(model.activation_fn, folder)
+        sentence_folder.write_cross_encoder(model.activation_fn, folder)
     if (modules := model.sentence_modules) and modules.sparse and 'mlm' in model.heads:
         named = modules.prompts, modules.default_prompt, modules.similarity
         sparse_modules.write(modules.sparse, *named, folder)
     if model.sentence_modules and not model.sentence_modules.unsupported:
-        sentence_modules.write(model.sentence_modules, folder, architecture.hidden_size)
+        sentence_folder.write(model.sentence_modules, folder, architecture.hidden_size)
     card = model_card.exported(
         family=family.model_type,
         published_class=published,
         architecture=architecture,
-        num_parameters=pretrained.num_parameters(model),
+        num_parameters=loaded_model.num_parameters(model),
         heads=model.heads,
         labels=model.labels,
         tokenizer=model.tokenizer,
-        metadata=model.metadata,
+        details=model.details,
         run_card=model.card,
     )
     (folder / 'README.md').write_text(card, encoding='utf-8')
 
 
-def _compare(live: Pretrained, written: Pretrained) -> None:
+def _compare(live: LoadedModel, written: LoadedModel) -> None:
     """Raise UserError unless both models compute the same states and logits for random tokens."""
     architecture = live.architecture
     rng = np.random.default_rng(0)
@@ -360,8 +364,8 @@ def _compare(live: Pretrained, written: Pretrained) -> None:
     mask = np.arange(length) < np.array([[length], [max(1, length - 3)], [1]])
     rows = Rows(ids, mask.astype(np.int32), types.astype(np.int32))
 
-    def compute(params: Params, model: Pretrained = live) -> dict[str, np.ndarray]:
-        outputs = pretrained.outputs(model.architecture, Compute(), params, rows, model.is_causal)
+    def compute(params: Params, model: LoadedModel = live) -> dict[str, np.ndarray]:
+        outputs = loaded_model.outputs(model.architecture, Compute(), params, rows, model.is_causal)
         on_host: dict[str, np.ndarray] = jax.device_get(outputs)
         return on_host
 

@@ -8,17 +8,11 @@ import numpy as np
 
 from bert_jax import files, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import (
-    families,
-    huggingface_export,
-    pretrained,
-    state_dict_map,
-    usage,
-    weights,
-)
+from bert_jax.interop import families, huggingface_export, state_dict_map, usage, weights
 from bert_jax.interop.peft_folder import CONFIG, HEADS_OF, PREFIX, WEIGHTS
-from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.state_dict_map import Place
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.heads import HEADS
 from bert_jax.models.tuning.lora import Lora
 from bert_jax.models.tuning_method import ADDED, Arrays
@@ -30,7 +24,7 @@ _SCALED_INPUT = 'feedforward/output'  # IA3 scales the input of this projection
 
 
 def write(
-    model: Pretrained,
+    model: LoadedModel,
     base: Mapping[str, np.ndarray],
     path: str | Path,
     overwrite: bool = False,
@@ -50,7 +44,7 @@ def write(
     if method is None or method.method not in ('lora', 'ia3'):
         name = 'full' if method is None else method.method
         raise UserError(f'peft folders hold lora and ia3, not transfer.method={name}')
-    if not model.metadata.get('base'):
+    if model.base is None:
         raise UserError('only runs of bert_jax can be written as peft folders')
     others = sorted(head for head in model.heads if not HEADS[head].is_fine_tuned)
     if others:  # peft cannot open a saved head whose decoder is tied to the embeddings
@@ -60,7 +54,7 @@ def write(
     arrays = tree_paths.flatten(model.params)
     family = families.by_model_type(model.family)
     huggingface_export.check_head_inputs(model, family)
-    num_labels = pretrained.num_labels(model.params)
+    num_labels = loaded_model.num_labels(model.params)
     frozen = dataclasses.replace(model.architecture, tuning=None)
     places = state_dict_map.places(family.table, frozen, model.heads, num_labels)
     state = state_dict_map.to_theirs(_saved_places(places, arrays, base), arrays)
@@ -77,7 +71,7 @@ def write(
         state |= _to_theirs(module, part, leaf, place, ours.endswith(_SCALED_INPUT))
     types = {heads: name for name, heads in HEADS_OF.items() if heads}
     config = {
-        'base_model_name_or_path': model.metadata['base']['path'],
+        'base_model_name_or_path': model.base.path,
         'inference_mode': True,
         'modules_to_save': saved_modules or None,
         'target_modules': sorted(projections.values()),

@@ -8,7 +8,7 @@ prompt vector.
 import dataclasses
 import pathlib
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 
@@ -19,21 +19,19 @@ from bert_jax.interop import (
     adapters,
     conversion,
     huggingface,
-    pretrained,
-    sentence_modules,
+    sentence_folder,
     state_dict_map,
     torch_file,
-    tuned,
     usage,
     weights,
 )
 from bert_jax.interop.adapter_config import AdapterConfig
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.state_dict_map import Place
+from bert_jax.loaded import loaded_model, tuned
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.tuning_method import Arrays
 from bert_jax.storage import paths, trust
-from bert_jax.types import JsonView
 
 CONFIG, WEIGHTS, TORCH = 'adapter_config.json', 'adapter_model.safetensors', 'adapter_model.bin'
 PREFIX = 'base_model.model.'
@@ -50,9 +48,15 @@ HEADS_OF = {  # task_type → heads
 }
 
 
-def is_folder(folder: pathlib.Path) -> bool:
-    """Whether a folder was written by peft: it has adapter_config.json."""
-    return (folder / CONFIG).is_file()
+def load(
+    folder: pathlib.Path,
+    heads: Iterable[str],
+    allow_missing: Iterable[str],
+    *,
+    load_base: Callable[[str], LoadedModel],
+) -> LoadedModel:
+    """Load a folder, which says which heads it has, and the model that it was tuned from."""
+    return read(folder, load_base(base_path(folder)))
 
 
 def base_path(folder: pathlib.Path) -> str:
@@ -78,7 +82,7 @@ def base_path(folder: pathlib.Path) -> str:
     )
 
 
-def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
+def read(folder: pathlib.Path, base: LoadedModel) -> LoadedModel:
     """Read a folder of peft: the base model with the adapters applied.
 
     Every array of the folder has a place, and every module that the config names has its arrays.
@@ -91,7 +95,7 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
         UserError: a method or setting that is not supported, an array without a place, or a
             parameter that neither the folder nor the base model has.
     """
-    config, metadata, base = _read_config(folder), usage.read(folder), tuned.merge(base)
+    config, found, base = _read_config(folder), usage.read(folder), tuned.merge(base)
     ignored = adapter_config.ignored_keys(files.read_json(folder / CONFIG))
     if ignored:
         warn(f'{folder / CONFIG}: ignored keys: {", ".join(ignored)}')
@@ -102,7 +106,7 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
         arrays = {family.prefix + name: array for name, array in arrays.items()}
         config = dataclasses.replace(config, prefix=family.prefix)
     try:
-        heads = tuple(metadata.get('heads', ())) or _find_heads(config, family, arrays, base)
+        heads = found.heads or _find_heads(config, family, arrays, base)
         state = _tuned_weights(config, family, heads, arrays, base)
     except UserError as error:
         raise UserError(f'{path}: {error}') from None
@@ -112,10 +116,10 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
     params, new = conversion.from_state_dict(
         family, architecture, state, path, heads, ('^encoder/pooler/',), num_labels
     )
-    labels = tuple(metadata.get('labels', ())) or base.labels
-    if len(labels) != num_labels and pretrained.label_heads(heads):
+    labels = found.labels or base.labels
+    if len(labels) != num_labels and loaded_model.label_heads(heads):
         labels = tuple(f'LABEL_{i}' for i in range(num_labels))
-    modules, lowercase = sentence_modules.read(folder)
+    modules, lowercase = sentence_folder.read(folder)
     tokenizer = huggingface.load_tokenizer(folder, architecture) or base.tokenizer
     return dataclasses.replace(
         base,
@@ -124,8 +128,8 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
         tokenizer=tokenizer.with_lowercase() if tokenizer and lowercase else tokenizer,
         labels=labels if heads else (),
         newly_initialized=new,
-        metadata=metadata,
-        problem_type=_problem_type(base, num_labels, metadata),
+        usage=found,
+        problem_type=_problem_type(base, num_labels, found),
         sentence_modules=modules or base.sentence_modules,
     )
 
@@ -156,7 +160,7 @@ def _read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _find_heads(
-    config: AdapterConfig, family: Family, arrays: Arrays, base: Pretrained
+    config: AdapterConfig, family: Family, arrays: Arrays, base: LoadedModel
 ) -> tuple[str, ...]:
     """The heads of the tuned model.
 
@@ -185,13 +189,13 @@ def _find_heads(
     )
 
 
-def _places(family: Family, base: Pretrained, heads: tuple[str, ...]) -> dict[str, Place]:
-    num_labels = pretrained.num_labels(base.params)
+def _places(family: Family, base: LoadedModel, heads: tuple[str, ...]) -> dict[str, Place]:
+    num_labels = loaded_model.num_labels(base.params)
     return state_dict_map.places(family.table, base.architecture, heads, num_labels)
 
 
 def _tuned_weights(
-    config: AdapterConfig, family: Family, heads: tuple[str, ...], arrays: Arrays, base: Pretrained
+    config: AdapterConfig, family: Family, heads: tuple[str, ...], arrays: Arrays, base: LoadedModel
 ) -> dict[str, np.ndarray]:
     """Apply the arrays of a folder to the weights of the base model.
 
@@ -244,17 +248,17 @@ def _check_embeddings(family: Family, embeddings: Collection[str], arrays: Array
             )
 
 
-def _problem_type(base: Pretrained, num_labels: int, metadata: JsonView) -> str | None:
+def _problem_type(base: LoadedModel, num_labels: int, found: usage.ExportedUsage) -> str | None:
     """The problem_type of the tuned model, whose folder has no config.json."""
-    if metadata:  # our own models
-        return metadata.get('problem_type')
+    if found != usage.ExportedUsage():  # our own models
+        return found.problem_type
     is_same = 'sequence_classification' in base.heads and len(base.labels) == num_labels
     return base.problem_type if is_same else None
 
 
 def _num_labels(family: Family, heads: tuple[str, ...], state: Arrays) -> int:
     """Number of classes; 2 for a model without a classifier."""
-    for head in pretrained.label_heads(heads):
+    for head in loaded_model.label_heads(heads):
         weight = f'{family.table.get(f"{head}/head/output")}.weight'
         if weight in state:
             return len(state[weight])

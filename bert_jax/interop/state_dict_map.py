@@ -11,7 +11,7 @@ import numpy as np
 from flax.core.meta import Partitioned
 
 from bert_jax.errors import UserError
-from bert_jax.interop import pretrained
+from bert_jax.loaded import loaded_model
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architecture_parts import SharedLayers
 
@@ -99,7 +99,7 @@ def places(
     Raises:
         UserError: a parameter is not in the table.
     """
-    boxes = pretrained.abstract_leaves(architecture, heads, num_labels)
+    boxes = loaded_model.abstract_leaves(architecture, heads, num_labels)
     return {ours: _place(table, ours, box, architecture) for ours, box in boxes.items()}
 
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError, join_first
-from bert_jax.interop import pretrained
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads import has_token_rows, published_heads
 from bert_jax.tokenizers import Tokenizer, old_subwords
@@ -24,7 +24,7 @@ _POSITIONS = tuple(f'{stack}/embeddings/position' for stack in ('encoder', 'deco
 
 
 def fit(
-    model: Pretrained,
+    model: LoadedModel,
     architecture: Architecture,
     tokenizer: Tokenizer,
     heads: Iterable[str],
@@ -32,7 +32,7 @@ def fit(
     reasons: Mapping[str, str] | None = None,
     *,
     is_causal: bool = False,
-) -> tuple[Pretrained, list[str]]:
+) -> tuple[LoadedModel, list[str]]:
     """Fit a model to another vocabulary, number of positions and exactly the given heads.
 
     Tokens of the old vocabulary keep their embeddings; a new token gets the mean embedding of the
@@ -71,7 +71,7 @@ def fit(
             rows = params[name][: architecture.vocab_size]
             padding = architecture.padded_vocab_size - len(rows)
             params[name] = np.pad(rows, [(0, padding)] + [(0, 0)] * (rows.ndim - 1))
-    tree, new = pretrained.fill(params, architecture, heads)
+    tree, new = loaded_model.fill(params, architecture, heads)
     new = (*new, *(name for name in model.newly_initialized if name in params))
     fitted = dataclasses.replace(
         model, architecture=architecture, params=tree, tokenizer=tokenizer, newly_initialized=new

@@ -10,9 +10,8 @@ import numpy as np
 from bert_jax import files, tensorflow_import
 from bert_jax.errors import UserError, report, warn
 from bert_jax.interop import conversion, families, huggingface
-from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.weights import Weights
-from bert_jax.storage.path import Path
+from bert_jax.loaded.loaded_model import LoadedModel
 
 CONFIG = 'bert_config.json'
 _INDEX = '.index'  # suffix of the file that lists the variables of a checkpoint
@@ -21,22 +20,12 @@ _LEAVES = dict(gamma='weight', beta='bias', output_bias='bias', output_weights='
 _HEADS = {(): 'classifier', ('cls', 'squad'): 'qa_outputs'}
 
 
-def is_folder(folder: pathlib.Path) -> bool:
-    """Whether a folder has the config of google-research/bert."""
-    return (folder / CONFIG).is_file()
-
-
-def is_checkpoint(path: Path) -> bool:
-    """Whether a path is the name of a checkpoint, such as FOLDER/model.ckpt-1000."""
-    return path.with_name(path.name + _INDEX).is_file()
-
-
 def load(
     folder: pathlib.Path,
     heads: Iterable[str],
     allow_missing: Iterable[str],
     checkpoint: str | None = None,
-) -> Pretrained:
+) -> LoadedModel:
     """Load a folder.
 
     'gelu' means the exact GELU, as in transformers, not the tanh approximation.
@@ -71,7 +60,7 @@ def load(
         family, architecture, state, path, heads, allow_missing, num_labels, declared
     )
     labels = tuple(f'LABEL_{index}' for index in range(num_labels)) if declared else ()
-    return Pretrained(
+    return LoadedModel(
         'bert',
         architecture,
         params,

@@ -14,8 +14,8 @@ from flax import traverse_util
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import pretrained
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Architecture
 
 # Sizes that may grow. The width of a head stays, because its features have a meaning in pairs.
@@ -23,7 +23,7 @@ SIZES = ('hidden_size', 'num_layers', 'num_heads', 'intermediate_size', 'embeddi
 _LAYER = re.compile(r'^encoder/layers_(\d+)/')
 
 
-def grow(model: Pretrained, architecture: Architecture) -> tuple[Pretrained, list[str]]:
+def grow(model: LoadedModel, architecture: Architecture) -> tuple[LoadedModel, list[str]]:
     """Give a model the sizes of a larger architecture.
 
     Args:
@@ -43,9 +43,9 @@ def grow(model: Pretrained, architecture: Architecture) -> tuple[Pretrained, lis
     grown = old.changed(changes)
     _check_sizes(old, grown)
     heads = tuple(name for name in model.heads if name in model.params)
-    number = pretrained.num_labels(model.params)
+    number = loaded_model.num_labels(model.params)
     source = tree_paths.flatten(model.params)
-    expected = pretrained.abstract_leaves(grown, heads, number)
+    expected = loaded_model.abstract_leaves(grown, heads, number)
     layers, tiled, used = _layer_numbers(old, grown), {}, set()
     for name, leaf in expected.items():
         origin = _origin(name, layers, source)
@@ -59,7 +59,7 @@ def grow(model: Pretrained, architecture: Architecture) -> tuple[Pretrained, lis
     if unused := sorted({*source} - used - _of_layers_left_out(source, layers)):
         raise UserError(
             f"init_sizes='tile': the larger model has no place for "
-            f'{pretrained.enumerate_names(unused)}'
+            f'{loaded_model.enumerate_names(unused)}'
         )
     params = traverse_util.unflatten_dict(tiled, sep='/')
     shown = ', '.join(f'{name} {old.values()[name]} → {value}' for name, value in changes.items())

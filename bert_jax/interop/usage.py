@@ -4,46 +4,61 @@ They include word splitting, the length of training sequences and tuned threshol
 exported model would predict differently from the run. transformers ignores the file.
 """
 
+import dataclasses
 import pathlib
 
 from bert_jax import files
-from bert_jax.interop.pretrained import Pretrained
-from bert_jax.types import JsonObject
+from bert_jax.loaded.loaded_model import LoadedModel
+from bert_jax.loaded.record import Usage
 
 FILE = 'bert_jax.json'
-_KEYS = ('texts', 'calibrated', 'kept')  # of the metadata of a checkpoint
 _PATH_KEYS = ('train', 'dev', 'test', 'data_dir', 'contexts')  # of config.data; not written
 
 
-def write(model: Pretrained, folder: pathlib.Path) -> None:
-    """Write the file, unless the model has no metadata."""
-    if not model.metadata:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportedUsage(Usage):
+    """What an exported folder records.
+
+    Attributes:
+        heads: of the model, in a folder of peft, which has no config.json.
+    """
+
+    heads: tuple[str, ...] = ()
+
+
+def write(model: LoadedModel, folder: pathlib.Path) -> None:
+    """Write the file, unless nothing is known about the training."""
+    if not model.details:
         return
-    config = model.metadata.get('config', {})
-    settings = {'objectives': config.get('objectives', {})}
-    if 'problem' in config:
+    run, problem = model.usage, model.usage.section('problem')
+    sections = {'objectives': run.section('objectives')}
+    if problem:
         # Parts such as a CRF are not exported, so the settings that ask for them are dropped.
-        problem = {k: value for k, value in config['problem'].items() if k not in model.other_parts}
-        problem['labels'] = list(model.labels)  # config.json has the labels of classifiers only
-        data = {k: value for k, value in config.get('data', {}).items() if k not in _PATH_KEYS}
-        settings |= {'problem': problem, 'data': data, 'training': config.get('training', {})}
-    usage = {key: model.metadata[key] for key in _KEYS if key in model.metadata}
-    if 'problem' in config and model.heads:  # without heads the exported model cannot answer
-        usage['task'] = model.metadata['task']
-    if model.architecture.tuning is not None:  # a peft folder has no config.json
-        usage |= {
-            'labels': model.labels,
-            'heads': model.heads,
-            'problem_type': model.problem_type,
-        }
-    files.write_json(folder / FILE, usage | {'config': settings})
+        kept = {name: value for name, value in problem.items() if name not in model.other_parts}
+        # config.json has the labels of classifiers only.
+        sections['problem'] = kept | {'labels': list(model.labels)}
+        data = run.section('data').items()
+        sections['data'] = {name: value for name, value in data if name not in _PATH_KEYS}
+        sections['training'] = run.section('training')
+    is_tuned = model.architecture.tuning is not None
+    exported = ExportedUsage(
+        # Without heads the exported model cannot answer.
+        task=run.task if problem and model.heads else None,
+        problem_type=model.problem_type if is_tuned else None,
+        labels=model.labels if is_tuned else (),
+        calibrated=run.calibrated,
+        kept=run.kept,
+        texts=run.texts,
+        config=sections,
+        heads=model.heads if is_tuned else (),
+    )
+    files.write_json(folder / FILE, exported.to_json())
 
 
-def read(folder: pathlib.Path) -> JsonObject:
-    """Return the metadata in the bert_jax.json of a folder; {} if there is no such file.
+def read(folder: pathlib.Path) -> ExportedUsage:
+    """Return what the bert_jax.json of a folder records; nothing if there is no such file.
 
     Raises:
-        UserError: the file is not a JSON object.
+        UserError: the file is not of this form.
     """
-    usage: JsonObject = files.read_json(folder / FILE, default={})
-    return usage
+    return ExportedUsage.from_json(files.read_json(folder / FILE, default={}), folder / FILE)

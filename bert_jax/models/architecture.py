@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import jax.numpy as jnp
 
@@ -28,7 +28,6 @@ from bert_jax.models.architecture_parts import (
     Recurrence,
     SharedLayers,
     Standard,
-    from_json,
 )
 from bert_jax.models.tuning_method import Tuning
 
@@ -120,10 +119,15 @@ class Architecture(Checked):
     tuning: Tuning | None = None
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> 'Architecture':
-        """Rebuild an architecture from checkpoint metadata, which `dataclasses.asdict` made."""
-        types = {field.name: field.type for field in dataclasses.fields(cls)}
-        return cls(**{name: from_json(types.get(name), fields[name]) for name in fields})
+    def from_json(cls, fields: Mapping[str, Any], source: object = 'architecture') -> Self:
+        """Rebuild an architecture from what `dataclasses.asdict` made.
+
+        Raises:
+            UserError: a key is missing, unknown, or has a wrong value; `source` is its file.
+        """
+        from bert_jax import schema  # a run that starts reads no architecture
+
+        return schema.read(cls, fields, source)
 
     def changed(self, changes: Mapping[str, Any]) -> 'Architecture':
         """Copy the architecture with other values.

@@ -20,7 +20,7 @@ WORD_LENGTH = 50  # characters of a token, its begin and its end included
 FILTER_WIDTHS = range(1, 8)
 _FILTER_SHARES = (1, 1, 2, 4, 8, 16, 32)
 _MOST = {name: limits.VOCABULARY for name in ('vocab_size', 'skipped_id')}
-_MOST |= {'num_layers': limits.LAYERS}
+_MOST |= dict.fromkeys(('num_layers', 'layers', 'highways'), limits.LAYERS)
 _MAY_BE_ZERO = ('type_vocab_size', 'first', 'layers', 'highways', 'skipped_id')
 
 
@@ -479,15 +479,3 @@ KINDS: dict[str, dict[str, type[Checked]]] = {
     part: {choice.kind: choice for choice in typing.get_args(union)}
     for part, union in {'positions': AnyPositions, 'attention': AnyAttention}.items()
 }
-
-
-def from_json(hint: Any, value: Any) -> Any:
-    """A value of a field with this type; JSON has neither tuples nor dataclasses."""
-    if isinstance(value, list):
-        return tuple(value)
-    if not isinstance(value, dict):
-        return value
-    kind = value.get('kind')
-    parts: list[Any] = [p for p in typing.get_args(hint) or (hint,) if dataclasses.is_dataclass(p)]
-    (part,) = [part for part in parts if getattr(part, 'kind', None) == kind]
-    return part(**{name: from_json(None, value[name]) for name in value if name != 'kind'})

@@ -12,8 +12,10 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.errors import UserError
+from bert_jax import lazy_table
+from bert_jax.errors import UserError, unknown
 
+_METHODS = 'bert_jax.models.tuning:METHODS'
 ADDED = 'tuning'  # the path component of added parameters
 
 Arrays = Mapping[str, np.ndarray]  # last component of the path → array
@@ -63,6 +65,21 @@ class Tuning:
     adds_parameters: ClassVar[bool] = True  # or only trains parameters of the encoder
     can_merge: ClassVar[bool] = False  # whether the encoder can hold what it adds, see `merge`
     needs_scores: ClassVar[bool] = False  # whether attention must materialize its scores
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any], source: object) -> 'Tuning':
+        """Rebuild a method from what `dataclasses.asdict` made; `source` is its file, for errors.
+
+        Raises:
+            UserError: an unknown method; or a key is missing, unknown, or has a wrong value.
+        """
+        from bert_jax import schema
+
+        methods = lazy_table.load(_METHODS)
+        name = fields.get('method') if isinstance(fields, Mapping) else None
+        if not isinstance(name, str) or name not in methods:
+            raise unknown(f'method in {source}', name, methods)
+        return schema.read(methods[name], fields, source)
 
     def __post_init__(self) -> None:
         for problem in self.problems():

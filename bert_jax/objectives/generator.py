@@ -4,6 +4,7 @@ Source: Clark et al. 2020 (ELECTRA, arXiv 2003.10555), section 2.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.masking import MaskedText
-from bert_jax.types import Key, Tree
+from bert_jax.types import Key, Params, Tree
 
 SEEDS = 'generator_seeds'  # label of rows: uint32 [B], seeds of the generator's samples
 _SAMPLES = 1  # folded into an example's key for the seed of its samples
@@ -88,6 +89,9 @@ class GeneratorOptions:
     def __post_init__(self) -> None:
         if self.sharing not in SHARING:
             raise unknown('rtd.sharing', self.sharing, SHARING)
+        for name in ('generator_width', 'generator_depth'):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserError(f'rtd.{name} is {getattr(self, name)}, must be above 0 and finite')
 
 
 def generator_architecture(architecture: Architecture, options: GeneratorOptions) -> Architecture:
@@ -115,6 +119,35 @@ def generator_architecture(architecture: Architecture, options: GeneratorOptions
         embedding_size=None if embedding_width == size else embedding_width,
         pooler=False,
     )
+
+
+def deployed(params: Params) -> dict[str, Tree]:
+    """Return the parameters of the discriminator alone, with the embeddings that it reads.
+
+    Separated embeddings are the generator's embeddings plus a learned difference.
+    """
+    embeddings = dict(params['encoder']['embeddings'])
+    for part, delta in DELTAS.items():
+        if delta in params['generator']:
+            embeddings[part] = embeddings[part] + params['generator'][delta]
+    encoder = params['encoder'] | {'embeddings': embeddings}
+    parts = {part: leaves for part, leaves in params.items() if part != 'generator'}
+    return parts | {'encoder': encoder}
+
+
+def deployed_generator(
+    architecture: Architecture, options: GeneratorOptions, params: Params
+) -> tuple[Architecture, dict[str, Tree]]:
+    """Return the architecture and the parameters of the generator, an encoder with the head mlm."""
+    generator = params['generator']
+    embeddings = generator['encoder'].get('embeddings', {}) | {
+        name: array
+        for name, array in params['encoder']['embeddings'].items()
+        if name in SHARING[options.sharing].shared
+    }
+    encoder = generator['encoder'] | {'embeddings': embeddings}
+    parts = {'encoder': encoder, 'mlm': {'head': generator['head']}}
+    return generator_architecture(architecture, options), parts
 
 
 class TokenGenerator(Module):

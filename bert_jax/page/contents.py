@@ -11,8 +11,8 @@ import numpy as np
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.inference import finetuned, problem_kinds
-from bert_jax.interop import pretrained, tuned
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model, tuned
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.head_states import describe_states
 from bert_jax.models.heads import has_token_rows
@@ -55,7 +55,7 @@ class Contents(NamedTuple):
 
 
 def describe(
-    model: Pretrained,
+    model: LoadedModel,
     name: str,
     *,
     dtype: str = 'float16',
@@ -97,7 +97,7 @@ def describe(
         'dtype': dtype,
         'architecture': _architecture(model.architecture),
         'is_causal': model.is_causal,
-        'num_parameters': pretrained.num_parameters(model),
+        'num_parameters': loaded_model.num_parameters(model),
         'tokenizer': tokenizers.describe(model.tokenizer),
         'tensors': packed.tensors,
         'heads': [head for head in _PRETRAINING_HEADS if head in model.params],
@@ -120,7 +120,7 @@ def read_texts(path: str | os.PathLike[str]) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-def _unsupported(model: Pretrained) -> Iterator[str]:
+def _unsupported(model: LoadedModel) -> Iterator[str]:
     """Reasons why the page cannot compute a model."""
     architecture = model.architecture
     if architecture.encoder != 'transformer':
@@ -161,7 +161,7 @@ def _architecture(architecture: Architecture) -> JsonObject:
     return dataclasses.asdict(architecture) | derived
 
 
-def _arrays(model: Pretrained, kind: str | None) -> dict[str, np.ndarray]:
+def _arrays(model: LoadedModel, kind: str | None) -> dict[str, np.ndarray]:
     """The parameters that the page reads, by path; kernels as [outputs, inputs]."""
     used = {'encoder', *_PRETRAINING_HEADS, _HEADS.get(kind or '', '')}
     parts = model.params | model.other_parts
@@ -187,9 +187,9 @@ def _as_page_array(name: str, array: np.ndarray, architecture: Architecture) -> 
     return np.ascontiguousarray(array)
 
 
-def _chain_scores(model: Pretrained) -> dict[str, np.ndarray]:
+def _chain_scores(model: LoadedModel) -> dict[str, np.ndarray]:
     """The scores of a CRF; transitions that the tagging scheme forbids have −10⁹."""
-    rate = model.metadata['config']['problem']['crf_rate']
+    rate = model.usage.setting('problem', 'crf_rate', float)
     chain = LinearChain(model.architecture, Compute(), model.labels, rate)
     params = model.other_parts['crf']['head']
     scores: Tree = chain.apply({'params': params}, method='scores')
@@ -199,7 +199,7 @@ def _chain_scores(model: Pretrained) -> dict[str, np.ndarray]:
     }
 
 
-def _problem(model: Pretrained, kind: str) -> JsonObject:
+def _problem(model: LoadedModel, kind: str) -> JsonObject:
     """Settings by which a fine-tuned model reads its input and decodes its logits."""
     assert model.tokenizer is not None
     problem = finetuned.build(model, kind, model.tokenizer, Compute(), 1, 0.0).problem()
@@ -207,11 +207,11 @@ def _problem(model: Pretrained, kind: str) -> JsonObject:
     return {
         'kind': kind,
         'labels': setup.labels,
-        'num_texts': model.metadata.get('texts'),
+        'num_texts': model.usage.texts,
         'unspaced': scripts.UNSPACED + scripts.HANGUL,
         'splitter': setup.splitter,
         'max_length': setup.layout.max_length,
-        'thresholds': model.metadata.get('calibrated', {}),
+        'thresholds': model.usage.calibrated,
         'entity_tags': getattr(problem.decoder, 'entity_tags', None),
         'activation': setup.activation,
         'settings': setup.settings.to_dict(),

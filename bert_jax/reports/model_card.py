@@ -98,14 +98,14 @@ def exported(
     heads: Sequence[str],
     labels: Sequence[str],
     tokenizer: Tokenizer | None,
-    metadata: JsonObject,
+    details: JsonObject,
     run_card: str,
 ) -> str:
     """The card of a model in a Hugging Face folder, in Markdown.
 
     Args:
         published_class: the class of transformers with the encoder and all heads.
-        metadata: metadata of the exported checkpoint; empty if there is none.
+        details: what is recorded about the training; empty if nothing is.
         run_card: the card of the run, with its data, scores and config; may be empty.
     """
     facts = {
@@ -117,7 +117,7 @@ def exported(
         'labels': _list_labels(labels),
     } | {name: value for name, value in vars(architecture).items() if value is not None}
     omitted = ['tokenizer'] + ['config'] * bool(run_card) + ['labels'] * (len(labels) > _MAX_LABELS)
-    details = {name: value for name, value in metadata.items() if name not in omitted}
+    details = {name: value for name, value in details.items() if name not in omitted}
     training = f'\n## Training\n\nMetadata of the checkpoint:\n\n{json_block(details)}'
     run_header, page = markdown.split_header(run_card)
     if run_card:

@@ -8,11 +8,11 @@ from ml_collections import ConfigDict
 
 from bert_jax import problems
 from bert_jax.errors import UserError
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Architecture
 
 
-def is_causal(config: ConfigDict, model: Pretrained | None) -> bool:
+def is_causal(config: ConfigDict, model: LoadedModel | None) -> bool:
     """Return whether positions attend only to earlier positions.
 
     A model that was pretrained in both ways reads in both directions, except to write: one with
@@ -55,7 +55,7 @@ def of_model(architecture: Architecture, is_causal: bool) -> str:
 
 
 def writes_causally(
-    config: ConfigDict, architecture: Architecture, model: Pretrained | None
+    config: ConfigDict, architecture: Architecture, model: LoadedModel | None
 ) -> bool:
     """Whether a model that writes text is a causal model, not one with a decoder.
 

@@ -15,10 +15,11 @@ from bert_jax.models.heads import HEADS
 from bert_jax.models.model import Model
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import Config, JsonObject, JsonView, Params
+from bert_jax.types import Config, JsonObject, Params
 
 if TYPE_CHECKING:  # a run without weights does without these
-    from bert_jax.interop.pretrained import Pretrained
+    from bert_jax.loaded.loaded_model import LoadedModel
+    from bert_jax.loaded.record import Base
     from bert_jax.models.tuning_method import Tuning
 
 
@@ -41,7 +42,7 @@ class InitialModel(NamedTuple):
     params: dict[str, np.ndarray]
     lines: list[str]
     frozen: frozenset[str] = frozenset()
-    base: JsonView | None = None
+    base: 'Base | None' = None
 
     @property
     def has_head(self) -> bool:
@@ -49,7 +50,7 @@ class InitialModel(NamedTuple):
         return any(not name.startswith(_STACKS) for name in self.params)
 
 
-def load_weights(config: Config) -> 'Pretrained | None':
+def load_weights(config: Config) -> 'LoadedModel | None':
     """Load the model at config.init_from; return None if init_from is empty.
 
     Unsets config.model.architecture, so that the run does not record the recipe's architecture.
@@ -85,7 +86,7 @@ def load_weights(config: Config) -> 'Pretrained | None':
 
 def initialize(
     config: Config,
-    model: 'Pretrained | None',
+    model: 'LoadedModel | None',
     tokenizer: Tokenizer,
     heads: Iterable[str],
     reasons: Mapping[str, str] | None = None,
@@ -120,7 +121,7 @@ def initialize(
     if model is None:
         return _initialize_randomly(config, name, sizes, tokenizer)
     from bert_jax.interop import added_decoder, surgery
-    from bert_jax.interop.pretrained import check_padding
+    from bert_jax.loaded.loaded_model import check_padding
     from bert_jax.models.parameters import stack_layers
 
     architecture = _spelled(model.architecture.changed(sizes), tokenizer)
@@ -178,7 +179,7 @@ def renamed(initial: InitialModel, names: Mapping[str, str]) -> InitialModel:
 
 
 def _freeze(
-    config: Config, initial: InitialModel, loaded: 'Pretrained', fitted: 'Pretrained'
+    config: Config, initial: InitialModel, loaded: 'LoadedModel', fitted: 'LoadedModel'
 ) -> InitialModel:
     """Add the tuning method of a config, and freeze the parameters that it does not train.
 
@@ -188,7 +189,7 @@ def _freeze(
         loaded: the model at init_from.
         fitted: the same model, fitted to the config.
     """
-    from bert_jax.interop import tuned
+    from bert_jax.loaded import tuned
 
     if loaded.architecture.tuning is not None:
         raise UserError(
@@ -277,7 +278,7 @@ def _reads_last_layer(config: Config) -> bool:
     return problems.find(config.task).reads_last_layer
 
 
-def _pooling(config: Config, model: 'Pretrained | None', is_causal: bool) -> str | None:
+def _pooling(config: Config, model: 'LoadedModel | None', is_causal: bool) -> str | None:
     """Return how the head of a text pools its states; None: as the architecture does.
 
     A causal model is read at the last token, the only one that has seen the text, unless its own
@@ -346,7 +347,7 @@ def reads_pooler(config: Config, architecture: Architecture) -> bool:
 
 def _check_unchanged(config: Config, own: Params, fitted: Params) -> None:
     """Raise UserError if fitting changed the frozen parts, which init_from is to provide later."""
-    from bert_jax.interop.pretrained import enumerate_names
+    from bert_jax.loaded.loaded_model import enumerate_names
 
     before, after = map(tree_paths.flatten, (own, fitted))
     changed = [

@@ -3,9 +3,10 @@
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 
+from bert_jax.loaded.record import RunRecord
 from bert_jax.tasks.initialization import InitialModel
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import JsonView, Tree
+from bert_jax.types import Tree
 
 
 def after_pretraining(
@@ -53,25 +54,28 @@ def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str
     return [f'python -m bert_jax.predict --task={task} --help']  # describes the input
 
 
-def export(
-    workdir: str, start: InitialModel, metadata: JsonView, parts: Iterable[str]
-) -> list[str]:
+def export(workdir: str, start: InitialModel, record: RunRecord, parts: Iterable[str]) -> list[str]:
     """Return the command that exports a fine-tuned run; none if an export would not hold all of it.
 
     Args:
         workdir: the folder of the run.
         start: its initial model.
-        metadata: that of its checkpoints.
+        record: that of its checkpoints.
         parts: the parts of its parameters, such as 'encoder'.
     """
-    from bert_jax.interop import huggingface_export, pretrained
+    from bert_jax.interop import huggingface_export
+    from bert_jax.loaded import loaded_model
 
     params, others = dict[str, Tree](), dict[str, Tree]()
     for name in parts:
-        (params if pretrained.is_part(name) else others)[name] = {}
-    flags = {name: metadata[name] for name in ('is_causal', 'has_prefix')}
-    model = pretrained.Pretrained(
-        start.family, start.architecture, params, other_parts=others, **flags
+        (params if loaded_model.is_part(name) else others)[name] = {}
+    model = loaded_model.LoadedModel(
+        start.family,
+        start.architecture,
+        params,
+        other_parts=others,
+        is_causal=record.is_causal,
+        has_prefix=record.has_prefix,
     )
     if not huggingface_export.is_complete(model):
         return []

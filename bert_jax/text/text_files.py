@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from bert_jax import limits
 from bert_jax.errors import UserError
-from bert_jax.storage import hub, paths, wrong_paths
+from bert_jax.storage import hub, paths
 from bert_jax.storage.path import BucketError
 from bert_jax.text import file_types
 
@@ -197,6 +197,8 @@ def open_text(
     except BucketError:  # the storage failed; the file may be fine
         raise
     except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeError) as error:
+        from bert_jax.storage import wrong_paths  # only to say what is wrong
+
         similar = wrong_paths.suggest(path) if isinstance(error, FileNotFoundError) else ''
         raise UserError(f'cannot read {path}: {error}{similar}') from error
 

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from flax import traverse_util
 
 from bert_jax import lazy_table, tree_paths
 from bert_jax.errors import UserError, disk_fault, warn, writing
+from bert_jax.loaded import checkpoint_files, checksums
+from bert_jax.loaded.checkpoint_files import Restored
+from bert_jax.loaded.record import best_step
 from bert_jax.storage import paths
-from bert_jax.storage.names import is_number
 from bert_jax.storage.path import Path
-from bert_jax.training import checkpoint_files, checksums, multihost
+from bert_jax.training import multihost
 from bert_jax.types import JsonObject, Tree
 
 UNFINISHED = '.unfinished'
@@ -33,20 +33,6 @@ UNFINISHED = '.unfinished'
 _SHARD_WRITER = 'bert_jax.training.shards:CheckpointShardWriter'
 _UPLOAD_SHARDS = 'bert_jax.training.shards:upload'
 _save_numbers = itertools.count()  # the same on all hosts
-
-
-class Restored(NamedTuple):
-    """A restored checkpoint.
-
-    Attributes:
-        step: the training step it was saved at.
-        state: a pytree of arrays.
-        metadata: the metadata stored beside the arrays.
-    """
-
-    step: int
-    state: Tree
-    metadata: JsonObject
 
 
 class Checkpoints:
@@ -116,7 +102,7 @@ class Checkpoints:
                 'arrays.json': json.dumps(description, ensure_ascii=False),
             },
             num_bytes=sum(array.nbytes for array in arrays.values()),
-            best_step=checkpoint_files.best_step(metadata),
+            best_step=best_step(metadata, 'metadata'),
         )
         try:
             if self._makes_folders:
@@ -284,81 +270,3 @@ class _Save(NamedTuple):
     texts: dict[str, str]
     num_bytes: int
     best_step: int | None
-
-
-def load_params(path: str | os.PathLike[str]) -> Restored:
-    """Load the parameters of one checkpoint: their moving average if there is one.
-
-    Args:
-        path: see `checkpoint_files.find`.
-
-    Returns:
-        The step, the parameters as nested dicts of NumPy arrays, and the metadata.
-
-    Raises:
-        UserError: as for `load`.
-    """
-    restored = load(path, 'params', 'average')
-    params, average = (restored.state.get(part, {}) for part in ('params', 'average'))
-    averaged = {**tree_paths.flatten(params), **tree_paths.flatten(average)}
-    return restored._replace(state=traverse_util.unflatten_dict(averaged, sep='/'))
-
-
-def load_mean_params(path: str | os.PathLike[str], number: int) -> Restored:
-    """Load the mean of the parameters of the newest checkpoints of a run.
-
-    Sums are in float64. The step and the metadata are those of the newest.
-
-    Args:
-        path: a run, or its folder of checkpoints.
-        number: of checkpoints.
-
-    Raises:
-        UserError: the run has fewer undamaged checkpoints, or as for `load`.
-    """
-    run = paths.path(path).absolute()
-    folders = [folder for folder in (run, run / 'checkpoints') if checkpoint_files.steps(folder)]
-    steps = checkpoint_files.steps(folders[0]) if folders else []
-    if len(steps) < number:
-        raise UserError(
-            f'{path} has {len(steps)} checkpoints, too few for the mean of {number}; train with '
-            f'--config.checkpoint.keep={number}'
-        )
-    newest, *others = (load_params(folders[0] / str(step)) for step in steps[:number])
-    total = jax.tree.map(np.float64, newest.state)
-    for restored in others:
-        total = jax.tree.map(np.add, total, restored.state)
-    mean = jax.tree.map(lambda leaf: (leaf / number).astype(np.float32), total)
-    return newest._replace(state=mean)
-
-
-def load(path: str | os.PathLike[str], *prefixes: str) -> Restored:
-    """Load one checkpoint as nested dicts of NumPy arrays, for use outside of training.
-
-    Args:
-        path: see `checkpoint_files.find`.
-        prefixes: names of the subtrees to read, such as 'params/encoder'; by default everything.
-
-    Raises:
-        UserError: there is no checkpoint, all of them are damaged, or nothing has one of these
-            prefixes.
-    """
-    folder = checkpoint_files.find(paths.path(path).absolute())
-    stored = checkpoint_files.read_description(folder)
-    starts = tuple(f'{prefix}/' for prefix in prefixes) or ('',)
-    wanted = {name: 0 for name in stored if f'{name}/'.startswith(starts)}
-    if not wanted:
-        missing = ' or '.join(map(repr, prefixes))
-        raise UserError(f'{folder} has no arrays below {missing}; it has {", ".join(stored)}')
-    args = checkpoint_files.orbax().RestoreArgs(restore_type=np.ndarray)
-    arrays = checkpoint_files.read_arrays(folder, wanted, lambda _: args)
-    tree = traverse_util.unflatten_dict(arrays, sep='/')
-    return Restored(_stored_step(folder), tree, checkpoint_files.read_metadata(folder))
-
-
-def _stored_step(folder: pathlib.Path) -> int:
-    """Return the step of a checkpoint, whose folder may be a copy under any name."""
-    if is_number(folder.name):
-        return int(folder.name)
-    args = checkpoint_files.orbax().RestoreArgs(restore_type=np.ndarray)
-    return int(checkpoint_files.read_arrays(folder, {'step': 0}, lambda _: args)['step'])

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from bert_jax.errors import UserError, unknown
+from bert_jax.loaded.record import BestEvaluation
 from bert_jax.types import Config
 
 _LOWER_IS_BETTER = ('loss', 'perplexity', 'rmse', 'mae')  # endings of metric names
@@ -13,20 +13,6 @@ _LOWER_IS_BETTER = ('loss', 'perplexity', 'rmse', 'mae')  # endings of metric na
 def lower_is_better(metric: str) -> bool:
     """Return whether a lower value is better; 'mlm_loss/cy' is the loss in one language."""
     return metric.partition('/')[0].endswith(_LOWER_IS_BETTER)
-
-
-class BestEvaluation(NamedTuple):
-    """The best evaluation of a run; stored in the metadata of every checkpoint.
-
-    Attributes:
-        step: number of completed steps at that evaluation; None before the first finite value.
-        metrics: its metrics by name.
-        waited: number of evaluations since then.
-    """
-
-    step: int | None = None
-    metrics: dict[str, float] | None = None
-    waited: int = 0
 
 
 class EarlyStopping:

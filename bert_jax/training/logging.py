@@ -12,8 +12,8 @@ import jax
 
 from bert_jax import figures, progress
 from bert_jax.errors import printable, warn
+from bert_jax.loaded.checkpoint_files import check_free_space
 from bert_jax.training import curves, trackers
-from bert_jax.training.checkpoint_files import check_free_space
 from bert_jax.training.workdir import Workdir
 from bert_jax.types import Config, JsonObject
 

@@ -1,5 +1,6 @@
 """The training loop: any task, from its first step or its last checkpoint to its last step."""
 
+import dataclasses
 import signal
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from bert_jax import tree_paths
 from bert_jax.errors import warn
+from bert_jax.loaded.record import RunRecord
 from bert_jax.models.tuning_method import ADDED
 from bert_jax.training import (
     batches,
@@ -82,7 +84,8 @@ def train(
             end = first_batch + course.num_batches(number)
             for batch in batches.read(stage.source, next_batch, end, threads):
                 # 1. Dispatch the step. The devices compute it while the host continues.
-                run.profile.before(run.step + 1)
+                if run.profile is not None:
+                    run.profile.before(run.step + 1)
                 position = [] if course.position is None else [np.float32(course.position)]
                 run.state, metrics = train_step(run.state, batch, run.key, *position)
                 if jax.process_count() > 1:  # all hosts learn of a signal after the same step
@@ -93,7 +96,8 @@ def train(
 
                 # 2. Wait for the metrics of the step before: the host is at most one step ahead.
                 window.add(run.step, metrics)
-                run.profile.after(run.step, run.state)
+                if run.profile is not None:
+                    run.profile.after(run.step, run.state)
 
                 # 3. Decide what is due, the same on all hosts. The signal is read once, because it
                 #    may arrive at any time.
@@ -113,7 +117,7 @@ def train(
                 #    written in the background.
                 run.is_evaluated = not evaluate
                 if save:
-                    run.save(_metadata(run))
+                    run.save(_record(run))
 
                 # 6. Evaluate. The checkpoint stores the result, and the best checkpoint is kept.
                 if evaluate and save:
@@ -122,7 +126,7 @@ def train(
                     _evaluate(run, stage)
                     is_best = run.early_stopping.best.step == run.step
                     if is_best or run.early_stopping.is_over:
-                        run.save(_metadata(run))
+                        run.save(_record(run))
                 if save or evaluate:
                     window.restart()  # exclude the time of saving and evaluating
                 if hooks.after_step is not None:
@@ -228,7 +232,7 @@ def _is_due(step: int, every: int) -> bool:
 def _evaluate_checkpoint(run: Run, stage: Stage) -> None:
     """Evaluate a state that was saved before, and add the result to its checkpoint."""
     _evaluate(run, stage)
-    run.checkpoints.replace_metadata(run.step, _metadata(run))
+    run.checkpoints.replace_metadata(run.step, _record(run).to_json())
 
 
 def _evaluate(run: Run, stage: Stage) -> None:
@@ -257,14 +261,13 @@ def _evaluate(run: Run, stage: Stage) -> None:
         )
 
 
-def _metadata(run: Run) -> JsonObject:
-    """Return the metadata that a checkpoint stores beside the arrays."""
-    metadata = run.plan.metadata(run.seconds, run.is_evaluated)
-    if run.plan.is_timed:
-        metadata['stage_starts'] = list(run.course.starts)
-    if run.early_stopping.metric:
-        metadata['best'] = run.early_stopping.best._asdict()
-    return metadata
+def _record(run: Run) -> RunRecord:
+    """Return what a checkpoint records now."""
+    return dataclasses.replace(
+        run.plan.record(run.seconds, run.is_evaluated),
+        stage_starts=tuple(run.course.starts) if run.plan.is_timed else (),
+        best=run.early_stopping.best if run.early_stopping.metric else None,
+    )
 
 
 def _exit_if_signaled(run: Run, number: int) -> None:

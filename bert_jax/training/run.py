@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -14,6 +14,8 @@ import numpy as np
 import optax
 
 from bert_jax.errors import UserError
+from bert_jax.loaded.checkpoint_files import Restored
+from bert_jax.loaded.record import Base, BestEvaluation, RunRecord
 from bert_jax.training import (
     devices,
     multihost,
@@ -23,17 +25,19 @@ from bert_jax.training import (
     trackers,
     transfer,
 )
-from bert_jax.training.checkpoints import Checkpoints, Restored
-from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.interruption import StopSignal
 from bert_jax.training.logging import Log
-from bert_jax.training.profiling import Profile
 from bert_jax.training.schedules import Schedule
 from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.task import Course, Stage, StepCourse, Task
 from bert_jax.training.transfer import Transfer, num_parameters
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config, JsonObject, JsonView, Key, Params
+from bert_jax.types import Config, JsonObject, Key, Params
+
+if TYPE_CHECKING:
+    from bert_jax.training.profiling import Profile
 
 # Keys of `evaluation`: metrics from before and after a change of one of them are not comparable.
 _COMPARED = ('best', 'examples')
@@ -120,14 +124,14 @@ class Plan:
             optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
             yield cls(task, config, total_steps, schedule, trained, optimizer, abstract, is_timed)
 
-    def metadata(self, seconds: float, is_evaluated: bool) -> JsonObject:
-        """Return what a checkpoint stores beside the arrays, after so many seconds of training."""
-        return {
-            **self.task.metadata,
-            'config': self.config.to_dict(),
-            'train_seconds': seconds,
-            'is_evaluated': is_evaluated,
-        }
+    def record(self, seconds: float, is_evaluated: bool) -> RunRecord:
+        """Return what a checkpoint records after so many seconds of training."""
+        return dataclasses.replace(
+            self.task.record,
+            config=self.config.to_dict(),
+            train_seconds=seconds,
+            is_evaluated=is_evaluated,
+        )
 
     def results(
         self,
@@ -213,7 +217,7 @@ class Run:
     early_stopping: EarlyStopping
     log: Log
     stop: StopSignal
-    profile: Profile
+    profile: 'Profile | None'
     key: Key
     peak_flops: float | None
     state: TrainState
@@ -230,10 +234,10 @@ class Run:
         position = self.course.position
         return float(self.plan.schedule(self.step - 1 if position is None else position))
 
-    def save(self, metadata: JsonObject) -> None:
+    def save(self, record: RunRecord) -> None:
         """Save the log now and the state in the background (`Checkpoints.save`)."""
         self.log.flush()
-        self.checkpoints.save(self.step, self.plan.transfer.stored(self.state), metadata)
+        self.checkpoints.save(self.step, self.plan.transfer.stored(self.state), record.to_json())
 
 
 def check(config: Config, overwrite: bool = False) -> None:
@@ -248,7 +252,7 @@ def check(config: Config, overwrite: bool = False) -> None:
     """
     EarlyStopping(config.evaluation)
     workdir = Workdir.of(config.workdir)
-    Profile(config.logging.profile_steps, workdir)
+    _profile(config, workdir)
     trackers.check(config.logging)
     sharding.make_mesh(config.mesh)
     sharding.check_rules(config.sharding_rules)
@@ -262,11 +266,11 @@ def check(config: Config, overwrite: bool = False) -> None:
 def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS) -> Iterator[Run]:
     """Claim the working directory and restore the last checkpoint, or initialize."""
     early_stopping = EarlyStopping(config.evaluation)
-    profile = Profile(config.logging.profile_steps, workdir)
+    profile = _profile(config, workdir)
     devices.warn_of_slow_dtype(config.compute.dtype)
     flops = devices.reference(config.compute.dtype)  # before set_mesh: it uses one device
     multihost.check_same('config', lambda: json.dumps(config.to_dict()))
-    multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(dict(task.metadata)))
+    multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(task.record.to_json()))
     multihost.check_same('initial weights', lambda: _digest(task.start.params))
     with Plan.of(task, config) as plan:
         changes = multihost.run_on_host0(lambda: workdir.claim(config))
@@ -275,26 +279,28 @@ def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS)
         with contextlib.closing(checkpoints):
             metadata = checkpoints.metadata()
             if metadata is not None:
-                task.check(metadata)
-                _check_base(metadata, task.metadata, folder)
+                stored = RunRecord.from_json(metadata, f'{checkpoints.directory}: metadata.json')
+                task.check(stored)
+                _check_base(stored.base, task.record.base, folder)
             restored = plan.restore(checkpoints)
             if restored is None:
                 state = plan.initial_state()
                 step, seconds, is_evaluated = 0, 0.0, True
                 starts: list[int] = []
             else:
-                state, step, metadata = restored.state, restored.step, restored.metadata
-                seconds = metadata['train_seconds']
-                starts = metadata.get('stage_starts', [])
+                state, step = restored.state, restored.step
+                path = checkpoints.directory / str(step) / 'metadata.json'
+                stored = RunRecord.from_json(restored.metadata, path)
+                seconds, starts = stored.train_seconds, [*stored.stage_starts]
                 if step > plan.total_steps and not plan.is_timed:
                     raise UserError(
                         f'the run in {folder} has done {step:,} steps, but the config asks for '
                         f'{plan.total_steps:,}; set training.steps or training.epochs to more'
                     )
-                previous = metadata.get('config', {}).get('evaluation', {})
+                previous = stored.section('evaluation')
                 if all(previous.get(key) == config.evaluation.get(key) for key in _COMPARED):
-                    early_stopping.best = BestEvaluation(**metadata.get('best', {}))
-                is_evaluated = metadata['is_evaluated']
+                    early_stopping.best = stored.best or BestEvaluation()
+                is_evaluated = stored.is_evaluated
             multihost.run_on_host0(lambda: workdir.write_config(config))
             # At step 0 the initial weights are evaluated, again if a run died before it was saved.
             is_recorded = is_evaluated and step > 0
@@ -302,7 +308,11 @@ def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS)
             log = Log(workdir, config.logging, step, total, is_recorded)
             for change in changes:
                 log.info(f'changed since the run was started: {change}')
-            with contextlib.closing(log), contextlib.closing(profile), StopSignal() as stop:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(contextlib.closing(log))
+                if profile is not None:
+                    stack.enter_context(contextlib.closing(profile))
+                stop = stack.enter_context(StopSignal())
                 run = Run(
                     plan=plan,
                     checkpoints=checkpoints,
@@ -321,6 +331,15 @@ def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS)
                 )
                 del state, restored  # the only reference is run.state, so that it can be freed
                 yield run
+
+
+def _profile(config: Config, workdir: Workdir) -> 'Profile | None':
+    """Return the trace of `logging.profile_steps`; None without them."""
+    if not config.logging.profile_steps:
+        return None
+    from bert_jax.training.profiling import Profile  # an option that few runs set
+
+    return Profile(config.logging.profile_steps, workdir)
 
 
 def plan_course(
@@ -350,12 +369,11 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _check_base(stored: JsonView, current: JsonView, folder: object) -> None:
+def _check_base(before: Base | None, now: Base | None, folder: object) -> None:
     """Raise UserError if a run of parameter-efficient tuning would resume on another model."""
-    before, now = stored.get('base'), current.get('base')
-    if before and now and before['sha256'] != now['sha256']:
+    if before and now and before.sha256 != now.sha256:
         raise UserError(
-            f'{now["path"]} is not the model that the run in {folder} tunes: its sha256 is '
-            f'{now["sha256"][:12]}…, not {before["sha256"][:12]}…; restore the model or choose '
+            f'{now.path} is not the model that the run in {folder} tunes: its sha256 is '
+            f'{now.sha256[:12]}…, not {before.sha256[:12]}…; restore the model or choose '
             'another --config.workdir'
         )

@@ -13,9 +13,10 @@ from typing import Any
 
 import jax
 
+from bert_jax.loaded import checksums
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
-from bert_jax.training import checksums, multihost
+from bert_jax.training import multihost
 
 _STORE, _TREE = 'ocdbt.process_', 'manifest.ocdbt'
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from bert_jax.averages import Terms
 from bert_jax.examples.example_source import BatchSource
-from bert_jax.types import Batch, JsonObject, JsonView, Key, Params, Tree
+from bert_jax.loaded.record import RunRecord
+from bert_jax.types import Batch, JsonObject, Key, Params, Tree
 
 if TYPE_CHECKING:  # a step needs no working directory
     from bert_jax.training.workdir import Workdir
@@ -189,8 +190,8 @@ class Task(Protocol):
         """What the task remembers from step to step; None: nothing."""
 
     @property
-    def metadata(self) -> JsonView:
-        """JSON-compatible values that every checkpoint stores beside the arrays."""
+    def record(self) -> RunRecord:
+        """What every checkpoint records, as it is before the first step."""
 
     def init(self, key: Key) -> Params:
         """Return the initial parameters, float32, boxed with their logical axis names."""
@@ -229,8 +230,8 @@ class Task(Protocol):
     def describe(self) -> Sequence[str]:
         """Return lines for the start of the log: what is trained, on which data, for how long."""
 
-    def check(self, metadata: JsonObject) -> None:
-        """Raise UserError if a checkpoint with this metadata belongs to another task."""
+    def check(self, stored: RunRecord) -> None:
+        """Raise UserError if a checkpoint with this record belongs to another task."""
 
     def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
         """Yield the rows of a training batch as JSON-compatible, decoded text and labels.

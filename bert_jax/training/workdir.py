@@ -11,6 +11,7 @@ from flax import traverse_util
 from bert_jax import config_keys
 from bert_jax.errors import UserError, writing
 from bert_jax.files import write_json
+from bert_jax.loaded import checkpoint_files
 from bert_jax.storage import paths
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
@@ -101,7 +102,7 @@ class Workdir:
 
     def check_files(self) -> None:
         """Raise UserError if a run or sweep would replace files that are not its own."""
-        if is_run(self.path) or self._is_sweep():
+        if checkpoint_files.is_run(self.path) or self._is_sweep():
             return
         # An interruption right after the start leaves an empty folder.
         if taken := sorted(name for name in _WRITTEN if _has_content(self.path / name)):
@@ -165,7 +166,7 @@ class Workdir:
                 'the bucket, or choose another --config.workdir'
             )
         self.check_files()
-        if not is_run(self.path) and not self._is_sweep():
+        if not checkpoint_files.is_run(self.path) and not self._is_sweep():
             raise UserError(
                 f'--overwrite: {self.path} holds no run; choose another --config.workdir or remove '
                 'it'
@@ -197,16 +198,6 @@ class Workdir:
         return UserError(
             f'workdir {self.path} is in use by another run; choose another --config.workdir'
         )
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder has the config of a run."""
-    path = folder / 'config.json'
-    try:
-        config = json.loads(path.read_text(encoding='utf-8')) if path.exists() else {}
-    except (OSError, ValueError):
-        return False
-    return isinstance(config, dict) and {'task', 'workdir'} <= config.keys()
 
 
 def _has_content(path: Path) -> bool:

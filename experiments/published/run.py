@@ -25,7 +25,8 @@ import tqdm
 
 import bert_jax
 from bert_jax import rounding
-from bert_jax.interop import loading, pretrained
+from bert_jax.interop import loading
+from bert_jax.loaded import loaded_model
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
 from experiments.published.packages import MODELS, Model
@@ -112,7 +113,7 @@ def compare(
     rows = Rows(ids.astype(np.int32), mask.astype(np.int32))
 
     def compute(params: Any) -> dict[str, np.ndarray]:
-        computed = pretrained.outputs(ours.architecture, Compute(), params, rows)
+        computed = loaded_model.outputs(ours.architecture, Compute(), params, rows)
         found = {head: computed.get(f'{head}_logits') for head in HEADS}
         return _compared(found | {'states': computed['all_hidden'][-1]}, mask)
 

@@ -16,11 +16,12 @@ from ml_collections import ConfigDict
 
 from bert_jax import problems
 from bert_jax.inference.predictor import Predictor
-from bert_jax.interop import loading, pretrained
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop import loading
 from bert_jax.labels.data_keys import make_config
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.labels.loader import Splits
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.tasks.pretraining import builder, task
 from bert_jax.training import sharding
 
@@ -58,7 +59,7 @@ class PosProbe:
         self.train = _sample(splits.train, TRAIN_SENTENCES)
         self.dev = _sample(splits.dev, DEV_SENTENCES)
 
-    def __call__(self, model: Pretrained) -> float:
+    def __call__(self, model: LoadedModel) -> float:
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
@@ -90,9 +91,9 @@ def _states(predictor: Predictor, sentences: list[TaggedExample]) -> tuple[np.nd
     return np.concatenate(features), [tag for sentence in sentences for tag in sentence.tags]
 
 
-def reinitialize(model: Pretrained) -> Pretrained:
+def reinitialize(model: LoadedModel) -> LoadedModel:
     """The same architecture with newly initialized parameters."""
-    params, _ = pretrained.fill({}, model.architecture, ())
+    params, _ = loaded_model.fill({}, model.architecture, ())
     return dataclasses.replace(model, params=params)
 
 
@@ -115,11 +116,11 @@ class MaskedLoss:
 
     def __init__(
         self,
-        model: Pretrained,
+        model: LoadedModel,
         mask: float = HELD_OUT_MASKS['masking.mask'],
         random: float = HELD_OUT_MASKS['masking.random'],
     ):
-        config = ConfigDict(model.metadata['config'])
+        config = ConfigDict(dict(model.usage.config))
         config.data.segments = 'single'
         config.masking.end_rate = None
         config.update_from_flattened_dict(HELD_OUT_MASKS)
@@ -134,7 +135,7 @@ class MaskedLoss:
         config.objectives = ConfigDict({self._objective: 1.0})
         self.task, self.mesh = builder.build(config), sharding.make_mesh(config.mesh)
 
-    def __call__(self, model: Pretrained) -> float:
+    def __call__(self, model: LoadedModel) -> float:
         with jax.set_mesh(self.mesh):
             return self.task.evaluate(model.params, self.task.stages[-1])[f'{self._objective}_loss']
 

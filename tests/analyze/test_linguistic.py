@@ -11,7 +11,7 @@ import pytest
 from bert_jax.analyze.measures import ridge_probe
 from bert_jax.errors import UserError
 from bert_jax.inference.predictor import Predictor
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.rows import Rows
 from bert_jax.tasks.pretraining import TEXT_ROWS, builder
 from bert_jax.training import sharding
@@ -84,7 +84,7 @@ def test_the_metrics_are_those_of_inference(objective, data, monkeypatch):
         (evaluator,) = task.evaluators
         metrics = evaluator(params)
     tokenizer, is_causal = task.corpus.tokenizer, bool(objective)
-    model = Pretrained(
+    model = LoadedModel(
         None, task.start.architecture, jax.device_get(params), tokenizer, is_causal=is_causal
     )
     predictor = Predictor(model)

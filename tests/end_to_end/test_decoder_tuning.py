@@ -7,12 +7,12 @@ import pytest
 import bert_jax
 from bert_jax import export, main, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import loading, tuned
+from bert_jax.interop import loading
+from bert_jax.loaded import checkpoint_arrays, tuned
 from bert_jax.models import architectures
 from bert_jax.models.architecture_parts import DecoderStack
 from bert_jax.models.architectures.bart import BART
 from bert_jax.tasks import initialization
-from bert_jax.training import checkpoints
 from bert_jax.training.run import NO_HOOKS, Hooks
 from configs import finetune
 from tests.end_to_end.test_generation_tasks import keys, lines_of, train
@@ -69,7 +69,7 @@ def mam(base, tmp_path_factory):
 
 
 def test_encoder_decoder_and_prediction_head_are_frozen(base, mam):
-    state = tree_paths.flatten(checkpoints.load(mam).state)
+    state = tree_paths.flatten(checkpoint_arrays.load(mam).state)
     trained = {name.removeprefix('params/') for name in state if name.startswith('params/')}
     attentions = {
         f'{layer}/tuning/{part}'
@@ -128,7 +128,7 @@ def test_another_model_is_not_the_base_model(base, part):
     described = tuned.describe_base(str(base), params)
     assert {*described['parts']} == {'encoder', 'decoder', 'seq2seq'}
     changed = {**params, part: jax.tree.map(lambda leaf: leaf + 1e-3, params[part])}
-    assert tuned.describe_base(str(base), changed)['sha256'] != described['sha256']
+    assert tuned.describe_base(str(base), changed).sha256 != described.sha256
 
 
 def test_a_classifier_on_a_tuned_decoder_answers(base, tmp_path):
@@ -138,7 +138,7 @@ def test_a_classifier_on_a_tuned_decoder_answers(base, tmp_path):
     steps = {'training.epochs': 0.0, 'training.steps': 2, 'data.dev': config.data.train}
     config.update_from_flattened_dict(SMALL | own | steps)
     main.run(config.lock())
-    metadata = checkpoints.load(tmp_path / 'run').metadata
+    metadata = checkpoint_arrays.load(tmp_path / 'run').metadata
     assert metadata['base']['parts'] == ['encoder', 'decoder']
     model = loading.load_any(tmp_path / 'run')
     assert 'seq2seq' not in model.heads
@@ -174,7 +174,9 @@ def test_stopped_and_resumed_bitwise(base, tmp_path, capsys):
     for name in ('killed', 'whole'):
         tune(tmp_path / name, base, **more)
     assert 'resuming from step 3' in capsys.readouterr().err
-    ours, theirs = (checkpoints.load(tmp_path / name / 'run').state for name in ('killed', 'whole'))
+    ours, theirs = (
+        checkpoint_arrays.load(tmp_path / name / 'run').state for name in ('killed', 'whole')
+    )
     for own, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_array_equal(own, other)
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from bert_jax import export, predict, tokenizers
-from bert_jax.interop import huggingface, huggingface_export, pretrained, surgery
+from bert_jax.interop import huggingface, huggingface_export, surgery
 from bert_jax.interop.families import encoder_pairs
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models import architectures
 from tests.export_formats import exported
 
@@ -36,10 +37,10 @@ def folders(tmp_path_factory):
         else:
             name = 't5_1_0' if family == 't5' else family
             architecture = architectures.build(name, **SIZES, **changes)
-        params, _ = pretrained.fill({}, architecture, ('seq2seq',))
+        params, _ = loaded_model.fill({}, architecture, ('seq2seq',))
         params = jax.tree.map(lambda leaf: np.asarray(10 * leaf), params)
         folder = tmp_path_factory.mktemp('decoders') / family
-        huggingface_export.save(Pretrained(family, architecture, params, tokenizer), folder)
+        huggingface_export.save(LoadedModel(family, architecture, params, tokenizer), folder)
         made[family] = folder
     return made
 

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax import main, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoints
+from bert_jax.loaded import checkpoint_arrays
 from configs import bart
 from tests.end_to_end import small
 
@@ -37,7 +37,7 @@ def make_config(folder, **more):
 
 
 def final_arrays(folder):
-    return tree_paths.flatten(checkpoints.load(folder / 'run').state)
+    return tree_paths.flatten(checkpoint_arrays.load(folder / 'run').state)
 
 
 @pytest.mark.slow

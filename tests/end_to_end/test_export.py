@@ -12,10 +12,10 @@ from bert_jax import main, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.export import Request, export
 from bert_jax.export import main as command_line
-from bert_jax.interop import huggingface, huggingface_export, loading, pretrained
+from bert_jax.interop import huggingface, huggingface_export, loading
+from bert_jax.loaded import checkpoint_arrays, loaded_model
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
-from bert_jax.training import checkpoints
 from tests import disks
 from tests.end_to_end import commands, small
 from tests.inference import small_runs
@@ -58,7 +58,7 @@ def test_transformers_opens_a_run_and_computes_the_same(workdir, exported):
     with torch.no_grad():
         output = theirs.eval()(**batch)
     model = loading.load_any(workdir)
-    ours = pretrained.outputs(
+    ours = loaded_model.outputs(
         model.architecture,
         Compute(),
         model.params,
@@ -128,7 +128,7 @@ def test_position_ids_start_after_the_padding_of_the_tokenizer(tmp_path):
     with torch.no_grad():
         expected = theirs.eval()(**batch).logits
     arrays = (batch[name].numpy() for name in ('input_ids', 'attention_mask'))
-    ours = pretrained.outputs(model.architecture, Compute(), model.params, Rows(*arrays))
+    ours = loaded_model.outputs(model.architecture, Compute(), model.params, Rows(*arrays))
     np.testing.assert_allclose(ours['mlm_logits'], expected, atol=1e-5)
 
 
@@ -154,7 +154,7 @@ def test_discriminator_and_generator_are_exported_separately(tmp_path, capsys):
     ]:
         _, report = kind.from_pretrained(tmp_path / name, output_loading_info=True)
         assert not any(report[key] for key in ('missing_keys', 'unexpected_keys'))
-    params = checkpoints.load(run, 'params').state['params']
+    params = checkpoint_arrays.load(run, 'params').state['params']
     read, shared = (m.params['encoder']['embeddings']['token'] for m in folders.values())
     np.testing.assert_array_equal(shared, params['encoder']['embeddings']['token'])
     difference = np.asarray(params['generator']['delta'])

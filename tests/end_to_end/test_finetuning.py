@@ -14,10 +14,10 @@ import pytest
 from bert_jax import export, main, predict
 from bert_jax.errors import UserError
 from bert_jax.inference import finetuned
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import checkpoint_arrays
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks import make_task
-from bert_jax.training import checkpoints
 from configs import finetune
 from tests.end_to_end import commands
 
@@ -277,10 +277,10 @@ def test_predict_splits_text_into_words_like_the_training_data(tmp_path):
     path.write_text(''.join(map(sentence.format, range(10))))
     data = {'data__train': (str(path),), 'data__dev': ()}
     task = make_task(config_of('sample_entities', tmp_path / 'run', **data))
-    assert task.metadata['kept'] == {'splitter': 'whitespace'}
+    assert task.record.kept == {'splitter': 'whitespace'}
     tokenizer = task.problem.encoding.tokenizer
-    model = Pretrained(
-        'bert', task.architecture, {}, tokenizer, task.problem.setup.labels, metadata=task.metadata
+    model = LoadedModel(
+        'bert', task.architecture, {}, tokenizer, task.problem.setup.labels, usage=task.record
     )
     tagger = finetuned.build(model, 'tagging', tokenizer, Compute(), batch_tokens=64, overlap=0.25)
     encoding = tagger.problem().encoding
@@ -323,7 +323,7 @@ def test_killed_and_resumed_bitwise(task, tmp_path):
     assert done.returncode == 0, done.stderr
     assert 'resuming from step 14' in done.stderr
     ours, theirs = (
-        jax.tree.leaves_with_path(checkpoints.load(tmp_path / name)[1])
+        jax.tree.leaves_with_path(checkpoint_arrays.load(tmp_path / name)[1])
         for name in ('killed', 'whole')
     )
     assert len(ours) > 30

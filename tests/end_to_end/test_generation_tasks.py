@@ -12,13 +12,13 @@ import pytest
 import bert_jax
 from bert_jax import main, predict
 from bert_jax.errors import UserError
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.models import architectures
 from bert_jax.models.architecture_parts import DecoderStack
 from bert_jax.models.architectures.bart import BART
 from bert_jax.models.architectures.builder import Builder
 from bert_jax.models.tuning.prompt import PromptTuning
 from bert_jax.tasks import attention_direction
-from bert_jax.training import checkpoints
 from configs import finetune
 from tests.end_to_end import commands
 
@@ -192,7 +192,7 @@ def test_killed_and_resumed_bitwise(tmp_path):
             done = commands.run(*command)
             assert 'resuming from step 14' in done.stderr
     ours, theirs = (
-        jax.tree.leaves(checkpoints.load(tmp_path / name / 'run')[1])
+        jax.tree.leaves(checkpoint_arrays.load(tmp_path / name / 'run')[1])
         for name in ('killed', 'whole')
     )
     for own, other in zip(ours, theirs, strict=True):

@@ -10,10 +10,10 @@ import pytest
 
 import bert_jax
 from bert_jax import main, tokenizers
-from bert_jax.interop import huggingface_export, pretrained
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop import huggingface_export
+from bert_jax.loaded import checkpoint_arrays, loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models import architectures
-from bert_jax.training import checkpoints
 from bert_jax.training.run import NO_HOOKS, Hooks, Paused
 from configs import finetune
 
@@ -44,8 +44,8 @@ def base(request, tmp_path_factory):
     dropout = dict(hidden_dropout=0.0, attention_dropout=0.0, initializer_range=0.1, pooler=False)
     architecture = architectures.build('bert', **sizes).changed(dropout)
     head = HEADS[request.param]
-    params, _ = pretrained.fill({}, architecture, (head,))
-    model = Pretrained('bert', architecture, params, tokenizer, is_causal=head == 'clm')
+    params, _ = loaded_model.fill({}, architecture, (head,))
+    model = LoadedModel('bert', architecture, params, tokenizer, is_causal=head == 'clm')
     huggingface_export.save(model, folder)
     return folder
 
@@ -97,7 +97,7 @@ def test_a_run_resumes_bit_for_bit(base, tmp_path):
         run(base, tmp_path / 'stopped', 4, hooks=Hooks(pause_at=2), **more)
     run(base, tmp_path / 'stopped', 4, **more)
     ours, theirs = (
-        jax.tree.leaves_with_path(checkpoints.load(tmp_path / name)[1])
+        jax.tree.leaves_with_path(checkpoint_arrays.load(tmp_path / name)[1])
         for name in ('stopped', 'whole')
     )
     for (path, own), (_, other) in zip(ours, theirs, strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax import tree_paths
-from bert_jax.training import checkpoints
+from bert_jax.loaded import checkpoint_arrays
 from tests.end_to_end import commands, preparation, small
 
 pytestmark = pytest.mark.slow
@@ -97,7 +97,7 @@ def test_a_sweep_killed_twenty_times(tmp_path):
     assert found[0] == found[1]
     for run in ('run/seed_0', 'run/seed_1'):
         ours, theirs = (
-            tree_paths.flatten(checkpoints.load(folder / run).state)
+            tree_paths.flatten(checkpoint_arrays.load(folder / run).state)
             for folder in (killed, expected)
         )
         assert ours.keys() == theirs.keys()

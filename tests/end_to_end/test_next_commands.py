@@ -88,7 +88,7 @@ def save_untrained(config) -> list[str]:
         contextlib.closing(Workdir.of(config.workdir)) as workdir,
         training_run.start(task, config, workdir) as run,
     ):
-        run.save(run.plan.metadata(0.0, False))
+        run.save(run.plan.record(0.0, False))
         run.checkpoints.wait()
         return task.next_commands(run.state.params)
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from bert_jax import tree_paths
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.tasks.pretraining.sources import SEGMENTS
-from bert_jax.training import checkpoints
 from tests.end_to_end import small
 
 STEPS, SAVED, KILLED = 6, 3, 5
@@ -140,7 +140,7 @@ def outcome(workdir):
     """Return the held-out metrics, the arrays of the last checkpoint by name, and all losses."""
     results = json.loads((workdir / 'results.json').read_text())
     assert results['steps'] == STEPS
-    arrays = tree_paths.flatten(checkpoints.load(workdir).state)
+    arrays = tree_paths.flatten(checkpoint_arrays.load(workdir).state)
     records = map(json.loads, (workdir / 'metrics.jsonl').read_text().splitlines())
     losses = [(record['step'], record['loss']) for record in records if record['kind'] == 'train']
     return results['held_out'], arrays, losses

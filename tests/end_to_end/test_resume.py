@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax import tree_paths
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.training import checkpoints, multihost
 from tests.end_to_end import small
 
@@ -57,7 +58,7 @@ def stop_at(folder, step, number, given=None) -> int:
 
 
 def final_arrays(folder):
-    return tree_paths.flatten(checkpoints.load(folder / 'run').state)
+    return tree_paths.flatten(checkpoint_arrays.load(folder / 'run').state)
 
 
 @pytest.fixture(scope='module')

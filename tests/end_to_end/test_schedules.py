@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax import main, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoints
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.training.run import Hooks, Paused
 from tests.end_to_end import small
 
@@ -43,7 +43,7 @@ def whole(tmp_path_factory):
 
 
 def final_arrays(folder):
-    return tree_paths.flatten(checkpoints.load(folder / 'run').state)
+    return tree_paths.flatten(checkpoint_arrays.load(folder / 'run').state)
 
 
 def test_the_tokens_of_all_parts_are_counted(whole):

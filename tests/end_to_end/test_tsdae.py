@@ -9,8 +9,8 @@ import pytest
 import bert_jax
 from bert_jax import export, main, tree_paths
 from bert_jax.interop import loading
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.tasks import make_task
-from bert_jax.training import checkpoints
 from tests.problems.embedding.small import config_of, rows, texts
 
 TEXTS = ['the small ship near the sea', 'a cow', 'nobody saw the old harbour !']
@@ -44,12 +44,12 @@ def test_a_run_is_scored_on_pairs_and_resumes_bit_for_bit(run):
     assert {'spearman', 'pearson'} <= json.loads((run / 'dev/metrics.json').read_text())[
         'metrics'
     ].keys()
-    straight = tree_paths.flatten(checkpoints.load(run).state)
+    straight = tree_paths.flatten(checkpoint_arrays.load(run).state)
     assert any('reconstruction' in name for name in straight)
     (run / 'results.json').unlink()
     shutil.rmtree(run / 'checkpoints/4')
     main.run(make_config(run.parent))  # steps 3 and 4 again
-    resumed = tree_paths.flatten(checkpoints.load(run).state)
+    resumed = tree_paths.flatten(checkpoint_arrays.load(run).state)
     assert resumed.keys() == straight.keys()
     for name, array in straight.items():
         np.testing.assert_array_equal(resumed[name], array, err_msg=name)

@@ -12,10 +12,10 @@ import pytest
 import bert_jax
 from bert_jax import export, main, predict, progress, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import loading, tuned
+from bert_jax.interop import loading
+from bert_jax.loaded import checkpoint_arrays, tuned
 from bert_jax.models import architectures
 from bert_jax.tasks import initialization
-from bert_jax.training import checkpoints
 from bert_jax.training.run import NO_HOOKS, Hooks
 from configs import finetune, finetune_tasks
 
@@ -89,7 +89,7 @@ def predictions(model, folder):
 
 
 def test_checkpoints_hold_what_is_trained_and_nothing_else(base, lora):
-    state = tree_paths.flatten(checkpoints.load(lora).state)
+    state = tree_paths.flatten(checkpoint_arrays.load(lora).state)
     params = {name for name in state if name.startswith('params/')}
     assert params == {
         *(
@@ -222,7 +222,7 @@ def test_stopped_and_resumed_bitwise(base, tmp_path, capsys):
     for name in ('killed', 'whole'):
         tune(tmp_path / name, 'mam', base, **more)
     assert 'resuming from step 7' in capsys.readouterr().err
-    ours, theirs = (checkpoints.load(tmp_path / name).state for name in ('killed', 'whole'))
+    ours, theirs = (checkpoint_arrays.load(tmp_path / name).state for name in ('killed', 'whole'))
     for (path, own), other in zip(
         jax.tree.leaves_with_path(ours), jax.tree.leaves(theirs), strict=True
     ):
@@ -286,7 +286,7 @@ def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path, m
         assert results.keys() == expected.keys()
         assert results['tokens_per_second'] < 1e7
         ours, theirs = (
-            checkpoints.load(path / name).state for path in (tmp_path / 'sweep', tmp_path)
+            checkpoint_arrays.load(path / name).state for path in (tmp_path / 'sweep', tmp_path)
         )
         ours, theirs = tree_paths.flatten(ours), tree_paths.flatten(theirs)
         assert ours.keys() == theirs.keys()

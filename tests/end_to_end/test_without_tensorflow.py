@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from bert_jax import tree_paths
-from bert_jax.training import checkpoints
+from bert_jax.loaded import checkpoint_arrays
 from tests.end_to_end import commands, small
 from tests.end_to_end.test_finetuning import SMALL
 
@@ -48,7 +48,7 @@ def finetune(folder, **options):
 
 def result(folder):
     """The bytes of the final arrays, and all records without times."""
-    arrays = tree_paths.flatten(checkpoints.load(folder / 'run').state)
+    arrays = tree_paths.flatten(checkpoint_arrays.load(folder / 'run').state)
     records = map(json.loads, (folder / 'run/metrics.jsonl').read_text().splitlines())
     kept = [
         {key: value for key, value in record.items() if 'loss' in key or key in ('kind', 'step')}
@@ -71,7 +71,7 @@ def test_pretraining_ends_with_the_same_parameters(is_resumed, pretrained, tmp_p
     """A resumed run was killed after five steps with TensorFlow."""
     if is_resumed:
         pretrain(tmp_path, die_at=5)
-        assert checkpoints.load(tmp_path / 'run').step == 3
+        assert checkpoint_arrays.load(tmp_path / 'run').step == 3
     status, stderr = pretrain(tmp_path, has_tensorflow=False)
     assert status == 0, stderr
     ours, expected = result(tmp_path), result(pretrained)

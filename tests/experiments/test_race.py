@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax import config_keys
+from bert_jax.loaded.record import Usage
 from bert_jax.models import architectures
 from bert_jax.models.rows import Rows
 from configs import fast
@@ -74,7 +75,7 @@ def test_models_of_gptbert_predict_the_tokens_that_other_models_predict(tmp_path
     for shift in (False, True):
         config = small.config(tmp_path, **small.ONE_STAGE, model__prediction__shift=shift)
         model = types.SimpleNamespace(
-            metadata={'config': config.to_dict()},
+            usage=Usage(config=config.to_dict()),
             architecture=architectures.build('bert').changed({'prediction.shift': shift}),
         )
         task = measures.MaskedLoss(model).task

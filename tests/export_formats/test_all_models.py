@@ -49,7 +49,7 @@ def test_every_architecture(format_name, name, tmp_path):
 
 @pytest.mark.parametrize('method', sorted(tuning.METHODS))
 def test_every_tuned_model(method, tmp_path):
-    added = tuning.from_json({'method': method})
+    added = tuning.build(method, {})
     model = pages.random_model('bert', pages.tokenizer('wordpiece'), tuning=added)
     exported.write(tmp_path / 'out', 'onnx', model, task='embed')
     assert exported.embeds_like_predict(tmp_path / 'out', model, exported.TEXTS)

@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
-from bert_jax.interop.sentence_modules import Dense, Normalize, SentenceModules
+from bert_jax.loaded.sentence_modules import Dense, Normalize, SentenceModules
 from bert_jax.models.architecture_parts import HeadLSTM
 from tests.export_formats import exported
 from tests.inference import small_runs

@@ -1,10 +1,12 @@
 """The parsers of files that strangers send, each with valid samples to damage."""
 
 import argparse
+import dataclasses
 import io
 import json
 import os
 import pathlib
+import random
 import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,11 +18,21 @@ import torch
 
 from bert_jax import files, problems, tokenizers
 from bert_jax.corpus import corpus, corpus_writer
-from bert_jax.interop import families, torch_file, weights
+from bert_jax.inference import finetuned
+from bert_jax.interop import families, loading, torch_file, usage, weights
 from bert_jax.labels import formats
+from bert_jax.loaded import checksums, sentence_modules
+from bert_jax.loaded.record import Base, BestEvaluation, RunRecord
+from bert_jax.models import architectures, tuning
+from bert_jax.models.architecture import Compute
+from bert_jax.models.sparse_pooling import SparsePooling
 from bert_jax.storage import names
+from tests.fuzz import mutation
+from tests.inference import small_runs
 from tests.interop import published
 from tests.labels import reading
+
+MANY = 300, 20_000
 
 
 class Parser(NamedTuple):
@@ -29,10 +41,14 @@ class Parser(NamedTuple):
     Attributes:
         samples: Valid files.
         read: Reads a file with the bytes of a damaged sample in an empty folder.
+        mutate: Damages a sample.
+        least: Number of files to try at least, quickly and in the slow test.
     """
 
     samples: list[bytes]
     read: Callable[[bytes, pathlib.Path], object]
+    mutate: Callable[[bytes, random.Random], bytes] = mutation.mutate
+    least: tuple[int, int] = (6, 21)
 
 
 def _torch_samples(is_fairseq: bool = False) -> list[bytes]:
@@ -138,6 +154,117 @@ def _manifest() -> Parser:
     return Parser([sample], read)
 
 
+def _records() -> list[bytes]:
+    """The metadata of checkpoints: of pretraining, a classifier, vectors, and a tuned model."""
+    tokenizer = tokenizers.train('wordpiece:60', ['the cat sat on the mat'] * 9)
+    common = RunRecord(
+        task='pretraining',
+        family='bert',
+        architecture=architectures.build('bert_tiny', vocab_size=tokenizer.vocab_size),
+        base=None,
+        tokenizer=tokenizer.to_json(),
+        tokenizer_fingerprint=tokenizer.fingerprint,
+        corpus_fingerprint='a' * 64,
+        is_causal=False,
+        has_prefix=False,
+        is_generative=False,
+        config={'objectives': {'mlm': 1.0}, 'training': {'sequence_length': [64]}},
+        train_seconds=1.5,
+        is_evaluated=True,
+        stage_starts=(0, 10),
+        best=BestEvaluation(4, {'loss': 2.0}),
+    )
+    lora = tuning.build('lora', {'rank': 2})
+    problem = {'query_prompt': 'q: ', 'document_prompt': '', 'normalize': None}
+    kept = {'pooling': 'mean', 'similarity': 'cosine', 'sparse': SparsePooling()._asdict()}
+    records = [
+        common,
+        dataclasses.replace(
+            common,
+            task='classification',
+            problem_type='single_label_classification',
+            labels=('no', 'yes'),
+            calibrated={'threshold': 0.5},
+            kept={'splitter': 'whitespace'},
+            texts=1,
+            config={'training': {'sequence_length': 64}, 'problem': {'labels': []}, 'data': {}},
+        ),
+        dataclasses.replace(
+            common,
+            task='embedding',
+            kept=kept,
+            config={'training': {'sequence_length': 64}, 'problem': problem},
+        ),
+        dataclasses.replace(
+            common,
+            architecture=dataclasses.replace(common.architecture, tuning=lora),
+            base=Base('base', '/base', ('encoder',), 'a' * 64),
+        ),
+    ]
+    return [json.dumps(record.to_json()).encode() for record in records]
+
+
+def _read_record(path: pathlib.Path) -> object:
+    """Read a record and what a load derives from it."""
+    record = RunRecord.from_json(files.read_json(path), path)
+    text = json.dumps(record.to_json())
+    assert json.dumps(RunRecord.from_json(json.loads(text), path).to_json()) == text
+    sections = [record.section(name) for name in ('data', 'evaluation', 'problem', 'rtd')]
+    return record.architecture.layer_numbers, sentence_modules.of_run(record), sections
+
+
+def _run() -> Parser:
+    """A small run, whose checkpoint is complete by its digests whatever its files say."""
+    folder = pathlib.Path(tempfile.mkdtemp())
+    small_runs.save_run(folder / 'run', 'classification')
+    checkpoint = folder / 'run/checkpoints/1'
+    path = checkpoint / 'metadata.json'
+    sample = path.read_bytes()
+
+    def read(data: bytes, _: pathlib.Path) -> object:
+        path.write_bytes(data)
+        checksums.write(checkpoint)
+        model = loading.load_any(folder / 'run')
+        return finetuned.build(model, 'classification', model.tokenizer, Compute(), 64, 0.0)
+
+    return Parser([sample], read, mutation.mutate_json)
+
+
+def _description() -> Parser:
+    """The description of the arrays of a small run."""
+    folder = pathlib.Path(tempfile.mkdtemp())
+    small_runs.save_run(folder / 'run', 'classification')
+    checkpoint = folder / 'run/checkpoints/1'
+    path = checkpoint / 'arrays.json'
+    sample = path.read_bytes()
+
+    def read(data: bytes, _: pathlib.Path) -> object:
+        path.write_bytes(data)
+        checksums.write(checkpoint)
+        return loading.load_any(folder / 'run')
+
+    return Parser([sample], read, mutation.mutate_json)
+
+
+def _read_usage(data: bytes, folder: pathlib.Path) -> object:
+    (folder / usage.FILE).write_bytes(data)
+    return usage.read(folder)
+
+
+def _usages() -> list[bytes]:
+    fields = {
+        'task': 'classification',
+        'labels': ['no', 'yes'],
+        'heads': ['sequence_classification'],
+        'problem_type': None,
+        'kept': {'splitter': 'whitespace'},
+        'calibrated': {'threshold': 0.5},
+        'texts': 2,
+        'config': {'objectives': {}, 'problem': {'labels': []}, 'training': {}, 'data': {}},
+    }
+    return [json.dumps(fields).encode()]
+
+
 def _check_key(data: bytes, folder: pathlib.Path) -> None:
     name = names.check(data.decode('utf-8', 'surrogateescape'), 'a bucket')
     path = pathlib.Path(os.path.normpath(folder / name))
@@ -173,6 +300,12 @@ PARSERS: dict[str, Callable[[], Parser]] = {
         _read_file('manifest.json', files.read_json),
     ),
     'manifest': _manifest,
+    'record': lambda: Parser(
+        _records(), _read_file('metadata.json', _read_record), mutation.mutate_json, MANY
+    ),
+    'run': _run,
+    'description': _description,
+    'usage': lambda: Parser(_usages(), _read_usage, mutation.mutate_json, MANY),
     'keys': lambda: Parser([b'a/b-1.txt', b'runs/x/0001/step.json'], _check_key),
     'csv': lambda: _labels('classification', '.csv', 'formats/all.csv'),
     'tsv': lambda: _labels('classification', '.tsv', 'formats/stray_quotes.tsv'),

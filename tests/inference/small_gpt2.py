@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax import tokenizers
 from bert_jax.interop import huggingface_export
-from bert_jax.interop.pretrained import Pretrained, build_model
+from bert_jax.loaded.loaded_model import LoadedModel, build_model
 from bert_jax.models import architectures
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer, byte_bpe
@@ -27,7 +27,7 @@ def folder(path: pathlib.Path) -> pathlib.Path:
     return path / 'model'
 
 
-def make(name: str, tokenizer: Tokenizer, max_length: int = 160) -> Pretrained:
+def make(name: str, tokenizer: Tokenizer, max_length: int = 160) -> LoadedModel:
     """A causal model with random weights."""
     sizes = dict(hidden_size=16, num_layers=2, num_heads=2, intermediate_size=32)
     size = tokenizer.vocab_size
@@ -38,4 +38,4 @@ def make(name: str, tokenizer: Tokenizer, max_length: int = 160) -> Pretrained:
     rows = Rows(np.zeros((1, 8), np.int32), np.ones((1, 8), np.int32))
     params = random_parameters(model, rows, deviation=0.5)
     family = architectures.find(name).family
-    return Pretrained(family, architecture, params, tokenizer, is_causal=True)
+    return LoadedModel(family, architecture, params, tokenizer, is_causal=True)

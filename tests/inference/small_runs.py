@@ -7,6 +7,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import tokenizers
 from bert_jax.examples.finetune_batches import BatchShape, evaluation_batches
+from bert_jax.loaded.record import RunRecord
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
@@ -40,10 +41,11 @@ def tokenizer():
     return tokenizers.train('wordpiece:120', [TEXT * 5])
 
 
-def save_run(folder, kind, changes=None, architecture=None, **more_metadata):
+def save_run(folder, kind, changes=None, architecture=None, **recorded):
     """A run of one checkpoint, with a newly initialized model.
 
-    `changes` to the settings of the problem, `architecture` to a small BERT.
+    `changes` to the settings of the problem, `architecture` to a small BERT, `recorded` to the
+    record.
     """
     changed = architecture or {}
     labels, given = KINDS[kind]
@@ -65,21 +67,24 @@ def save_run(folder, kind, changes=None, architecture=None, **more_metadata):
     model = Model(architecture, Compute(), problem.loss.heads())
     rows = problem.loss.corrupt(Rows.of(batch), None)
     params = random_parameters(model, rows, deviation=0.3)
-    metadata = {
-        'task': kind,
-        'problem_type': PROBLEMS[kind].problem_type,
-        'family': 'bert',
-        'architecture': dataclasses.asdict(architecture),
-        'tokenizer': tokenizer().to_json(),
-        'labels': labels,
-        'calibrated': {},
-        'is_causal': False,
-        'has_prefix': False,
-        'is_generative': False,
-        'config': {'training': {'sequence_length': LENGTH}, 'problem': settings},
-        **more_metadata,
-    }
+    record = RunRecord(
+        task=kind,
+        problem_type=PROBLEMS[kind].problem_type,
+        family='bert',
+        architecture=architecture,
+        base=None,
+        tokenizer=tokenizer().to_json(),
+        tokenizer_fingerprint=tokenizer().fingerprint,
+        labels=tuple(labels),
+        is_causal=False,
+        has_prefix=False,
+        is_generative=False,
+        config={'training': {'sequence_length': LENGTH}, 'problem': settings},
+        train_seconds=0.0,
+        is_evaluated=True,
+    )
+    record = dataclasses.replace(record, **recorded)
     writer = Checkpoints.open(folder / 'checkpoints', keep=1)
-    writer.save(1, {'params': params}, metadata)
+    writer.save(1, {'params': params}, record.to_json())
     writer.close()
     return folder

@@ -1,7 +1,5 @@
 """Attention probabilities of a text: those of transformers, for every kind of attention."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ import transformers
 import bert_jax
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface
+from bert_jax.loaded.record import RunRecord
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
@@ -52,17 +51,22 @@ def test_attention_of_a_run_with_scan_layers_equals_that_without(tmp_path):
     folder = published.folder(tmp_path / 'published')
     model = huggingface.load(folder)
     stacked = stack_layers(model.params['encoder'])
-    metadata = {
-        'family': 'bert',
-        'architecture': dataclasses.asdict(model.architecture),
-        'tokenizer': model.tokenizer.to_json(),
-        'is_causal': False,
-        'has_prefix': False,
-        'is_generative': False,
-        'config': {},
-    }
+    record = RunRecord(
+        task='pretraining',
+        family='bert',
+        architecture=model.architecture,
+        base=None,
+        tokenizer=model.tokenizer.to_json(),
+        tokenizer_fingerprint=model.tokenizer.fingerprint,
+        is_causal=False,
+        has_prefix=False,
+        is_generative=False,
+        config={},
+        train_seconds=0.0,
+        is_evaluated=True,
+    )
     writer = Checkpoints.open(tmp_path / 'run' / 'checkpoints', keep=1)
-    writer.save(1, {'params': {'encoder': stacked}}, metadata)
+    writer.save(1, {'params': {'encoder': stacked}}, record.to_json())
     writer.close()
     _, expected_LHTT = bert_jax.load(folder).attention(TEXT)
     _, weights_LHTT = bert_jax.load(tmp_path / 'run').attention(TEXT)

@@ -11,7 +11,8 @@ import transformers
 
 import bert_jax
 from bert_jax.errors import UserError
-from bert_jax.interop import loading, pretrained
+from bert_jax.interop import loading
+from bert_jax.loaded import loaded_model
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
 from tests.inference.small_runs import KINDS, save_run
@@ -40,7 +41,7 @@ def logits(path, texts, head):
         ids += [*own, model.tokenizer.sep_id]
         types += [number] * (len(own) + 1)
     inputs = (np.array([own], np.int32) for own in (ids, np.ones(len(ids)), types))
-    computed = pretrained.outputs(model.architecture, Compute(), model.params, Rows(*inputs))
+    computed = loaded_model.outputs(model.architecture, Compute(), model.params, Rows(*inputs))
     return np.asarray(computed[f'{head}_logits'][0], np.float64)
 
 

@@ -11,7 +11,9 @@ from bert_jax import export, main, predict
 from bert_jax.errors import UserError
 from bert_jax.inference.sparse_vectors import TermEncoder
 from bert_jax.inference.vector_search import TextEncoder
-from bert_jax.interop import huggingface_export, loading, sentence_modules
+from bert_jax.interop import huggingface_export, loading
+from bert_jax.loaded import sentence_modules
+from bert_jax.loaded.record import Usage
 from bert_jax.tasks import make_task
 from tests.interop import published
 from tests.interop.test_sentence_modules import add_modules
@@ -103,8 +105,8 @@ def test_vectors_of_a_run_are_compared_as_in_its_training(tmp_path, keys, simila
     lines = [['text1', 'text2', 'text3', 's1', 's2'], *([*row, '2', '1'] for row in rows(9, 3))]
     config = config_of(tmp_path, lines, **keys)
     kept = make_task(config).problem.setup.kept
-    metadata = {'task': 'embedding', 'config': config.to_dict(), 'kept': kept}
-    modules = sentence_modules.of_run(metadata)
+    usage = Usage(task='embedding', config=config.to_dict(), kept=kept)
+    modules = sentence_modules.of_run(usage)
     assert (modules.similarity, bool(modules.layers)) == (similarity, is_unit)
 
 

@@ -10,7 +10,7 @@ from bert_jax.errors import UserError
 from bert_jax.inference.gaps import GappedText
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.unmasking import UnmaskingOptions, never_written
-from bert_jax.interop.pretrained import Pretrained, build_model
+from bert_jax.loaded.loaded_model import LoadedModel, build_model
 from bert_jax.models import architectures
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.unmasking import Schedule
@@ -34,7 +34,7 @@ def pretrained():
     model = build_model(architecture, ['mlm'])
     rows = Rows(np.zeros((1, 8), np.int32), np.ones((1, 8), np.int32))
     params = random_parameters(model, rows, deviation=0.4)
-    return Pretrained('bert', architecture, params, tokenizer())
+    return LoadedModel('bert', architecture, params, tokenizer())
 
 
 @pytest.fixture(scope='module')

@@ -13,9 +13,9 @@ import transformers
 from safetensors.numpy import load_file, save_file
 
 from bert_jax import tree_paths
-from bert_jax.interop import pretrained
 from bert_jax.interop.families import FAMILIES
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
 from tests.end_to_end import small
@@ -254,11 +254,11 @@ def edit(path: pathlib.Path, change):
     save_file(weights, file, metadata={'format': 'pt'})
 
 
-def ours(loaded: Pretrained) -> dict[str, np.ndarray]:
+def ours(loaded: LoadedModel) -> dict[str, np.ndarray]:
     """The outputs of our model for `batch_for`."""
     given = batch_for(loaded.architecture)
     settings = (loaded.architecture, Compute(), loaded.params)
-    computed = pretrained.outputs(*settings, Rows(*given), is_causal=loaded.is_causal)
+    computed = loaded_model.outputs(*settings, Rows(*given), is_causal=loaded.is_causal)
     if 'clm' not in loaded.heads:  # computed for every model that predicts with its embeddings
         computed = {name: array for name, array in computed.items() if name != 'clm_logits'}
     return _comparable(jax.device_get(computed), loaded.architecture, given)

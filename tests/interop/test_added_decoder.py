@@ -10,8 +10,9 @@ from transformers import EncoderDecoderModel
 
 from bert_jax import tokenizers, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import added_decoder, huggingface, huggingface_export, pretrained
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop import added_decoder, huggingface, huggingface_export
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models import architectures
 from bert_jax.tasks import initialization
 from configs import finetune
@@ -26,14 +27,14 @@ SIZES = dict(
 TEXTS = ['the quick brown fox jumps over the lazy dog and cats like milk'] * 20
 
 
-def make(name: str = 'bert', heads: tuple[str, ...] = ('mlm', 'nsp')) -> Pretrained:
+def make(name: str = 'bert', heads: tuple[str, ...] = ('mlm', 'nsp')) -> LoadedModel:
     tokenizer = tokenizers.train('wordpiece:60' if name == 'bert' else 'bytebpe:300', TEXTS)
     architecture = architectures.build(name, **SIZES, vocab_size=tokenizer.vocab_size)
     if name == 'roberta':
         architecture = architecture.changed({'positions.first': tokenizer.pad_id + 1})
-    params, _ = pretrained.fill({}, architecture, heads)
+    params, _ = loaded_model.fill({}, architecture, heads)
     params = jax.tree.map(lambda leaf: np.asarray(10 * leaf), params)
-    return Pretrained(name, architecture, params, tokenizer)
+    return LoadedModel(name, architecture, params, tokenizer)
 
 
 @pytest.fixture(scope='module')
@@ -136,6 +137,6 @@ def test_other_pairs_are_refused(changes, message, pair, tmp_path):
 )
 def test_other_models_get_no_decoder(name, changes, message):
     sizes = SIZES | ({'decoder.num_layers': 1} if name == 'bart' else {})
-    model = Pretrained(name, architectures.build(name, **sizes), {}, **changes)
+    model = LoadedModel(name, architectures.build(name, **sizes), {}, **changes)
     with pytest.raises(UserError, match=message):
         added_decoder.add(model)

@@ -11,9 +11,10 @@ import transformers
 from safetensors.numpy import load_file
 
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, huggingface_export, pretrained
+from bert_jax.interop import huggingface, huggingface_export
 from bert_jax.interop.families import FAMILIES
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models import architectures
 from bert_jax.models.architecture_parts import Rotary
 from tests.interop import published
@@ -118,9 +119,9 @@ def test_a_trained_model_becomes_the_class_with_most_of_its_heads(name, tmp_path
     architecture = architectures.build(kind, **sizes, initializer_range=0.2)
     if {'nsp', 'sop'} & {*heads}:
         architecture = dataclasses.replace(architecture, pooler=True)
-    params, _ = pretrained.fill({}, architecture, heads)
+    params, _ = loaded_model.fill({}, architecture, heads)
     family = architectures.find(kind).family
-    model = Pretrained(family, architecture, params, is_causal='clm' in heads)
+    model = LoadedModel(family, architecture, params, is_causal='clm' in heads)
     written, lines = huggingface_export.save(model, tmp_path / 'out')
     assert re.search(message, '; '.join(lines))
     opened = published.open_without_complaints(tmp_path / 'out')
@@ -136,9 +137,9 @@ def test_a_classifier_of_pairs_without_a_pooler_is_never_exported_as_one_with(
 ):
     sizes = dict(vocab_size=131, hidden_size=20, num_layers=2, num_heads=2, intermediate_size=28)
     architecture = architectures.build(kind, **sizes, pooler=False, pair_pooling='first')
-    params, _ = pretrained.fill({}, architecture, heads)
+    params, _ = loaded_model.fill({}, architecture, heads)
     assert 'pooler' not in params['encoder']
-    model = Pretrained(architectures.find(kind).family, architecture, params)
+    model = LoadedModel(architectures.find(kind).family, architecture, params)
     written, lines = huggingface_export.save(model, tmp_path / 'out')
     assert written.heads == heads[:-1]
     assert f'{heads[-1]} is dropped: transformers has no class that classifies pairs by' in lines[0]
@@ -148,14 +149,14 @@ def test_a_classifier_of_pairs_without_a_pooler_is_never_exported_as_one_with(
 @pytest.mark.parametrize('kind', ['albert', 'deberta_v2', 'distilbert'])
 def test_a_causal_model_is_not_exported_as_a_bidirectional_one(kind, tmp_path):
     architecture = architectures.build(kind)
-    model = Pretrained(architectures.find(kind).family, architecture, {}, is_causal=True)
+    model = LoadedModel(architectures.find(kind).family, architecture, {}, is_causal=True)
     with pytest.raises(UserError, match=r'causal attention \(clm\), but .* in both directions'):
         huggingface_export.save(model, tmp_path / 'out')
 
 
 @pytest.mark.parametrize('kind', ['gpt2', 'modernbert_decoder'])
 def test_a_bidirectional_model_is_not_exported_as_a_causal_one(kind, tmp_path):
-    model = Pretrained(architectures.find(kind).family, architectures.build(kind), {})
+    model = LoadedModel(architectures.find(kind).family, architectures.build(kind), {})
     with pytest.raises(UserError, match='both directions, but .* only to earlier'):
         huggingface_export.save(model, tmp_path / 'out')
 

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, huggingface_export
+from bert_jax.loaded.record import Usage
 from tests.interop import published
 
 
@@ -52,7 +53,7 @@ def test_an_export_has_the_forced_tokens_and_the_lengths_of_the_run(tmp_path, fi
     model = dataclasses.replace(
         model,
         architecture=dataclasses.replace(model.architecture, decoder=decoder),
-        metadata={'task': 'generation', 'config': {'problem': problem, 'training': {}}},
+        usage=Usage(task='generation', config={'problem': problem, 'training': {}}),
     )
     huggingface_export.save(model, tmp_path / 'exported')
     assert forced(tmp_path / 'exported') == (first, True)

@@ -14,15 +14,9 @@ from safetensors.numpy import load_file, save_file
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import (
-    adapter_config,
-    huggingface_export,
-    loading,
-    peft_export,
-    peft_folder,
-    pretrained,
-    tuned,
-)
+from bert_jax.interop import adapter_config, huggingface_export, loading, peft_export, peft_folder
+from bert_jax.loaded import loaded_model, tuned
+from bert_jax.loaded.record import Base
 from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
@@ -125,7 +119,7 @@ def write_random(folder, family, settings, kind='SequenceClassification', **opti
 
 
 def logits_of(model, ids=IDS, name='sequence_classification_logits'):
-    found = pretrained.outputs(
+    found = loaded_model.outputs(
         model.architecture,
         Compute(),
         model.params,
@@ -150,15 +144,13 @@ def random_run(folder, kind):
     method = tuning.build(kind, {'per_layer': False})
     architecture = dataclasses.replace(base.architecture, tuning=method)
     rng, arrays = np.random.default_rng(0), tree_paths.flatten(base.params)
-    for name, box in pretrained.abstract_leaves(architecture, base.heads, 3).items():
+    for name, box in loaded_model.abstract_leaves(architecture, base.heads, 3).items():
         if name not in arrays or name.startswith('sequence_classification/head/output'):
             noise = rng.normal(0, 0.3, box.value.shape)
             arrays[name] = (noise + float(name.endswith('scale'))).astype(np.float32)
     params = traverse_util.unflatten_dict(arrays, sep='/')
-    metadata = {
-        'base': tuned.describe_base(str(folder / 'base'), {'encoder': base.params['encoder']})
-    }
-    return dataclasses.replace(base, architecture=architecture, params=params, metadata=metadata)
+    described = tuned.describe_base(str(folder / 'base'), {'encoder': base.params['encoder']})
+    return dataclasses.replace(base, architecture=architecture, params=params, base=described)
 
 
 def written(ours, folder):
@@ -461,8 +453,8 @@ def test_a_masked_language_model_is_not_written(tmp_path):
     architecture = dataclasses.replace(
         architectures.build('bert_tiny'), tuning=tuning.build('lora', {})
     )
-    params, metadata = {'encoder': {}, 'mlm': {}}, {'base': {'path': 'base'}}
-    model = pretrained.Pretrained('bert', architecture, params, metadata=metadata)
+    params, base = {'encoder': {}, 'mlm': {}}, Base('base', 'base', ('encoder',), '')
+    model = loaded_model.LoadedModel('bert', architecture, params, base=base)
     with pytest.raises(UserError, match='cannot hold the head mlm; export with --merge instead'):
         peft_export.write(model, {}, tmp_path / 'out')
 
@@ -471,6 +463,6 @@ def test_only_lora_and_ia3_are_written(tmp_path):
     architecture = dataclasses.replace(
         architectures.build('bert_tiny'), tuning=tuning.build('prefix', {})
     )
-    model = pretrained.Pretrained('bert', architecture, {})
+    model = loaded_model.LoadedModel('bert', architecture, {})
     with pytest.raises(UserError, match='lora and ia3, not transfer.method=prefix'):
         peft_export.write(model, {}, tmp_path / 'out')

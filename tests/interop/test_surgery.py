@@ -9,7 +9,8 @@ import transformers
 
 from bert_jax import tokenizers, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, pretrained, surgery
+from bert_jax.interop import huggingface, surgery
+from bert_jax.loaded import loaded_model
 from bert_jax.models import architectures
 from bert_jax.models.architecture_parts import OffsetPositions, Rotary
 from bert_jax.tasks import initialization
@@ -196,9 +197,9 @@ def test_the_rotary_bases_may_differ_from_those_of_the_weights():
     """For the extension of the context of ModernBERT and, with both bases, mmBERT."""
     sizes = dict(vocab_size=131, hidden_size=20, num_layers=4, num_heads=2, intermediate_size=28)
     short = architectures.build('modernbert', **sizes, **{'attention.theta': 10_000.0})
-    params, _ = pretrained.fill({}, short, ('mlm',))
+    params, _ = loaded_model.fill({}, short, ('mlm',))
     tokenizer = tokenizers.train('wordpiece:131', ['a few words of text'] * 9)
-    model = pretrained.Pretrained('modernbert', short, params, tokenizer)
+    model = loaded_model.LoadedModel('modernbert', short, params, tokenizer)
     config = base.get_config()
     config.model.architecture = None
     config.model.attention.theta = 160_000.0

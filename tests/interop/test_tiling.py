@@ -7,8 +7,9 @@ import pytest
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import pretrained, tiling
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop import tiling
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models import architectures
 
 SIZES = dict(vocab_size=40, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=12) | dict(
@@ -18,11 +19,11 @@ SIZES = dict(vocab_size=40, hidden_size=8, num_layers=2, num_heads=2, intermedia
 
 def small(name='bert', **changes):
     architecture = architectures.build(name, **SIZES | changes)
-    leaves = pretrained.abstract_leaves(architecture, ('mlm',))
+    leaves = loaded_model.abstract_leaves(architecture, ('mlm',))
     rng = np.random.default_rng(0)
     arrays = {key: rng.normal(size=leaf.value.shape).astype('f4') for key, leaf in leaves.items()}
-    params, _ = pretrained.fill(arrays, architecture, ('mlm',))
-    return Pretrained(None, architecture, params)
+    params, _ = loaded_model.fill(arrays, architecture, ('mlm',))
+    return LoadedModel(None, architecture, params)
 
 
 def grow(model, **sizes):

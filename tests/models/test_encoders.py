@@ -10,7 +10,7 @@ import pytest
 from bert_jax import objectives
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
-from bert_jax.interop import pretrained
+from bert_jax.loaded import loaded_model
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import ENCODERS, build_encoder
@@ -56,9 +56,9 @@ def test_the_config_keys_of_the_docs_select_a_registered_encoder(architecture):
 
 
 def test_a_registered_encoder_encodes(architecture):
-    params = nn.unbox(pretrained.init(architecture, ('mlm',), jax.random.key(0)))
+    params = nn.unbox(loaded_model.init(architecture, ('mlm',), jax.random.key(0)))
     assert set(params['encoder']) == {'embeddings', 'dense'}
-    computed = pretrained.outputs(architecture, Compute(), params, Rows(IDS, MASK))
+    computed = loaded_model.outputs(architecture, Compute(), params, Rows(IDS, MASK))
     assert computed['all_hidden'].shape == (2, 2, 6, 8)
     assert computed['mlm_logits'].shape == (2, 6, 20)
 

@@ -9,7 +9,7 @@ import pytest
 from flax import linen as nn
 
 from bert_jax import tree_paths
-from bert_jax.interop import pretrained
+from bert_jax.loaded import loaded_model
 from bert_jax.models import architectures, block, layer_stack
 
 SIZES = dict(num_layers=3, hidden_size=64, num_heads=2, vocab_size=100)
@@ -29,7 +29,7 @@ FAMILIES = (
 def init_of(family):
     architecture = architectures.build(family, **SIZES)
     heads = ('mlm',) if architecture.decoder is None else ('seq2seq',)
-    return functools.partial(pretrained.init, architecture, heads)
+    return functools.partial(loaded_model.init, architecture, heads)
 
 
 @pytest.mark.parametrize('family', FAMILIES)
@@ -73,7 +73,7 @@ def test_more_layers_need_no_more_programs(caplog):
         jax.clear_caches()
         caplog.clear()
         with jax.log_compiles(), caplog.at_level(logging.WARNING):
-            layer_stack.draw(functools.partial(pretrained.init, architecture, ('mlm',)), 0)
+            layer_stack.draw(functools.partial(loaded_model.init, architecture, ('mlm',)), 0)
         return sum('Finished XLA compilation' in record.message for record in caplog.records)
 
     assert 0 < programs(1) == programs(4)

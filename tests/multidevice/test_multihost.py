@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bert_jax import tree_paths
-from bert_jax.training import checkpoint_files, checkpoints, checksums, multihost
+from bert_jax.loaded import checkpoint_arrays, checkpoint_files, checksums
+from bert_jax.training import multihost
 from tests.end_to_end import commands
 from tests.multidevice import hosts, scenarios
 from tests.multidevice.hosts import addressing, finish, free_port
@@ -60,7 +61,7 @@ def losses(folder) -> np.ndarray:
 
 
 def arrays(folder) -> dict[str, np.ndarray]:
-    return tree_paths.flatten(checkpoints.load(folder / 'run').state)
+    return tree_paths.flatten(checkpoint_arrays.load(folder / 'run').state)
 
 
 def start_scenario(name, folder, hosts=(0, 1)):
@@ -82,7 +83,7 @@ def test_two_processes_agree_and_save_one_checkpoint_together(tmp_path):
     for folder in (tmp_path / 'disk', tmp_path / 'bucket/run'):  # the latter was gs://bucket/run
         assert checksums.find_damage(folder / '2') is None
         assert [path.parent.name for path in folder.glob('*/manifest.sha256')] == ['2']
-        stored = checkpoints.load(folder).state
+        stored = checkpoint_arrays.load(folder).state
         for name, value in scenarios.values().items():
             np.testing.assert_array_equal(stored[name], value, err_msg=name)
 
@@ -205,7 +206,7 @@ def test_fine_tuning_evaluates_between_checkpoints_and_stops_early(tmp_path):
     results = json.loads((tmp_path / 'run/results.json').read_text())
     assert results['steps'] == evaluated[-1] < 40
     assert evaluated[-1] - results['best_step'] == 3 * keys['evaluation.every_steps']
-    assert checkpoints.load(tmp_path / 'run').step == results['best_step']
+    assert checkpoint_arrays.load(tmp_path / 'run').step == results['best_step']
 
 
 @pytest.fixture(scope='module')
@@ -267,7 +268,7 @@ def test_a_run_stopped_by_signals_resumes_on_other_devices_hosts_and_meshes(tmp_
         processes[-1].send_signal(number)
         statuses, stderrs = finish(processes)
         assert set(statuses) == {multihost.RESTART}, stderrs
-        saved = checkpoints.load(tmp_path / 'run')
+        saved = checkpoint_arrays.load(tmp_path / 'run')
         assert f'{number.name}: saved and stopped at step {saved.step};' in stderrs[0]
         assert step <= saved.step == saved.state['step'] < 40
     # An error that only host 0 can find ends both with its message.

@@ -10,13 +10,13 @@ import pytest
 from bert_jax import main, tree_paths
 from bert_jax.averages import Term
 from bert_jax.errors import UserError
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.adaptive_masking import AdaptiveTokens, MaskingMemory
 from bert_jax.objectives.corruption import Vocabulary
 from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.masking_schemes import Tokens
 from bert_jax.tasks.pretraining import builder
-from bert_jax.training import checkpoints
 from bert_jax.training.run import Hooks, Paused
 from tests.end_to_end import small
 
@@ -106,7 +106,7 @@ def whole(tmp_path_factory):
 
 
 def final_arrays(folder):
-    return tree_paths.flatten(checkpoints.load(folder / 'run').state)
+    return tree_paths.flatten(checkpoint_arrays.load(folder / 'run').state)
 
 
 def test_a_run_learns_weights_and_resumes_bit_for_bit(whole, tmp_path):

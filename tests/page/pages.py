@@ -12,8 +12,8 @@ import pytest
 from flax import linen as nn
 
 from bert_jax import tokenizers
-from bert_jax.interop import pretrained
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded import loaded_model
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models import architectures
 from bert_jax.page import bundle, contents
 
@@ -58,8 +58,8 @@ def random_model(family, tokenizer, heads=('mlm',), tuning=None, **changes):
         mean = float(path[-1].key == 'scale')
         return rng.normal(mean, 0.3, leaf.shape).astype(np.float32)
 
-    shapes = nn.unbox(pretrained.abstract(architecture, tuple(heads)))
-    return Pretrained(family, architecture, jax.tree.map_with_path(draw, shapes), tokenizer)
+    shapes = nn.unbox(loaded_model.abstract(architecture, tuple(heads)))
+    return LoadedModel(family, architecture, jax.tree.map_with_path(draw, shapes), tokenizer)
 
 
 def write(folder, model, **options):

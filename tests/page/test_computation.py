@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from bert_jax.inference.predictor import Predictor
-from bert_jax.interop import loading, pretrained
+from bert_jax.interop import loading
+from bert_jax.loaded import loaded_model
 from bert_jax.models import tuning
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
@@ -34,7 +35,7 @@ def row_of(model, text):
 
 def outputs(model, text):
     row = row_of(model, text)
-    return pretrained.outputs(
+    return loaded_model.outputs(
         model.architecture, Compute(), model.params, Rows(row, np.ones_like(row))
     )
 
@@ -129,7 +130,7 @@ def test_log_probability_of_a_filling_of_several_subwords(tmp_path):
         row = row_of(model, 'the [MASK] [MASK] sat')
         if masked is None:
             row[0, 2] = filling[0]
-        logits = pretrained.outputs(
+        logits = loaded_model.outputs(
             model.architecture, Compute(), model.params, Rows(row, np.ones_like(row))
         )['mlm_logits']
         logits_V = np.array(logits)[0, 2 + number].astype(np.float64)

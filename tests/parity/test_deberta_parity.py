@@ -13,8 +13,9 @@ import transformers
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from bert_jax import tree_paths
-from bert_jax.interop import conversion, pretrained, state_dict_map
+from bert_jax.interop import conversion, state_dict_map
 from bert_jax.interop.families import FAMILIES
+from bert_jax.loaded import loaded_model
 from bert_jax.models import architectures, layer_stack
 from bert_jax.models.architecture import Compute
 from bert_jax.models.disentangled import log_buckets
@@ -162,7 +163,7 @@ def test_the_mask_decoder_and_its_gradients_agree_with_transformers(case):
     compute = Compute(scan_layers=case == 'v3', remat=case == 'v3')
 
     def loss(params):
-        computed = pretrained.outputs(architecture, compute, params, Rows(*batch))
+        computed = loaded_model.outputs(architecture, compute, params, Rows(*batch))
         return (computed['mlm_logits'] * weights).sum(), computed
 
     arranged = params
@@ -182,7 +183,7 @@ def test_bf16_is_close_to_transformers():
     batch = make_batch(architecture, CASES['v3'][1], 0)
     with torch.no_grad():
         their_hidden, their_logits = run_reference(model, batch)
-    computed = pretrained.outputs(architecture, Compute(dtype='bfloat16'), params, Rows(*batch))
+    computed = loaded_model.outputs(architecture, Compute(dtype='bfloat16'), params, Rows(*batch))
     compare(computed, their_hidden, their_logits, batch[1] > 0, 0.02)
 
 

@@ -7,7 +7,8 @@ import torch
 from safetensors.numpy import load_file
 
 from bert_jax import tree_paths
-from bert_jax.interop import conversion, huggingface, huggingface_export, pretrained, state_dict_map
+from bert_jax.interop import conversion, huggingface, huggingface_export, state_dict_map
+from bert_jax.loaded import loaded_model
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
@@ -62,7 +63,7 @@ def test_logits_and_gradients_agree_with_transformers(case, head):
     (theirs * torch.from_numpy(weights)).sum().backward()
 
     def loss(params):
-        computed = pretrained.outputs(case.architecture, Compute(), params, ROWS)
+        computed = loaded_model.outputs(case.architecture, Compute(), params, ROWS)
         return (computed[f'{head}_logits'] * weights).sum(), computed
 
     gradients, computed = jax.jit(jax.grad(loss, has_aux=True))(params)

@@ -14,8 +14,9 @@ from flax import linen as nn
 from flax import traverse_util
 
 from bert_jax import tree_paths
-from bert_jax.interop import conversion, pretrained, tuned
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop import conversion
+from bert_jax.loaded import loaded_model, tuned
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models import tuning
 from bert_jax.models.architecture import Compute
 from bert_jax.models.tuning_method import ADDED
@@ -54,7 +55,7 @@ def with_method(name, method):
     names = tuning.settings(method)
     chosen = tuning.build(method, {key: SMALL[key] for key in SMALL if key in names})
     architecture = dataclasses.replace(CASES[name].architecture, tuning=chosen)
-    shapes = tree_paths.flatten(nn.unbox(pretrained.abstract(architecture, ('seq2seq',))))
+    shapes = tree_paths.flatten(nn.unbox(loaded_model.abstract(architecture, ('seq2seq',))))
     rng = np.random.default_rng(2)
     added = {
         leaf: rng.normal(float(leaf.endswith('/scale')), 0.2, shape.shape).astype(np.float32)
@@ -69,7 +70,7 @@ def run_ours(architecture, name, added):
 
     def loss(added):
         params = traverse_util.unflatten_dict({**base_params(name), **added}, sep='/')
-        logits = pretrained.outputs(architecture, Compute(), params, ROWS)['seq2seq_logits']
+        logits = loaded_model.outputs(architecture, Compute(), params, ROWS)['seq2seq_logits']
         return (logits * WEIGHTS).sum(), logits
 
     gradients, logits = jax.jit(jax.grad(loss, has_aux=True))(added)
@@ -129,10 +130,10 @@ def test_a_tuned_prompt_follows_the_first_token_of_the_source():
 def test_merged_models_compute_the_same(method):
     architecture, added = with_method('bart', method)
     params = traverse_util.unflatten_dict({**base_params('bart'), **added}, sep='/')
-    merged = tuned.merge(Pretrained('bart', architecture, params))
+    merged = tuned.merge(LoadedModel('bart', architecture, params))
     assert tree_paths.flatten(merged.params).keys() == base_params('bart').keys()
     expected, found = (
-        pretrained.outputs(model.architecture, Compute(), model.params, ROWS)['seq2seq_logits']
-        for model in (Pretrained('bart', architecture, params), merged)
+        loaded_model.outputs(model.architecture, Compute(), model.params, ROWS)['seq2seq_logits']
+        for model in (LoadedModel('bart', architecture, params), merged)
     )
     agree(found, expected)

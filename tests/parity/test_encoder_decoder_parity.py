@@ -16,14 +16,8 @@ import transformers
 from safetensors.numpy import load_file
 
 from bert_jax import tree_paths
-from bert_jax.interop import (
-    conversion,
-    families,
-    huggingface,
-    huggingface_export,
-    pretrained,
-    state_dict_map,
-)
+from bert_jax.interop import conversion, families, huggingface, huggingface_export, state_dict_map
+from bert_jax.loaded import loaded_model
 from bert_jax.models.architecture import Compute
 from bert_jax.models.parameters import stack_layers, unstack_layers
 from bert_jax.models.rows import Rows
@@ -167,7 +161,7 @@ def test_states_logits_and_gradients_agree_with_transformers(name):
     encoder, decoder, logits = run_theirs(case.model, weights)
 
     def loss(params, compute):
-        computed = pretrained.outputs(case.architecture, compute, params, ROWS)
+        computed = loaded_model.outputs(case.architecture, compute, params, ROWS)
         return (computed['seq2seq_logits'] * weights).sum(), computed
 
     parts = ('encoder', 'decoder')

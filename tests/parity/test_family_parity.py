@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bert_jax import tree_paths
-from bert_jax.interop import pretrained
+from bert_jax.loaded import loaded_model
 from bert_jax.models.architecture import Compute
 from bert_jax.models.parameters import stack_layers, unstack_layers
 from bert_jax.models.rows import Rows
@@ -101,7 +101,7 @@ def test_states_logits_and_gradients_agree_with_transformers(name):
     for compute in [Compute()] + [Compute(scan_layers=True, remat=True)] * scan_layers:
 
         def loss(params, compute=compute):
-            computed = pretrained.outputs(architecture, compute, params, Rows(*batch), is_causal)
+            computed = loaded_model.outputs(architecture, compute, params, Rows(*batch), is_causal)
             return sum((computed[key] * weights[key]).sum() for key in weights), computed
 
         arranged = params
@@ -150,7 +150,7 @@ def test_bf16_is_close_to_transformers(name):
         hidden = computed.pop('all_hidden')
         logits |= computed
     compute, is_causal = Compute(dtype='bfloat16'), FAMILIES[case.family].is_causal
-    ours = pretrained.outputs(architecture, compute, params, Rows(*batch), is_causal)
+    ours = loaded_model.outputs(architecture, compute, params, Rows(*batch), is_causal)
     compare_numbers(architecture, batch, jax.device_get(ours), hidden, logits, BF16_TOLERANCE)
 
 
@@ -159,9 +159,9 @@ def test_the_scale_is_large_enough_to_reveal_a_missing_bias(name):
     case = CASES[name]
     architecture, params = convert(case, make_models(case, 0, DEVIATION))
     batch = make_batch(architecture, case.length, 0)
-    complete = pretrained.outputs(architecture, Compute(), params, Rows(*batch))
+    complete = loaded_model.outputs(architecture, Compute(), params, Rows(*batch))
     for path, leaf in tree_paths.flatten(params).items():
         if path.endswith('bias') and 'key' not in path:  # the bias of keys cancels in softmax
             lacking = jax.tree.map(lambda x, y=leaf: np.zeros_like(x) if x is y else x, params)
-            changed = pretrained.outputs(architecture, Compute(), lacking, Rows(*batch))
+            changed = loaded_model.outputs(architecture, Compute(), lacking, Rows(*batch))
             assert max(abs(changed[key] - complete[key]).max() for key in complete) > 1e-2, path

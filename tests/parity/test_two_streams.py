@@ -12,8 +12,9 @@ import transformers
 from flax import linen as nn
 
 from bert_jax import tree_paths
-from bert_jax.interop import conversion, pretrained, state_dict_map
+from bert_jax.interop import conversion, state_dict_map
 from bert_jax.interop.families import FAMILIES
+from bert_jax.loaded import loaded_model
 from bert_jax.models.architecture import Compute
 from bert_jax.models.parameters import stack_layers, unstack_layers
 from bert_jax.models.rows import Rows
@@ -114,7 +115,7 @@ def test_streams_logits_and_gradients_agree(scan_layers, model, rows, factors, t
     state = {name: value.detach().numpy().copy() for name, value in named.items()}
     params, _ = conversion.from_state_dict(family, architecture, state, 'xlnet', ('plm',))
     compute = Compute(scan_layers=scan_layers, remat=scan_layers)
-    ours_model = pretrained.build_model(architecture, ('plm',), compute=compute)
+    ours_model = loaded_model.build_model(architecture, ('plm',), compute=compute)
     weights = rows.targets.weights_BP
     assert weights.sum() > 10
 
@@ -144,9 +145,10 @@ def test_streams_logits_and_gradients_agree(scan_layers, model, rows, factors, t
 
 def test_a_query_depends_on_the_tokens_before_it_and_on_no_other(rows, model):
     architecture = FAMILIES['xlnet'].read_config(model.config.to_dict())
-    ours = pretrained.build_model(architecture, ('plm',))
+    ours = loaded_model.build_model(architecture, ('plm',))
     params = jax.tree.map(
-        lambda leaf: 8 * leaf, nn.unbox(pretrained.init(architecture, ('plm',), jax.random.key(0)))
+        lambda leaf: 8 * leaf,
+        nn.unbox(loaded_model.init(architecture, ('plm',), jax.random.key(0))),
     )
     run = jax.jit(lambda ids: ours.apply({'params': params}, rows.replace(input_ids_BT=ids)))
     before = run(rows.input_ids_BT).heads['plm']

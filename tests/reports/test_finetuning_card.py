@@ -96,7 +96,7 @@ def test_the_card_of_an_export_with_thousands_of_labels_stays_readable():
         heads=['sequence_classification'],
         labels=labels,
         tokenizer=None,
-        metadata={'labels': labels, 'task': 'classification'},
+        details={'labels': labels, 'task': 'classification'},
         run_card='',
     )
     assert 'label 99 … (3,000 in all, see config.json)' in card

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bert_jax import tree_paths
-from bert_jax.interop import loading, tuned
+from bert_jax.interop import loading
+from bert_jax.loaded import tuned
 from bert_jax.storage import paths
 from tests.end_to_end import commands
 

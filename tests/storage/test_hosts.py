@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bert_jax import files, tree_paths
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.storage import paths
-from bert_jax.training import checkpoints
 from tests.multidevice import hosts
 from tests.storage.test_runs import ARGUMENTS, check_same, killed_at, places
 
@@ -79,7 +79,7 @@ def test_a_run_in_a_bucket_moves_between_hosts(root, initial, tmp_path):
     stderr = finish(start(root, tmp_path, trace, steps=4, devices=2))
     assert 'resuming from step 2' in stderr
     assert list(root.glob('run/profile/plugins/profile/*/*.xplane.pb'))
-    ours, theirs = (checkpoints.load(path).state for path in (root / 'run', initial))
+    ours, theirs = (checkpoint_arrays.load(path).state for path in (root / 'run', initial))
     theirs = tree_paths.flatten(theirs)
     for name, array in tree_paths.flatten(ours).items():
         np.testing.assert_allclose(array, theirs[name], rtol=1e-5, atol=1e-5, err_msg=name)
@@ -92,7 +92,7 @@ def test_two_hosts_sweep_in_a_bucket(root, tmp_path):
     finish(start(root, tmp_path, '--config.sweep.seeds=(0,1)', steps=2, devices=1))
     found = files.read_json(root / 'run/results.json')
     for seed in (0, 1):
-        assert checkpoints.load(root / f'run/seed_{seed}').step == 2
+        assert checkpoint_arrays.load(root / f'run/seed_{seed}').step == 2
     (root / 'run/results.json').unlink()
     finish(start(root, tmp_path, '--config.sweep.seeds=(0,1)', steps=2, devices=1))
     assert files.read_json(root / 'run/results.json') == found

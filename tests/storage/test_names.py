@@ -8,6 +8,7 @@ import pytest
 from bert_jax.corpus import corpus, source_files
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, peft_folder, weights
+from bert_jax.loaded.record import Base
 from bert_jax.storage import block_cache, bucket, bucket_folder, names, paths, trust
 from bert_jax.text import sources
 
@@ -141,7 +142,7 @@ def test_a_file_does_not_lead_to_a_bucket(base, keys, tmp_path):
     folder = peft(tmp_path / 'adapter', base)
     with pytest.raises(UserError, match=r'base_model_name_or_path is .* that you did not name'):
         loading.load_any(folder)
-    described = {'path': base, 'absolute_path': base, 'parts': ['encoder'], 'sha256': ''}
+    described = Base(base, base, ('encoder',), '')
     with pytest.raises(UserError, match=f'{trust.TRUSTED}='):
         loading.find_base(described, folder)
     assert keys.requests == []

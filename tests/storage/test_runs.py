@@ -13,8 +13,8 @@ from bert_jax import tree_paths
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.corpus.preparation import prepare
 from bert_jax.errors import UserError
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.storage import paths
-from bert_jax.training import checkpoints
 from tests.end_to_end import commands, small
 from tests.storage.test_bucket import random_faults
 
@@ -77,7 +77,7 @@ def killed_at(server, command, is_last):
 
 def check_same(root, folder, steps: int):
     """Compare a run in a bucket with one on disk: every bit, and the records of all steps."""
-    ours, theirs = (checkpoints.load(f'{place}/run').state for place in (root, folder))
+    ours, theirs = (checkpoint_arrays.load(f'{place}/run').state for place in (root, folder))
     ours, theirs = tree_paths.flatten(ours), tree_paths.flatten(theirs)
     assert ours.keys() == theirs.keys()
     assert len(ours) > 30

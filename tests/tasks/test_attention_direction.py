@@ -92,7 +92,7 @@ def test_every_problem_that_a_causal_model_can_learn_has_a_sample():
 @pytest.mark.parametrize('kind', SAMPLES)
 def test_states_of_a_causal_model_do_not_change_with_later_tokens(kind, causal, tmp_path):
     task = make_task(config_of(kind, tmp_path, causal))
-    assert task.metadata['is_causal']
+    assert task.record.is_causal
     assert 'attention: from left to right, as pretrained' in task.describe()
     early, late = changes_of_states(task)
     assert early < KEPT
@@ -101,7 +101,7 @@ def test_states_of_a_causal_model_do_not_change_with_later_tokens(kind, causal, 
 
 def test_a_causal_model_attends_in_both_directions_on_request(causal, tmp_path):
     task = make_task(config_of('tagging', tmp_path, causal, init_attention='both'))
-    assert not task.metadata['is_causal']
+    assert not task.record.is_causal
     assert "attention: in both directions (init_attention='both')" in task.describe()
     assert any('were trained left to right; here' in line for line in task.start.lines)
     assert changes_of_states(task)[0] > CHANGED

@@ -1,6 +1,7 @@
 """The tokenizer, the weights and the examples of a fine-tuning run: obeyed, compared or refused."""
 
 import copy
+import dataclasses
 import shlex
 import types
 
@@ -61,10 +62,9 @@ def test_a_checkpoint_of_other_training_examples_is_refused():
         }
     )
     task = make_task(config)
-    task.check(task.metadata)
-    task.check({key: task.metadata[key] for key in task.metadata if key != 'train_digest'})
+    task.check(task.record)
     with pytest.raises(UserError, match='holds a run on other training examples'):
-        task.check(task.metadata | {'train_digest': 'another'})
+        task.check(dataclasses.replace(task.record, train_digest='another'))
 
 
 def test_a_head_whose_classes_share_a_name_is_not_trained_further():
@@ -146,8 +146,8 @@ def test_the_printed_command_has_a_short_text_of_the_training_data():
     splits = types.SimpleNamespace(train=[TextExample('x', (text,), 'a') for text in texts])
     config = ConfigDict({'workdir': 'runs/x', 'task': 'classification'})
     start = types.SimpleNamespace(family=None, architecture=architectures.build('bert'))
-    metadata = {'is_causal': False, 'has_prefix': False}
-    task = types.SimpleNamespace(splits=splits, config=config, start=start, metadata=metadata)
+    record = types.SimpleNamespace(is_causal=False, has_prefix=False)
+    task = types.SimpleNamespace(splits=splits, config=config, start=start, record=record)
     (query,) = FineTuning.next_commands(task, {'encoder': {}})
     assert shlex.split(query)[2] == "It's short."
 

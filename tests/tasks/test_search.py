@@ -9,9 +9,10 @@ import pytest
 
 from bert_jax import recipes, tree_paths
 from bert_jax.errors import Diverged, UserError
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.tasks import is_sweep
 from bert_jax.tasks.sweeps import settings, sweep
-from bert_jax.training import checkpoints, loop
+from bert_jax.training import loop
 from bert_jax.training.logging import Log
 from bert_jax.training.run import Hooks, Paused
 from bert_jax.training.workdir import Workdir
@@ -50,7 +51,7 @@ class Trainer:
 
 
 def arrays(folder):
-    return tree_paths.flatten(checkpoints.load(folder).state)
+    return tree_paths.flatten(checkpoint_arrays.load(folder).state)
 
 
 @pytest.fixture(scope='module')

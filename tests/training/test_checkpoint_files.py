@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoint_files, checkpoints, checksums
+from bert_jax.loaded import checkpoint_arrays, checkpoint_files, checksums
 from bert_jax.training.checkpoints import Checkpoints
 from tests.training.checkpoint_states import (
     METADATA,
@@ -144,30 +144,30 @@ def test_load_accepts_a_checkpoint_a_folder_of_checkpoints_or_a_run(tmp_path, tw
     directory = shutil.copytree(two_checkpoints, tmp_path / 'checkpoints')
     params = make_state().params
     for path, step in [(directory / '10', 10), (directory, 20), (tmp_path, 20)]:
-        loaded = checkpoints.load(path, 'params')
+        loaded = checkpoint_arrays.load(path, 'params')
         assert loaded.step == step
         assert loaded.metadata == METADATA | {'step': step}
         assert_bitwise_equal(loaded.state['params'], params)
         assert isinstance(loaded.state['params']['head']['bias'], np.ndarray)
         assert set(loaded.state) == {'params'}
-    assert set(checkpoints.load(tmp_path).state) == {'step', 'params', 'opt_state'}
-    assert list(checkpoints.load(tmp_path, 'params/head').state['params']) == ['head']
+    assert set(checkpoint_arrays.load(tmp_path).state) == {'step', 'params', 'opt_state'}
+    assert list(checkpoint_arrays.load(tmp_path, 'params/head').state['params']) == ['head']
 
 
 def test_load_changes_nothing(directory):
     (directory / '30.unfinished').mkdir()
-    checkpoints.load(directory)
+    checkpoint_arrays.load(directory)
     assert (directory / '30.unfinished').exists()
 
 
 def test_load_reports_what_is_wrong(tmp_path, directory):
     with pytest.raises(UserError, match='no checkpoint in'):
-        checkpoints.load(tmp_path)
+        checkpoint_arrays.load(tmp_path)
     with pytest.raises(UserError, match=r"no arrays below 'param'"):
-        checkpoints.load(directory, 'param')
+        checkpoint_arrays.load(directory, 'param')
     (directory / '10' / 'arrays.json').write_text('{}')
     with pytest.raises(UserError, match=r'10 is damaged: arrays\.json does not match'):
-        checkpoints.load(directory / '10')
+        checkpoint_arrays.load(directory / '10')
 
 
 def test_the_mean_of_the_last_checkpoints_is_that_of_their_parameters_or_averages(tmp_path):
@@ -177,12 +177,12 @@ def test_the_mean_of_the_last_checkpoints_is_that_of_their_parameters_or_average
         state = {'params': params, 'average': {'kernel': jnp.full(3, 10 * value)}}
         writer.save(step, state, {'at': step, 'best': {'step': 10}})
     writer.close()
-    mean = checkpoints.load_mean_params(tmp_path, 2)
+    mean = checkpoint_arrays.load_mean_params(tmp_path, 2)
     assert (mean.step, mean.metadata['at']) == (30, 30)
     np.testing.assert_array_equal(mean.state['kernel'], np.full(3, 30, np.float32))
     np.testing.assert_array_equal(mean.state['bias'], np.full(2, -3, np.float32))
     with pytest.raises(UserError, match='has 3 checkpoints, too few for the mean of 4; train with'):
-        checkpoints.load_mean_params(tmp_path, 4)
+        checkpoint_arrays.load_mean_params(tmp_path, 4)
 
 
 def test_arrays_that_differ_from_their_description_are_not_read(directory):
@@ -193,7 +193,7 @@ def test_arrays_that_differ_from_their_description_are_not_read(directory):
     checksums.write(folder)  # as a stranger would
     message = r'damaged: params/embeddings/tokens is float32\[16, 8\], but arrays.json has'
     with pytest.raises(UserError, match=message):
-        checkpoints.load(folder)
+        checkpoint_arrays.load(folder)
 
 
 def test_arrays_larger_than_their_files_are_not_read(tmp_path):
@@ -208,4 +208,4 @@ def test_arrays_larger_than_their_files_are_not_read(tmp_path):
     (folder / 'arrays.json').write_text(json.dumps(description))
     checksums.write(folder)  # as a stranger would
     with pytest.raises(UserError, match='its arrays have 4,000,000 bytes, but its files [1-9],'):
-        checkpoints.load(folder)
+        checkpoint_arrays.load(folder)

@@ -15,8 +15,9 @@ import pytest
 from jax.sharding import AxisType
 
 from bert_jax.errors import UserError
+from bert_jax.loaded import checkpoint_arrays, checkpoint_files, checksums
 from bert_jax.storage import names
-from bert_jax.training import checkpoint_files, checkpoints, checksums
+from bert_jax.training import checkpoints
 from bert_jax.training.checkpoints import Checkpoints
 from tests import disks
 from tests.end_to_end import commands
@@ -273,7 +274,7 @@ def test_sigkill_loses_no_finished_checkpoint(tmp_path):
         child.send_signal(signal.SIGKILL)
         stdout, _ = child.communicate()
         finished = int(stdout.splitlines()[-1]) if stdout else last + 1
-        restored = checkpoints.load(tmp_path)
+        restored = checkpoint_arrays.load(tmp_path)
         assert restored.step in (finished, finished + 1)
         assert restored.step > last
         assert restored.metadata == {'step': restored.step}
@@ -289,6 +290,6 @@ if __name__ == '__main__':
 def test_a_checkpoint_under_another_name_is_loaded_with_its_own_step(tmp_path):
     save_all(tmp_path, [20])
     shutil.copytree(tmp_path / '20', tmp_path / 'best-so-far')
-    found = checkpoints.load(tmp_path / 'best-so-far')
+    found = checkpoint_arrays.load(tmp_path / 'best-so-far')
     assert found.step == 20
     assert_bitwise_equal(found.state['params'], make_state(20).params)

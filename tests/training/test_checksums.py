@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from bert_jax.training import checksums
+from bert_jax.loaded import checksums
 from bert_jax.training.checkpoints import Checkpoints
 from tests.training.checkpoint_states import make_state, save_all
 

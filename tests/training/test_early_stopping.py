@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.tasks.initialization import InitialModel
 from bert_jax.training import checkpoints
 from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
@@ -96,7 +97,7 @@ def records(folder, kind):
 
 
 def arrays(path):
-    return tree_paths.flatten(checkpoints.load(path).state)
+    return tree_paths.flatten(checkpoint_arrays.load(path).state)
 
 
 @pytest.fixture(scope='module')
@@ -124,7 +125,7 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(finished):
     folder, params, results = finished
     kept = {int(path.name) for path in (folder / 'checkpoints').iterdir()}
     assert kept == {results['best_step'], results['steps']}
-    loaded = checkpoints.load(folder)
+    loaded = checkpoint_arrays.load(folder)
     assert loaded.step == results['best_step']
     jax.tree.map(np.testing.assert_array_equal, loaded.state['params'], jax.device_get(params))
 
@@ -158,7 +159,7 @@ def test_killed_runs_wait_as_long_and_end_the_same(finished, tmp_path):
         assert ours_named.keys() == theirs_named.keys()
         for name in ours_named:
             np.testing.assert_array_equal(ours_named[name], theirs_named[name], err_msg=name)
-        one, other = (checkpoints.load(at).metadata['best'] for at in (ours, theirs))
+        one, other = (checkpoint_arrays.load(at).metadata['best'] for at in (ours, theirs))
         assert one == other
     assert records(run, 'held_out') == records(folder, 'held_out')
 
@@ -185,7 +186,7 @@ def test_a_run_that_dies_in_an_evaluation_has_saved_and_evaluates_once_when_resu
     run = tmp_path / 'run'
     with pytest.raises(Killed):
         toy.train(run, **changes)
-    assert checkpoints.load(run / 'checkpoints' / str(results[step])).step == results[step]
+    assert checkpoint_arrays.load(run / 'checkpoints' / str(results[step])).step == results[step]
     assert [record['step'] for record in records(run, 'held_out')][-1] == results[step] - 5
     run = shutil.copytree(run, tmp_path / 'resumed')
     found, again = toy.train(run, **changes)
@@ -193,7 +194,7 @@ def test_a_run_that_dies_in_an_evaluation_has_saved_and_evaluates_once_when_resu
     for key in ('steps', 'best_step', 'held_out'):
         assert again[key] == results[key]
     assert records(run, 'held_out') == records(folder, 'held_out')
-    assert checkpoints.load(run).step == results['best_step']
+    assert checkpoint_arrays.load(run).step == results['best_step']
     number = len(evaluated)
     toy.train(shutil.copytree(run, tmp_path / 'again'), **changes)
     assert len(evaluated) == number
@@ -223,8 +224,11 @@ def test_a_damaged_best_checkpoint_is_an_error_that_names_it(finished, tmp_path)
     best = copy / 'checkpoints' / str(results['best_step'])
     (best / 'arrays.json').write_text('{}')
     with pytest.raises(UserError, match=f'the best checkpoint, {best}, is damaged'):
-        checkpoints.load(copy)
-    assert checkpoints.load(copy / 'checkpoints' / str(results['steps'])).step == results['steps']
+        checkpoint_arrays.load(copy)
+    assert (
+        checkpoint_arrays.load(copy / 'checkpoints' / str(results['steps'])).step
+        == results['steps']
+    )
     with pytest.raises(UserError, match=f'the best checkpoint, {best}, is damaged or missing'):
         toy.train(copy, **toy.PATIENT)
 

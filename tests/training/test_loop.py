@@ -1,5 +1,6 @@
 """The training loop: stages, resuming, signals, skipped steps, and what it records."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,7 +14,8 @@ import tqdm
 
 from bert_jax import progress
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoints, loop, multihost, predictions, run, schedules
+from bert_jax.loaded import checkpoint_arrays
+from bert_jax.training import loop, multihost, predictions, run, schedules
 from bert_jax.training.interruption import Interrupted, StopSignal
 from bert_jax.training.logging import Log
 from bert_jax.training.workdir import Workdir
@@ -68,12 +70,12 @@ def test_hosts_compare_the_config_the_metadata_and_the_initial_weights(tmp_path,
         config = toy.config(tmp_path / str(number))
         task = toy.Toy(config)
         task.start.params['encoder/pooler/kernel'] = np.full((toy.WIDTH, 4), weight, np.float32)
-        task.metadata = {'labels': ['no', 'yes']}
+        task.record = dataclasses.replace(task.record, labels=('no', 'yes'))
         with run.start(task, config, Workdir.of(config.workdir)):
             found[number] = found.pop('initial weights')
     assert found[0] == found[1] != found[2]
     assert json.loads(found['config'])['seed'] == config.seed
-    assert json.loads(found['tokenizer, labels or corpus']) == task.metadata
+    assert json.loads(found['tokenizer, labels or corpus'])['labels'] == ['no', 'yes']
 
 
 def test_the_memory_of_a_step_is_logged_before_it_runs(tmp_path, capfd):
@@ -137,7 +139,7 @@ def test_after_skipped_steps_the_logged_rate_is_used_and_the_decay_reaches_its_e
     schedule = schedules.build(toy.config(tmp_path, **changes).schedule, 12)
     for step in (3, 8, 12):
         before, after = (
-            checkpoints.load(tmp_path / 'checkpoints' / str(number)).state['params']
+            checkpoint_arrays.load(tmp_path / 'checkpoints' / str(number)).state['params']
             for number in (step - 1, step)
         )
         moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, after)
@@ -160,7 +162,7 @@ def test_too_many_skipped_steps_in_a_row_end_the_run(tmp_path):
     ) as error:
         toy.train(tmp_path, spoil=spoil, max_skipped_in_row=3, checkpoint__every_steps=5)
     assert '--config.debug.batch=10 ' in str(error.value)
-    loaded = checkpoints.load(tmp_path)
+    loaded = checkpoint_arrays.load(tmp_path)
     assert loaded.step == 5
     assert int(loaded.state['skipped']) == 1
 
@@ -183,7 +185,7 @@ def test_a_signal_stops_after_the_next_step_and_the_rerun_ends_the_same(tmp_path
         )
     assert stopped.value.code == multihost.RESTART
     assert signal.getsignal(number) is before
-    assert checkpoints.load(tmp_path / 'stopped').step == 13
+    assert checkpoint_arrays.load(tmp_path / 'stopped').step == 13
     params, _ = toy.train(shutil.copytree(tmp_path / 'stopped', tmp_path / 'resumed'))
     check_same(params, expected)
 
@@ -209,7 +211,7 @@ def test_a_signal_during_the_last_evaluation_stops_a_sweep_too(tmp_path, monkeyp
     monkeypatch.setattr(toy.Toy, 'evaluate', evaluate_and_signal)
     with pytest.raises(Interrupted):
         toy.train(tmp_path, training__steps=(3,))
-    assert checkpoints.load(tmp_path).step == 3
+    assert checkpoint_arrays.load(tmp_path).step == 3
 
 
 def test_a_second_signal_is_not_caught():

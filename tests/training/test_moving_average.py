@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoints
+from bert_jax.loaded import checkpoint_arrays
 from bert_jax.training.interruption import Interrupted
 from tests.training import toy
 
@@ -31,7 +31,9 @@ def trained(tmp_path_factory):
 
 
 def arrays(folder, step, *prefixes):
-    return tree_paths.flatten(checkpoints.load(folder / 'checkpoints' / str(step), *prefixes).state)
+    return tree_paths.flatten(
+        checkpoint_arrays.load(folder / 'checkpoints' / str(step), *prefixes).state
+    )
 
 
 def test_the_average_equals_a_loop_in_numpy(trained):
@@ -65,7 +67,7 @@ def test_evaluation_and_loading_use_the_average(trained):
     folder, final, results = trained
     task = toy.Toy(toy.config(folder))
     assert results['held_out'] == task.evaluate(final, None)
-    loaded = checkpoints.load_params(folder)
+    loaded = checkpoint_arrays.load_params(folder)
     assert loaded.step == 6
     jax.tree.map(np.testing.assert_array_equal, loaded.state, final)
 
@@ -76,7 +78,9 @@ def test_the_average_of_the_best_evaluation_is_kept(tmp_path):
     losses = [line['loss'] for line in lines if line['kind'] == 'held_out']
     assert results['held_out']['loss'] == min(losses) < losses[-1]
     assert results['best_step'] < 30
-    jax.tree.map(np.testing.assert_array_equal, checkpoints.load_params(tmp_path).state, final)
+    jax.tree.map(
+        np.testing.assert_array_equal, checkpoint_arrays.load_params(tmp_path).state, final
+    )
 
 
 def test_a_run_resumes_bit_for_bit_and_refuses_another_decay(tmp_path):
@@ -95,4 +99,6 @@ def test_a_run_resumes_bit_for_bit_and_refuses_another_decay(tmp_path):
 def test_without_a_decay_there_is_no_average(tmp_path):
     final, _ = train(tmp_path, ema=0.0, training__steps=(3,))
     assert not any(name.startswith('average') for name in arrays(tmp_path, 3))
-    jax.tree.map(np.testing.assert_array_equal, checkpoints.load_params(tmp_path).state, final)
+    jax.tree.map(
+        np.testing.assert_array_equal, checkpoint_arrays.load_params(tmp_path).state, final
+    )

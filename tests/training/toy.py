@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.averages import Term
+from bert_jax.loaded.record import RunRecord
+from bert_jax.models.architecture import Architecture
 from bert_jax.tasks.initialization import InitialModel
 from bert_jax.training import loop
 from bert_jax.training.logging import Log
@@ -47,7 +49,20 @@ class Toy:
     """A task of the training loop, see training/task.py."""
 
     weights = {'loss': 1.0}
-    metadata = {}
+    record = RunRecord(
+        task='toy',
+        family=None,
+        architecture=Architecture(),
+        base=None,
+        tokenizer='',
+        tokenizer_fingerprint='',
+        is_causal=False,
+        has_prefix=False,
+        is_generative=False,
+        config={},
+        train_seconds=0.0,
+        is_evaluated=True,
+    )
     memory = None
 
     def __init__(self, config, stacked=False, spoil=None):
@@ -95,7 +110,7 @@ class Toy:
     def describe(self):
         return []
 
-    def check(self, metadata):
+    def check(self, stored):
         """Accept every checkpoint."""
 
     def references(self, held_out):

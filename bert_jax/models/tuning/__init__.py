@@ -5,30 +5,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.errors import unknown
-from bert_jax.models.tuning.bitfit import BitFit
-from bert_jax.models.tuning.houlsby import Houlsby
-from bert_jax.models.tuning.ia3 import IA3
-from bert_jax.models.tuning.lora import Lora
-from bert_jax.models.tuning.mam import Mam
-from bert_jax.models.tuning.parallel import Parallel
-from bert_jax.models.tuning.pfeiffer import Pfeiffer
-from bert_jax.models.tuning.prefix import PrefixTuning
-from bert_jax.models.tuning.prompt import PromptTuning
+from bert_jax.lazy_table import LazyTable
 from bert_jax.models.tuning_method import ADDED, Tuning
 
-__all__ = ['ADDED', 'METHODS', 'Tuning', 'build', 'from_json', 'settings']
+__all__ = ['ADDED', 'METHODS', 'Tuning', 'build', 'settings']
 
-METHODS: dict[str, type[Tuning]] = {
-    'lora': Lora,
-    'houlsby': Houlsby,
-    'pfeiffer': Pfeiffer,
-    'parallel': Parallel,
-    'prefix': PrefixTuning,
-    'prompt': PromptTuning,
-    'bitfit': BitFit,
-    'ia3': IA3,
-    'mam': Mam,
-}
+# Name → 'module:Class'; the module is imported when the method is used.
+METHODS: LazyTable[type[Tuning]] = LazyTable(
+    {
+        'lora': 'bert_jax.models.tuning.lora:Lora',
+        'houlsby': 'bert_jax.models.tuning.houlsby:Houlsby',
+        'pfeiffer': 'bert_jax.models.tuning.pfeiffer:Pfeiffer',
+        'parallel': 'bert_jax.models.tuning.parallel:Parallel',
+        'prefix': 'bert_jax.models.tuning.prefix:PrefixTuning',
+        'prompt': 'bert_jax.models.tuning.prompt:PromptTuning',
+        'bitfit': 'bert_jax.models.tuning.bitfit:BitFit',
+        'ia3': 'bert_jax.models.tuning.ia3:IA3',
+        'mam': 'bert_jax.models.tuning.mam:Mam',
+    }
+)
 _NOT_SETTINGS = ('method', 'uses', 'use')
 
 
@@ -52,12 +47,3 @@ def build(method: str, values: Mapping[str, Any]) -> Tuning:
     """
     known = {name: values.get(name) for name in settings(method)}
     return METHODS[method](**{name: value for name, value in known.items() if value is not None})
-
-
-def from_json(fields: Mapping[str, Any]) -> Tuning:
-    """Rebuild a method from checkpoint metadata."""
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
-        for name, value in fields.items()
-    }
-    return METHODS[values['method']](**values)

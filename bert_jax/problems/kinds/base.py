@@ -31,7 +31,7 @@ class ProblemKind:
             those of the key; None: all.
         answer_settings: keys that only affect how a trained model answers and is scored.
         pretrained_heads: names of heads that published checkpoints may hold
-            (interop/pretrained.py): loaded with `init_from`, and exported.
+            (loaded/loaded_model.py): loaded with `init_from`, and exported.
         fine_tuned_heads: those of the pretrained heads that only models of this kind have: a
             published model with one of them is such a model.
         required_heads: pretrained heads, one of which init_from must have; they are never trained

@@ -8,10 +8,10 @@ from ml_collections import ConfigDict
 
 from bert_jax import problems, tokenizers
 from bert_jax.errors import UserError, join_first, warn
-from bert_jax.interop.pretrained import Pretrained
 from bert_jax.labels.examples import Example, texts_of
 from bert_jax.labels.loader import Splits
 from bert_jax.labels.records import printable
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.problems import ProblemKind
 from bert_jax.tokenizers import training_text
 from bert_jax.training import multihost
@@ -43,7 +43,7 @@ def read_splits(config: ConfigDict) -> Splits:
 
 
 def make_tokenizer(
-    config: ConfigDict, model: Pretrained | None, train: Sequence[Example]
+    config: ConfigDict, model: LoadedModel | None, train: Sequence[Example]
 ) -> tokenizers.Tokenizer:
     """Return the tokenizer of the weights, or load or train the one that data.tokenizer names."""
     name = config.data.tokenizer
@@ -93,7 +93,7 @@ def choose_labels(
     kind: ProblemKind,
     train: Sequence[Example],
     settings: ConfigDict,
-    model: Pretrained | None,
+    model: LoadedModel | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Choose the order of the labels, and which heads of `model` to start from.
 
@@ -140,7 +140,7 @@ def choose_labels(
     return model.labels, heads
 
 
-def reasons_to_drop(task: str, labels: Sequence[str], model: Pretrained | None) -> dict[str, str]:
+def reasons_to_drop(task: str, labels: Sequence[str], model: LoadedModel | None) -> dict[str, str]:
     """Return why each head of `model` is dropped, if `choose_labels` does not keep it."""
     if model is None:
         return {}

@@ -33,6 +33,7 @@ from bert_jax.labels.examples import (
     texts_of,
 )
 from bert_jax.labels.loader import Splits
+from bert_jax.loaded.record import RunRecord
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.head_states import describe_states
@@ -127,25 +128,28 @@ class FineTuning:
         )
 
     @property
-    def metadata(self) -> JsonObject:
-        """JSON-compatible values that make a checkpoint usable on its own."""
-        return {
-            'task': self.config.task,
-            'problem_type': problems.find(self.config.task).problem_type,
-            'family': self.start.family,
-            'architecture': dataclasses.asdict(self.architecture),
-            'base': self.start.base,
-            'tokenizer': self.problem.encoding.tokenizer.to_json(),
-            'tokenizer_fingerprint': self.problem.encoding.tokenizer.fingerprint,
-            'labels': self.problem.setup.labels,
-            'calibrated': self._thresholds,
-            'kept': self.problem.setup.kept,
-            'is_causal': self.model.model.is_causal,
-            'has_prefix': self.problem.loss.has_prefix,
-            'is_generative': self.problem.loss.is_generative,
-            'texts': len(getattr(self.splits.train[0], 'texts', ())),
-            'train_digest': self._train_digest,
-        }
+    def record(self) -> RunRecord:
+        """What makes a checkpoint usable on its own."""
+        return RunRecord(
+            task=self.config.task,
+            problem_type=problems.find(self.config.task).problem_type,
+            family=self.start.family,
+            architecture=self.architecture,
+            base=self.start.base,
+            tokenizer=self.problem.encoding.tokenizer.to_json(),
+            tokenizer_fingerprint=self.problem.encoding.tokenizer.fingerprint,
+            labels=self.problem.setup.labels,
+            calibrated=self._thresholds,
+            kept=self.problem.setup.kept,
+            is_causal=self.model.model.is_causal,
+            has_prefix=self.problem.loss.has_prefix,
+            is_generative=self.problem.loss.is_generative,
+            texts=len(getattr(self.splits.train[0], 'texts', ())),
+            train_digest=self._train_digest,
+            config=self.config.to_dict(),
+            train_seconds=0.0,
+            is_evaluated=True,
+        )
 
     @functools.cached_property
     def _train_digest(self) -> str:
@@ -197,26 +201,25 @@ class FineTuning:
             return f' (init_attention={chosen!r})'
         return ', as pretrained' if self.config.init_from else ''
 
-    def check(self, metadata: JsonObject) -> None:
+    def check(self, stored: RunRecord) -> None:
         """Raise UserError if a checkpoint has another task, train split, tokenizer or labels."""
         workdir = self.config.workdir
-        if metadata.get('task') != self.config.task:
+        if stored.task != self.config.task:
             raise UserError(
-                f'{workdir} holds a {metadata.get("task")} run, but the config says '
+                f'{workdir} holds a {stored.task} run, but the config says '
                 f'{self.config.task}; choose another --config.workdir'
             )
-        if metadata['tokenizer_fingerprint'] != self.problem.encoding.tokenizer.fingerprint:
+        if stored.tokenizer_fingerprint != self.problem.encoding.tokenizer.fingerprint:
             raise UserError(
                 f'the checkpoints in {workdir} have another tokenizer; choose another '
                 '--config.workdir'
             )
-        if metadata.get('train_digest', self._train_digest) != self._train_digest:
+        if stored.train_digest != self._train_digest:
             raise UserError(
                 f'{workdir} holds a run on other training examples than data.train has now; '
                 'restore them or choose another --config.workdir'
             )
-        stored_labels = tuple(metadata['labels'])
-        inputs.check_label_order(stored_labels, self.problem.setup.labels, workdir)
+        inputs.check_label_order(stored.labels, self.problem.setup.labels, workdir)
 
     def init(self, key: Key) -> Params:
         batch = self.source.batch(0, np.arange(1))
@@ -351,7 +354,7 @@ class FineTuning:
         workdir = self.config.workdir
         return [
             *next_commands.after_fine_tuning(workdir, task, texts),
-            *next_commands.export(workdir, self.start, self.metadata, params),
+            *next_commands.export(workdir, self.start, self.record, params),
         ]
 
     def references(self, held_out: Mapping[str, float]) -> dict[str, float]:

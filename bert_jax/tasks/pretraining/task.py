@@ -14,6 +14,7 @@ from bert_jax.averages import Term, Terms
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.errors import UserError, warn
 from bert_jax.examples.example_source import ExampleSource, FirstExamples
+from bert_jax.loaded.record import RunRecord
 from bert_jax.models import kernels
 from bert_jax.models.model import Model, ModelOutput
 from bert_jax.models.rows import Rows
@@ -30,7 +31,7 @@ from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage, TaskMemory
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Batch, Config, JsonObject, JsonView, Key, Params, Tree
+from bert_jax.types import Batch, Config, JsonObject, Key, Params, Tree
 
 _SAMPLES = 'bert_jax.tasks.pretraining.diffusion_samples:samples'
 _MASKING_MEMORY = 'bert_jax.objectives.adaptive_masking:MaskingMemory'
@@ -92,19 +93,22 @@ class Pretraining:
         return memory
 
     @functools.cached_property
-    def metadata(self) -> JsonObject:
-        return {
-            'task': 'pretraining',
-            'family': self.start.family,
-            'architecture': dataclasses.asdict(self.start.architecture),
-            'base': self.start.base,
-            'tokenizer': self.corpus.tokenizer.to_json(),
-            'tokenizer_fingerprint': self.corpus.tokenizer.fingerprint,
-            'corpus_fingerprint': self.corpus.fingerprint,
-            'is_causal': self.model.is_causal,
-            'has_prefix': self.corruption.has_prefix,
-            'is_generative': any(one.is_generative for one in self.objectives.values()),
-        }
+    def record(self) -> RunRecord:
+        return RunRecord(
+            task='pretraining',
+            family=self.start.family,
+            architecture=self.start.architecture,
+            base=self.start.base,
+            tokenizer=self.corpus.tokenizer.to_json(),
+            tokenizer_fingerprint=self.corpus.tokenizer.fingerprint,
+            corpus_fingerprint=self.corpus.fingerprint,
+            is_causal=self.model.is_causal,
+            has_prefix=self.corruption.has_prefix,
+            is_generative=any(one.is_generative for one in self.objectives.values()),
+            config=self.config.to_dict(),
+            train_seconds=0.0,
+            is_evaluated=True,
+        )
 
     def describe(self) -> list[str]:
         """Return lines for the start of the log: the model, the corpus and the stages."""
@@ -150,15 +154,16 @@ class Pretraining:
                 ]
         return []
 
-    def check(self, metadata: JsonView) -> None:
+    def check(self, stored: RunRecord) -> None:
         """Raise UserError if a checkpoint was made with another tokenizer or corpus."""
-        for part in ('tokenizer', 'corpus'):
-            key = f'{part}_fingerprint'
-            if metadata[key] != self.metadata[key]:
+        tokenizers = self.record.tokenizer_fingerprint, stored.tokenizer_fingerprint
+        corpora = self.corpus.fingerprint, stored.corpus_fingerprint or 'none'
+        for part, (here, there) in {'tokenizer': tokenizers, 'corpus': corpora}.items():
+            if here != there:
                 raise UserError(
-                    f'{self.config.data.corpus} has another {part} ({self.metadata[key][:12]}) '
-                    f'than the checkpoints in {self.config.workdir} ({metadata[key][:12]}); '
-                    'restore that corpus or choose another --config.workdir'
+                    f'{self.config.data.corpus} has another {part} ({here[:12]}) than the '
+                    f'checkpoints in {self.config.workdir} ({there[:12]}); restore that corpus or '
+                    'choose another --config.workdir'
                 )
 
     def init(self, key: Key) -> Params:

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from bert_jax import errors
-from bert_jax.storage import paths, wrong_paths
+from bert_jax.storage import paths
 from bert_jax.storage.path import BucketError
 from bert_jax.text import held_out, text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece, Source
@@ -43,6 +43,8 @@ class FileSource(Source):
     def list_files(self) -> None:
         matches = self.find_files()
         if not matches:
+            from bert_jax.storage import wrong_paths  # only to say what is wrong
+
             reason = wrong_paths.explain_glob(self.where, text_files.matching_files)
             raise errors.UserError(f'source {self.spec!r}: {reason}')
         for path in matches:

@@ -28,7 +28,7 @@ from bert_jax import figures
 from bert_jax.errors import exit_cleanly, look_up
 from bert_jax.files import write_json
 from bert_jax.interop import loading
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded.loaded_model import LoadedModel
 from experiments.studies import measures, runner, step_times
 from experiments.studies.claims import Claim
 from experiments.studies.comparison import downstream
@@ -152,16 +152,16 @@ class Measurement:
         return values
 
 
-def _evaluated(model: Pretrained) -> Pretrained:
+def _evaluated(model: LoadedModel) -> LoadedModel:
     """The same model with a config whose last stage has the shape of the evaluation."""
-    config = copy.deepcopy(model.metadata['config'])
+    config = copy.deepcopy(dict(model.usage.config))
     config['training'] |= {
         'steps': [1],
         'sequence_length': [LENGTH],
         'batch_size': [32],
         'accumulation': [1],
     }
-    return dataclasses.replace(model, metadata={**model.metadata, 'config': config})
+    return dataclasses.replace(model, usage=dataclasses.replace(model.usage, config=config))
 
 
 def seconds_until(step: int, steps: Sequence[int], step_seconds: Sequence[float]) -> float:

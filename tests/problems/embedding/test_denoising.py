@@ -11,7 +11,7 @@ from flax import linen as nn
 from bert_jax import averages, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, huggingface_export
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models import architectures, layer_stack
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
@@ -36,7 +36,7 @@ def write_model(name, path):
         architecture = architecture.changed({'positions.first': tokenizer.pad_id + 1})
     model = Model(architecture, Compute(), {'mlm': {}})
     params = random_parameters(model, Rows(np.zeros((1, 4), int), np.ones((1, 4), int)))
-    model = Pretrained(name, architecture, jax.device_get(params), tokenizer)
+    model = LoadedModel(name, architecture, jax.device_get(params), tokenizer)
     huggingface_export.save(model, path)
     return path
 

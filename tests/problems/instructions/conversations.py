@@ -1,6 +1,5 @@
 """Small models of both kinds that learn to answer, for tests."""
 
-import dataclasses
 import functools
 
 import jax
@@ -13,6 +12,7 @@ from bert_jax import tokenizers
 from bert_jax.averages import mean
 from bert_jax.examples.finetune_batches import BatchShape
 from bert_jax.labels.conversations import make_conversation
+from bert_jax.loaded.record import RunRecord
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
@@ -108,23 +108,24 @@ def fit(model, examples, steps):
 def save_run(folder, model, params):
     """A run of one checkpoint."""
     problem = model.problem
-    metadata = {
-        'task': 'instructions',
-        'problem_type': '',
-        'family': 'bert',
-        'architecture': dataclasses.asdict(model.model.architecture),
-        'tokenizer': tokenizer().to_json(),
-        'labels': (),
-        'calibrated': {},
-        'is_causal': problem.setup.is_causal,
-        'is_generative': True,
-        'has_prefix': problem.loss.has_prefix,
-        'config': {
+    record = RunRecord(
+        task='instructions',
+        family='bert',
+        architecture=model.model.architecture,
+        base=None,
+        tokenizer=tokenizer().to_json(),
+        tokenizer_fingerprint=tokenizer().fingerprint,
+        is_causal=problem.setup.is_causal,
+        is_generative=True,
+        has_prefix=problem.loss.has_prefix,
+        config={
             'training': {'sequence_length': problem.encoding.layout.max_length},
             'problem': problem.setup.settings.to_dict(),
         },
-    }
+        train_seconds=0.0,
+        is_evaluated=True,
+    )
     writer = Checkpoints.open(folder / 'checkpoints', keep=1)
-    writer.save(1, {'params': params}, metadata)
+    writer.save(1, {'params': params}, record.to_json())
     writer.close()
     return folder

@@ -1,21 +1,24 @@
-"""The modules of sentence-transformers folders: pooling, dense layers, normalization.
+"""Reads and writes the modules of sentence-transformers folders.
 
 modules.json lists them; each has a folder with a config.json and, for Dense, weights.
 """
 
-import dataclasses
-import hashlib
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
 from bert_jax import files
 from bert_jax.errors import UserError, unknown
 from bert_jax.interop import sparse_modules, weights
+from bert_jax.loaded.sentence_modules import (
+    ACTIVATIONS,
+    SIMILARITIES,
+    Dense,
+    Normalize,
+    SentenceModules,
+)
 from bert_jax.models.pooling import POOLINGS
-from bert_jax.models.sparse_pooling import SparsePooling
 from bert_jax.storage import names
 from bert_jax.types import JsonObject, JsonView
 
@@ -28,112 +31,10 @@ _MODES = {
     'pooling_mode_weightedmean_tokens': 'weightedmean',
     'pooling_mode_lasttoken': 'lasttoken',
 }
-_ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {  # of the array module (NumPy or JAX) and x
-    'torch.nn.modules.activation.Tanh': lambda xp, x: xp.tanh(x),
-    'torch.nn.modules.linear.Identity': lambda xp, x: x,
-    'torch.nn.modules.activation.ReLU': lambda xp, x: xp.maximum(x, 0),
-}
 _TYPES = 'sentence_transformers.models.'
 _TRANSFORMER = 'sentence_transformers.base.modules.transformer.Transformer'
 _ENCODERS = ('Transformer', 'MLMTransformer')  # MLMTransformer: SparseEncoder of version 5
 _DENSE_INPUT = 'sentence_embedding'
-SIMILARITIES = ('cosine', 'dot', 'euclidean', 'manhattan')  # of sentence-transformers
-
-
-class Dense(NamedTuple):
-    """A module Dense: weight [outputs, inputs], bias [outputs], and a key of _ACTIVATIONS."""
-
-    weight: np.ndarray
-    bias: np.ndarray | None
-    activation: str
-
-
-class Normalize(NamedTuple):
-    """Division by the Euclidean norm."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SentenceModules:
-    """Modules that turn token states into the vector of a text.
-
-    Attributes:
-        pooling: Modes whose vectors are concatenated.
-        layers: Layers after the pooling, in order.
-        max_length: Texts are truncated to this many tokens; None: the length of the model.
-        prompts: Texts to put before texts, by name.
-        default_prompt: Name of the prompt of texts for which none is named; None: no prompt.
-        unsupported: A module or setting of the folder that is not supported; None if all are.
-        sparse: How a SparseEncoder makes weights of terms; None for other models.
-        similarity: How vectors are compared, a name of SIMILARITIES.
-    """
-
-    pooling: tuple[str, ...] = ('mean',)
-    layers: tuple[Dense | Normalize, ...] = ()
-    max_length: int | None = None
-    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    default_prompt: str | None = None
-    unsupported: str | None = None
-    sparse: SparsePooling | None = None
-    similarity: str = 'cosine'
-
-    @property
-    def prompt(self) -> str:
-        """The prompt of texts for which none is named."""
-        return self.prompts[self.default_prompt] if self.default_prompt else ''
-
-    def apply(self, vectors_ND: Any, xp: Any = np) -> Any:
-        """Apply the layers to pooled states, float32; `xp` is their library, numpy or jax.numpy.
-
-        Raises:
-            UserError: a dense layer has another number of inputs.
-        """
-        for layer in self.layers:
-            if isinstance(layer, Dense):
-                width, expected = vectors_ND.shape[-1], layer.weight.shape[1]
-                if width != expected:
-                    raise UserError(f'modules.json: Dense has {expected} inputs, but gets {width}')
-                bias = 0 if layer.bias is None else layer.bias
-                vectors_ND = _ACTIVATIONS[layer.activation](xp, vectors_ND @ layer.weight.T + bias)
-            else:
-                norms = xp.linalg.norm(vectors_ND, axis=-1, keepdims=True)
-                vectors_ND = vectors_ND / xp.maximum(norms, 1e-12)
-        return vectors_ND
-
-    def digest(self) -> str:
-        """SHA-256 of the settings and weights."""
-        hasher = hashlib.sha256(repr(dataclasses.replace(self, layers=())).encode())
-        for layer in self.layers:
-            for part in (type(layer).__name__, *layer):
-                is_array = isinstance(part, np.ndarray)
-                hasher.update(part.tobytes() if is_array else repr(part).encode())
-        return hasher.hexdigest()
-
-    def describe(self) -> JsonObject:
-        """Return the settings from which training continues, as JSON values."""
-        has_dense = any(isinstance(layer, Dense) for layer in self.layers)
-        unsupported = self.unsupported or ('a Dense layer' if has_dense else '')
-        settings = {
-            'pooling': self.pooling,
-            'prompts': self.prompts,
-            'unsupported': unsupported,
-            'similarity': self.similarity,
-        }
-        return settings | ({'sparse': self.sparse._asdict()} if self.sparse else {})
-
-    def shorten(self, vectors_ND: np.ndarray, dimensions: int) -> np.ndarray:
-        """Return the first numbers of vectors, normalized again if the last layer normalizes.
-
-        Raises:
-            UserError: there are fewer numbers.
-        """
-        if not 0 < dimensions <= vectors_ND.shape[-1]:
-            raise UserError(
-                f'dimensions is {dimensions}; it must be from 1 to {vectors_ND.shape[-1]}'
-            )
-        shortened = vectors_ND[..., :dimensions]
-        is_unit = bool(self.layers) and isinstance(self.layers[-1], Normalize)
-        unit = dataclasses.replace(self, layers=(Normalize(),))
-        return np.asarray(unit.apply(shortened)) if is_unit else shortened
 
 
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
@@ -287,37 +188,6 @@ def write_cross_encoder(activation: str, folder: pathlib.Path) -> None:
     files.write_json(folder / 'config_sentence_transformers.json', general)
 
 
-def of_run(metadata: JsonView) -> SentenceModules | None:
-    """Return the modules of a model that was trained to make vectors of texts; else None.
-
-    A model with a prompt for queries or documents takes texts for documents unless the caller says
-    that they are queries.
-
-    Args:
-        metadata: of a checkpoint.
-    """
-    if metadata.get('task') not in ('embedding', 'sparse_embedding'):
-        return None
-    config = metadata['config']
-    problem = config['problem']
-    prompts = {name: problem[f'{name}_prompt'] for name in ('query', 'document')}
-    kept = metadata['kept']
-    sparse, similarity = kept.get('sparse'), kept['similarity']
-    normalize = problem.get('normalize')
-    if normalize is None:
-        normalize = similarity == 'cosine'
-    return SentenceModules(
-        (kept['pooling'],),
-        (Normalize(),) * (normalize and not sparse),
-        config['training']['sequence_length'],
-        prompts if any(prompts.values()) else {},
-        'document' if any(prompts.values()) else None,
-        'the module SpladePooling' if sparse else None,
-        SparsePooling(**sparse) if sparse else None,
-        similarity,
-    )
-
-
 class _Unsupported(Exception):
     """A module that is not supported."""
 
@@ -359,7 +229,7 @@ def _read_pooling(config: JsonView, has_prompts: bool) -> tuple[str, ...]:
 
 def _read_dense(path: pathlib.Path, config: JsonView) -> Dense:
     activation = config.get('activation_function', 'torch.nn.modules.activation.Tanh')
-    if activation not in list(_ACTIVATIONS) or config.get('use_residual'):
+    if activation not in list(ACTIVATIONS) or config.get('use_residual'):
         raise _Unsupported(f'a Dense with activation_function {activation} or use_residual')
     if config.get('module_input_name', _DENSE_INPUT) != _DENSE_INPUT:
         raise _Unsupported(f'a Dense whose input is {config["module_input_name"]}')

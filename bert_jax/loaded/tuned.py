@@ -10,12 +10,13 @@ from flax import traverse_util
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.loaded.loaded_model import LoadedModel
+from bert_jax.loaded.record import Base
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.tuning import ADDED
 from bert_jax.models.tuning_method import Tuning
 from bert_jax.storage import hub, paths
-from bert_jax.types import JsonObject, Params, Tree
+from bert_jax.types import Params, Tree
 
 # Parts of a model that tuning methods freeze. The prediction head of a decoder may be as large as
 # the token embeddings.
@@ -31,19 +32,19 @@ def digest(params: Params) -> str:
     return hasher.hexdigest()
 
 
-def describe_base(path: str, params: Params) -> JsonObject:
-    """Checkpoint metadata that identifies the base model at `path`.
+def describe_base(path: str, params: Params) -> Base:
+    """Return what checkpoints record about the base model at `path`.
 
     Args:
         path: of the model.
         params: the parts of the model that a tuned model uses and its checkpoints omit.
     """
-    return {
-        'path': str(paths.path(path)) if hub.is_name(path) else path,
-        'absolute_path': str(paths.path(path).absolute()),
-        'parts': [*params],
-        'sha256': digest(params),
-    }
+    return Base(
+        path=str(paths.path(path)) if hub.is_name(path) else path,
+        absolute_path=str(paths.path(path).absolute()),
+        parts=(*params,),
+        sha256=digest(params),
+    )
 
 
 def merged_architecture(architecture: Architecture) -> Architecture:
@@ -68,7 +69,7 @@ def merged_architecture(architecture: Architecture) -> Architecture:
     return dataclasses.replace(architecture, tuning=None)
 
 
-def merge(model: Pretrained) -> Pretrained:
+def merge(model: LoadedModel) -> LoadedModel:
     """Merge added parameters into those of encoder and decoder, in fp32; outputs stay the same.
 
     Raises:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from flax import traverse_util
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop.sentence_modules import SentenceModules
+from bert_jax.loaded.record import Base, Usage
 from bert_jax.models import layer_stack, parameters
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import HEADS, published_heads
@@ -22,6 +22,9 @@ from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import JsonObject, Key, Params, Tree
+
+if TYPE_CHECKING:
+    from bert_jax.loaded.sentence_modules import SentenceModules
 
 # Value of `activation_fn` → activation.
 ACTIVATIONS: dict[str | None, str] = {
@@ -31,7 +34,7 @@ ACTIVATIONS: dict[str | None, str] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Pretrained:
+class LoadedModel:
     """A model that was loaded or is about to be saved.
 
     Attributes:
@@ -44,7 +47,9 @@ class Pretrained:
         newly_initialized: names of the parameters that no file contains.
         other_parts: parameters of a checkpoint that belong neither to the encoder nor to
             published heads, by part.
-        metadata: `step` and the metadata of a bert_jax checkpoint; empty for other folders.
+        usage: what the run or the exported folder records about the training.
+        base: the model that a run tunes; None for other models.
+        step: number of training steps of a checkpoint; None for other folders.
         problem_type: what config.json says about a sequence classifier: 'regression',
             'single_label_classification', 'multi_label_classification' or None.
         activation_fn: class of torch that a CrossEncoder applies to its logits; None if the folder
@@ -68,7 +73,9 @@ class Pretrained:
     labels: tuple[str, ...] = ()
     newly_initialized: tuple[str, ...] = ()
     other_parts: dict[str, Tree] = dataclasses.field(default_factory=dict)
-    metadata: JsonObject = dataclasses.field(default_factory=dict)
+    usage: Usage = Usage()
+    base: Base | None = None
+    step: int | None = None
     problem_type: str | None = None
     activation_fn: str | None = None
     is_causal: bool = False
@@ -77,7 +84,13 @@ class Pretrained:
     learned_end: bool = True
     has_prefix: bool = False
     card: str = ''
-    sentence_modules: SentenceModules | None = None
+    sentence_modules: 'SentenceModules | None' = None
+
+    @property
+    def details(self) -> JsonObject:
+        """What is recorded about the training, as JSON; {} if nothing is."""
+        step = {} if self.step is None else {'step': self.step}
+        return step | self.usage.to_json()
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -234,7 +247,7 @@ def enumerate_names(names: Iterable[str], limit: int = 3) -> str:
     return ', '.join(names[:limit]) + more
 
 
-def num_parameters(model: Pretrained) -> int:
+def num_parameters(model: LoadedModel) -> int:
     """Number of parameters, without the padding rows of the vocabulary."""
     boxed = abstract(model.architecture, model.heads, num_labels(model.params))
     return parameters.num_parameters(boxed, model.architecture)

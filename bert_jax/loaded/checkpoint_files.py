@@ -16,22 +16,39 @@ import logging
 import math
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_jax.errors import UserError, warn
-from bert_jax.files import read_json
+from bert_jax.files import parse_json, read_json
+from bert_jax.loaded import checksums
+from bert_jax.loaded.record import best_step
 from bert_jax.storage import paths
-from bert_jax.storage.names import is_number
+from bert_jax.storage.names import check_distinct, is_number
 from bert_jax.storage.path import Path
-from bert_jax.training import checksums
 from bert_jax.types import Array, JsonObject, Tree
 
+_DESCRIBED = re.compile(r'\w+\[((?:[0-9]{1,18}(?:, [0-9]{1,18})*)?)\]')  # float32[768, 3072]
 # Arrays that depend on a key that may change (spike_factor): restored as 0 if missing.
 OPTIONAL = ('usual_norm',)
 # Required free space: 1.1 × array bytes + 256 KiB, for partly filled blocks, folders and indices.
 SPACE_FACTOR, SPACE_CONSTANT = 1.1, 2**18
+
+
+class Restored(NamedTuple):
+    """A restored checkpoint.
+
+    Attributes:
+        step: the training step it was saved at.
+        state: a pytree of arrays.
+        metadata: the metadata stored beside the arrays.
+    """
+
+    step: int
+    state: Tree
+    metadata: JsonObject
 
 
 @functools.cache
@@ -41,6 +58,16 @@ def orbax() -> Any:
 
     logging.getLogger('absl').addFilter(lambda record: 'orbax' not in record.pathname)
     return orbax.checkpoint
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder has the config of a run."""
+    path = folder / 'config.json'
+    try:
+        config = parse_json(path.read_text(encoding='utf-8')) if path.exists() else {}
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and {'task', 'workdir'} <= config.keys()
 
 
 def steps(directory: Path) -> list[int]:
@@ -118,18 +145,13 @@ def _best_or_newest(directory: Path) -> int:
     newest = first_undamaged(directory, steps(directory), set())
     if newest is None:
         raise all_damaged(directory)
-    best = best_step(read_metadata(fetch(directory / str(newest), ['metadata.json'])))
+    folder = fetch(directory / str(newest), ['metadata.json'])
+    best = best_step(read_metadata(folder), metadata_path(folder))
     if best is None or best == newest:
         return newest
     if first_undamaged(directory, [best], set()) is None:
         raise unusable(directory, best)
     return best
-
-
-def best_step(metadata: JsonObject) -> int | None:
-    """Step of the best checkpoint so far, according to the metadata of a later checkpoint."""
-    step: int | None = metadata.get('best', {}).get('step')
-    return step
 
 
 def all_damaged(directory: Path) -> UserError:
@@ -157,14 +179,40 @@ def describe(arrays: Mapping[str, Array]) -> dict[str, str]:
 
 def read_description(folder: Path) -> dict[str, str]:
     """Read the description (see `describe`) of a checkpoint's arrays."""
-    described: dict[str, str] = read_json(folder / 'arrays.json')
+    from bert_jax import schema
+
+    path = folder / 'arrays.json'
+    described: dict[str, str] = schema.convert(dict[str, str], read_json(path), path)
+    check_distinct(described, path)  # 'a' and 'a/b'
     return described
+
+
+def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return array name → its shape, by the description of a checkpoint's arrays.
+
+    Raises:
+        UserError: a description is not one.
+    """
+    found = {}
+    for name, text in read_description(folder).items():
+        if not (match := _DESCRIBED.fullmatch(text)):
+            raise UserError(
+                f'{folder / "arrays.json"}: {name[:80]!r} is {text[:40]!r}, expected a dtype and '
+                'a shape, such as float32[768, 3072]'
+            )
+        found[name] = tuple(map(int, match[1].split(', '))) if match[1] else ()
+    return found
+
+
+def metadata_path(folder: Path) -> Path:
+    """Return the file with the current metadata of a checkpoint."""
+    added = folder / checksums.ADDED
+    return (added if added.is_dir() else folder) / 'metadata.json'
 
 
 def read_metadata(folder: Path) -> JsonObject:
     """Read the current metadata of a checkpoint."""
-    added = folder / checksums.ADDED
-    metadata: JsonObject = read_json((added if added.is_dir() else folder) / 'metadata.json')
+    metadata: JsonObject = read_json(metadata_path(folder))
     return metadata
 
 
@@ -216,6 +264,10 @@ def _check_stored(folder: pathlib.Path, names: Iterable[str]) -> None:
     with orbax().PyTreeCheckpointer() as reader:
         found = reader.metadata(folder / 'arrays').item_metadata
     stored = {name: found[name] for name in names if name in found}
+    if missing := [name for name in names if name not in found]:
+        raise UserError(
+            f'checkpoint {folder} is damaged: {missing[0][:80]!r} in arrays.json is not in arrays/'
+        )
     for name, text in describe(stored).items():
         if name in described and text != described[name]:
             raise UserError(

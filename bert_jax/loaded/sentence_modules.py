@@ -1,0 +1,154 @@
+"""How token states become the vector of a text: pooling, dense layers, normalization."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax import schema
+from bert_jax.errors import UserError, look_up
+from bert_jax.loaded.record import Usage
+from bert_jax.models.sparse_pooling import ACTIVATIONS as SPARSE_ACTIVATIONS
+from bert_jax.models.sparse_pooling import STRATEGIES, SparsePooling
+from bert_jax.types import JsonObject
+
+SIMILARITIES = ('cosine', 'dot', 'euclidean', 'manhattan')  # of sentence-transformers
+ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {  # of the array module (NumPy or JAX) and x
+    'torch.nn.modules.activation.Tanh': lambda xp, x: xp.tanh(x),
+    'torch.nn.modules.linear.Identity': lambda xp, x: x,
+    'torch.nn.modules.activation.ReLU': lambda xp, x: xp.maximum(x, 0),
+}
+
+
+class Dense(NamedTuple):
+    """A module Dense: weight [outputs, inputs], bias [outputs], and a key of ACTIVATIONS."""
+
+    weight: np.ndarray
+    bias: np.ndarray | None
+    activation: str
+
+
+class Normalize(NamedTuple):
+    """Division by the Euclidean norm."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceModules:
+    """Modules that turn token states into the vector of a text.
+
+    Attributes:
+        pooling: Modes whose vectors are concatenated.
+        layers: Layers after the pooling, in order.
+        max_length: Texts are truncated to this many tokens; None: the length of the model.
+        prompts: Texts to put before texts, by name.
+        default_prompt: Name of the prompt of texts for which none is named; None: no prompt.
+        unsupported: A module or setting of the folder that is not supported; None if all are.
+        sparse: How a SparseEncoder makes weights of terms; None for other models.
+        similarity: How vectors are compared, a name of SIMILARITIES.
+    """
+
+    pooling: tuple[str, ...] = ('mean',)
+    layers: tuple[Dense | Normalize, ...] = ()
+    max_length: int | None = None
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt: str | None = None
+    unsupported: str | None = None
+    sparse: SparsePooling | None = None
+    similarity: str = 'cosine'
+
+    @property
+    def prompt(self) -> str:
+        """The prompt of texts for which none is named."""
+        return self.prompts[self.default_prompt] if self.default_prompt else ''
+
+    def apply(self, vectors_ND: Any, xp: Any = np) -> Any:
+        """Apply the layers to pooled states, float32; `xp` is their library, numpy or jax.numpy.
+
+        Raises:
+            UserError: a dense layer has another number of inputs.
+        """
+        for layer in self.layers:
+            if isinstance(layer, Dense):
+                width, expected = vectors_ND.shape[-1], layer.weight.shape[1]
+                if width != expected:
+                    raise UserError(f'modules.json: Dense has {expected} inputs, but gets {width}')
+                bias = 0 if layer.bias is None else layer.bias
+                vectors_ND = ACTIVATIONS[layer.activation](xp, vectors_ND @ layer.weight.T + bias)
+            else:
+                norms = xp.linalg.norm(vectors_ND, axis=-1, keepdims=True)
+                vectors_ND = vectors_ND / xp.maximum(norms, 1e-12)
+        return vectors_ND
+
+    def digest(self) -> str:
+        """SHA-256 of the settings and weights."""
+        hasher = hashlib.sha256(repr(dataclasses.replace(self, layers=())).encode())
+        for layer in self.layers:
+            for part in (type(layer).__name__, *layer):
+                is_array = isinstance(part, np.ndarray)
+                hasher.update(part.tobytes() if is_array else repr(part).encode())
+        return hasher.hexdigest()
+
+    def describe(self) -> JsonObject:
+        """Return the settings from which training continues, as JSON values."""
+        has_dense = any(isinstance(layer, Dense) for layer in self.layers)
+        unsupported = self.unsupported or ('a Dense layer' if has_dense else '')
+        settings = {
+            'pooling': self.pooling,
+            'prompts': self.prompts,
+            'unsupported': unsupported,
+            'similarity': self.similarity,
+        }
+        return settings | ({'sparse': self.sparse._asdict()} if self.sparse else {})
+
+    def shorten(self, vectors_ND: np.ndarray, dimensions: int) -> np.ndarray:
+        """Return the first numbers of vectors, normalized again if the last layer normalizes.
+
+        Raises:
+            UserError: there are fewer numbers.
+        """
+        if not 0 < dimensions <= vectors_ND.shape[-1]:
+            raise UserError(
+                f'dimensions is {dimensions}; it must be from 1 to {vectors_ND.shape[-1]}'
+            )
+        shortened = vectors_ND[..., :dimensions]
+        is_unit = bool(self.layers) and isinstance(self.layers[-1], Normalize)
+        unit = dataclasses.replace(self, layers=(Normalize(),))
+        return np.asarray(unit.apply(shortened)) if is_unit else shortened
+
+
+def of_run(record: Usage) -> SentenceModules | None:
+    """Return the modules of a model that was trained to make vectors of texts; else None.
+
+    A model with a prompt for queries or documents takes texts for documents unless the caller says
+    that they are queries.
+
+    Raises:
+        UserError: the record lacks a setting, or has a value of another type.
+    """
+    if record.task not in ('embedding', 'sparse_embedding'):
+        return None
+    prompts = {
+        name: record.setting('problem', f'{name}_prompt', str) for name in ('query', 'document')
+    }
+    kept, place = record.kept, f'{record.source}: kept'
+    if missing := [name for name in ('pooling', 'similarity') if name not in kept]:
+        raise UserError(f'{place} lacks the key {missing[0]}')
+    sparse = schema.convert(SparsePooling | None, kept.get('sparse'), f'{place}.sparse')
+    if sparse:
+        look_up(f'{place}.sparse.strategy', sparse.strategy, STRATEGIES)
+        look_up(f'{place}.sparse.activation', sparse.activation, SPARSE_ACTIVATIONS)
+    normalize = kept['similarity'] == 'cosine'
+    if record.section('problem').get('normalize') is not None:
+        normalize = record.setting('problem', 'normalize', bool)
+    return SentenceModules(
+        (kept['pooling'],),
+        (Normalize(),) * (normalize and not sparse),
+        record.setting('training', 'sequence_length', int),
+        prompts if any(prompts.values()) else {},
+        'document' if any(prompts.values()) else None,
+        'the module SpladePooling' if sparse else None,
+        sparse,
+        kept['similarity'],
+    )
