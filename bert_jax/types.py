@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = jax.Array | np.ndarray
     Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
+    Batch: TypeAlias = Mapping[str, Array]  # name → array whose first axis is the example or row
     Config: TypeAlias = ConfigDict  # its values are Any: config_keys.py checks them
 else:  # configs are read without JAX
-    Array = Key = Config = Any
-Batch: TypeAlias = Mapping[str, Any]  # name → Array whose first axis is the example or row
+    Array = Key = Batch = Config = Any
 Params: TypeAlias = Mapping[str, Any]  # nested dictionaries of float32 arrays
 Tree: TypeAlias = Any  # a pytree, that is, nested containers of arrays
 JsonObject: TypeAlias = dict[str, Any]  # an object of JSON, as it is read or will be written

@@ -209,7 +209,8 @@ class MeanCosine:
 
     def __init__(self, inputs: EvaluatorInputs) -> None:
         self._threads = inputs.threads
-        self._source = _batches(inputs, dict(inputs.text))
+        arrays = {name: np.asarray(array) for name, array in inputs.text.items()}
+        self._source = _batches(inputs, arrays)
         sums = functools.partial(_unit_sums, inputs.model, inputs.is_special)
         self._program = _replicated(sums)
         self.flops = _flops(inputs, *inputs.text['input_ids'].shape)
@@ -255,7 +256,7 @@ def _unit_sums(
 ) -> tuple[jax.Array, ...]:
     """Sum the unit vectors, and their squares, of all tokens that are not special; count them."""
     states_LBTD = _states(model, params, batch).astype(jnp.float32)
-    is_token_BT = (batch['attention_mask'] > 0) & ~is_special(batch['input_ids'])
+    is_token_BT = (batch['attention_mask'] > 0) & ~is_special(jnp.asarray(batch['input_ids']))
     norms_LBT1 = jnp.linalg.norm(states_LBTD, axis=-1, keepdims=True)
     unit_LBTD = jnp.where(is_token_BT[:, :, None], states_LBTD / norms_LBT1, 0)
     return unit_LBTD.sum((1, 2)), jnp.square(unit_LBTD).sum((1, 2)), is_token_BT.sum()

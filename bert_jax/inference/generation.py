@@ -256,7 +256,7 @@ def _start(
         The function that predicts the next token, its argument `fixed`, the texts so far, and the
         numbers of their tokens, int32 [B].
     """
-    length_B: np.ndarray = batch['attention_mask'].sum(axis=1, dtype=np.int32)
+    length_B = np.asarray(batch['attention_mask']).sum(axis=1, dtype=np.int32)
     if model.architecture.decoder is None:
         arguments = (model, params, batch['input_ids'], length_B, options.new_tokens)
         texts = read_prompts(*arguments, prefix_lm=has_prefix)

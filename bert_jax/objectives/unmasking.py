@@ -118,24 +118,24 @@ def unmask(
     Returns:
         'ids' and 'steps' int32 [B, P], 'log_p' float32 [B, P]; see `Generated`.
     """
-    batch = {name: jnp.asarray(array) for name, array in batch.items()}
-    input_ids_BT, positions_BP = batch['input_ids'], batch['positions']
+    given = {name: jnp.asarray(array) for name, array in batch.items()}
+    input_ids_BT, positions_BP = given['input_ids'], given['positions']
     is_used_BP = positions_BP > 0  # position 0 is [CLS]
     masks_BP = jnp.take_along_axis(input_ids_BT, positions_BP, axis=1)
     places_BP = jnp.where(is_used_BP, positions_BP, input_ids_BT.shape[1])  # outside: dropped
     row_B1 = jnp.arange(len(input_ids_BT))[:, None]
-    keys_B = jax.vmap(functools.partial(jax.random.key, impl='threefry2x32'))(batch['seed'][:, 0])
+    keys_B = jax.vmap(functools.partial(jax.random.key, impl='threefry2x32'))(given['seed'][:, 0])
 
     def step(number: jax.Array, written: _Written) -> _Written:
         ids_BT = input_ids_BT.at[row_B1, places_BP].set(written.ids_BP, mode='drop')
-        logits_BPV = _logits(model, params, ids_BT, batch)
+        logits_BPV = _logits(model, params, ids_BT, given)
         logits_BPV = jnp.where(banned_V, -jnp.inf, logits_BPV)
         keys_BP = _keys(keys_B, number, positions_BP)
         ids_BP, log_p_BP = _choose(logits_BPV, keys_BP, temperature)
-        is_current_BP = is_used_BP & (batch['block'] == batch['block_of_step'][:, number, None])
+        is_current_BP = is_used_BP & (given['block'] == given['block_of_step'][:, number, None])
         preference_BP = _preference(order, log_p_BP, keys_BP)
         can_reveal_BP = written.is_hidden_BP & is_current_BP
-        reveal_BP = _first(preference_BP, can_reveal_BP, batch['reveal'][:, number])
+        reveal_BP = _first(preference_BP, can_reveal_BP, given['reveal'][:, number])
         written = _Written(
             jnp.where(reveal_BP, ids_BP, written.ids_BP),
             written.is_hidden_BP & ~reveal_BP,
@@ -143,7 +143,7 @@ def unmask(
             jnp.where(reveal_BP, number, written.step_BP),
         )
         can_hide_BP = is_current_BP & ~written.is_hidden_BP
-        hide_BP = _first(-written.log_p_BP, can_hide_BP, batch['hide'][:, number])
+        hide_BP = _first(-written.log_p_BP, can_hide_BP, given['hide'][:, number])
         return written._replace(
             ids_BP=jnp.where(hide_BP, masks_BP, written.ids_BP),
             is_hidden_BP=written.is_hidden_BP | hide_BP,
@@ -152,7 +152,7 @@ def unmask(
     start = _Written(
         masks_BP, is_used_BP, jnp.zeros(masks_BP.shape), jnp.zeros(masks_BP.shape, jnp.int32)
     )
-    num_steps = jnp.max(jnp.sum(batch['reveal'] > 0, axis=1))
+    num_steps = jnp.max(jnp.sum(given['reveal'] > 0, axis=1))
     written = jax.lax.fori_loop(0, num_steps, step, start)
     return {'ids': written.ids_BP, 'steps': written.step_BP, 'log_p': written.log_p_BP}
 

@@ -71,12 +71,13 @@ def corrupted_row(clean: Rows, rows: Rows, row: int, tokenizer: Tokenizer) -> Js
 def packed_row(batch: Batch, row: int, problem: 'AnyProblem') -> JsonObject:
     """Describe a row of fine-tuning: the text, the tokens and the targets of its sequences."""
     tokenizer, sequences = problem.encoding.tokenizer, []
-    length = batch['input_ids'].shape[1]
-    for slot in np.flatnonzero(batch['first_positions'][row] >= 0):
-        is_in_slot_T = batch['segment_ids'][row] == slot + 1
+    arrays = {name: np.asarray(array) for name, array in batch.items()}
+    length = arrays['input_ids'].shape[1]
+    for slot in np.flatnonzero(arrays['first_positions'][row] >= 0):
+        is_in_slot_T = arrays['segment_ids'][row] == slot + 1
         fields = {
             name: array[row, is_in_slot_T] if array.shape[1] == length else array[row, slot]
-            for name, array in batch.items()
+            for name, array in arrays.items()
             if array.ndim > 1
         }
         ids = fields['input_ids'].tolist()

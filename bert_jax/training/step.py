@@ -265,7 +265,7 @@ def all_rows(rows: Tree) -> tuple[Tree, int]:
     return jax.tree.map(gather, rows), mesh.shape[DATA]
 
 
-def map_micro_batches(function: Callable[[Batch], Tree], batch: Batch, number: int) -> Tree:
+def map_micro_batches(function: Callable[[Tree], Tree], batch: Tree, number: int) -> Tree:
     """Return function(batch), arrays [rows, …], computed for one micro-batch at a time.
 
     The backward pass computes each micro-batch again instead of keeping its intermediate values.

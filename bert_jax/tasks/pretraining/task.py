@@ -42,7 +42,7 @@ HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pretraining:
-    """A `Task` (training/task.py) that pretrains an encoder; `pretraining_builder.build` makes one.
+    """A `Task` (training/task.py) that pretrains an encoder; `builder.build` makes one.
 
     Attributes:
         config: See configs/base.py.

@@ -46,7 +46,7 @@ def check(config: Config, overwrite: bool = False, user_keys: Collection[str] = 
     config_keys.check(config)
     rungs, seeds = config.sweep.rungs, config.sweep.seeds
     if len(set(seeds)) < len(seeds):
-        raise UserError(f'sweep.seeds is {seeds}; use distinct seeds')
+        raise UserError(f'sweep.seeds is {seeds}; use distinct whole numbers')
     if list(rungs) != sorted(set(rungs)) or 0 in rungs:
         raise UserError(f'sweep.rungs is {rungs}; write rising numbers of steps above 0')
     if config.training.get('minutes') and rungs:
