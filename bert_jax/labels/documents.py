@@ -14,7 +14,11 @@ from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.text import scripts, text_files
 
-_TABLES = tuple(name for name in (*formats.TABLES, *formats.LISTS) if name != 'xml')
+_TABLES = tuple(
+    name
+    for name in (*formats.TABLES, *formats.LISTS)
+    if name != 'xml'  # its lines are read
+)
 _ID_COLUMNS = ('id', '_id')
 TEXT_COLUMN = 'text'
 
