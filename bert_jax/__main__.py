@@ -42,7 +42,7 @@ COMMANDS = {
     ),
     'evaluate': Command(
         'bert_jax.evaluate',
-        'bert_jax.evaluate:Request',
+        'bert_jax.evaluate:EvaluationRequest',
         'a fine-tuned model, labeled files → scores and a report',
     ),
     'analyze': Command(
@@ -57,7 +57,7 @@ COMMANDS = {
     ),
     'page': Command(
         'bert_jax.page.__main__',
-        'bert_jax.page.__main__:Request',
+        'bert_jax.page.__main__:PageRequest',
         'a model → one HTML file that computes in a browser',
     ),
 }

@@ -29,7 +29,7 @@ _FIGURES = ('confusion.*', 'scatter.*', 'candidates.tsv')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request(PromptFlags):
+class EvaluationRequest(PromptFlags):
     """The flags of this command."""
 
     model: str = flag('folder of a fine-tuned run, or a Hugging Face folder')
@@ -81,7 +81,7 @@ def section_keys() -> dict[str, bool]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
     request = flag_parser.parse(
-        Request, argv, 'python -m bert_jax.evaluate', __doc__, more_names=section_keys
+        EvaluationRequest, argv, 'python -m bert_jax.evaluate', __doc__, more_names=section_keys
     )
     data = changes('data', request.data, data_keys())
     outputs.check_folder(request.output, request.overwrite, ['predictions.jsonl'])

@@ -10,7 +10,7 @@ from bert_jax.analyze.linguistic_measures import (
     MeanCosine,
     Measure,
     Metrics,
-    Pairs,
+    MinimalPairAccuracy,
     Probe,
     find_predictor,
     read_tagged,
@@ -65,7 +65,7 @@ class LinguisticEvaluation:
         if settings.treebank:
             measures.append(Probe(inputs))
         if settings.pairs:
-            pairs = Pairs(inputs, budget - sum(measure.flops for measure in measures))
+            pairs = MinimalPairAccuracy(inputs, budget - sum(measure.flops for measure in measures))
             measures.append(pairs)
             unigram = pairs.unigram
         share = number * sum(measure.flops for measure in measures) / inputs.flops

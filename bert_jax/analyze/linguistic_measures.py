@@ -92,7 +92,7 @@ def _run(
     ]
 
 
-class Pairs:
+class MinimalPairAccuracy:
     """Accuracy on minimal pairs: 'pairs', the mean of all paradigms, and 'pairs/PHENOMENON'.
 
     Attributes:

@@ -19,7 +19,7 @@ import numpy as np
 from bert_jax import errors, tokenizers
 from bert_jax.corpus import corpus_builder, parts, shard_plan, stages
 from bert_jax.corpus.corpus import SPLITS
-from bert_jax.corpus.engines import Engine
+from bert_jax.corpus.engines import PreparationEngine
 from bert_jax.corpus.manifest import versions, write_manifest
 from bert_jax.corpus.parts import Part
 from bert_jax.corpus.stages import Unit, Work
@@ -40,7 +40,7 @@ def build(
     sources: list[Source],
     made_from: JsonObject,
     shard_tokens: int,
-    engine: Engine,
+    engine: PreparationEngine,
 ) -> JsonObject:
     """Write the corpus, or resume an interrupted run, and return the manifest.
 
@@ -103,7 +103,7 @@ def _tokenizer(
     unfinished: Unfinished,
     sources: Sequence[Source],
     made_from: JsonObject,
-    engine: Engine,
+    engine: PreparationEngine,
     work: Work,
     units: Sequence[Unit],
 ) -> tokenizers.Tokenizer:
@@ -142,7 +142,7 @@ class Draw(NamedTuple):
 def _training_text(
     sources: Sequence[Source],
     made_from: JsonObject,
-    engine: Engine,
+    engine: PreparationEngine,
     work: Work,
     units: Sequence[Unit],
 ) -> Iterator[str]:

@@ -17,7 +17,7 @@ Item = TypeVar('Item')
 _WAIT_SECONDS = 60.0  # for the first worker of a cluster
 
 
-class Engine(Protocol):
+class PreparationEngine(Protocol):
     """Runs functions on workers that have this package and see the same files."""
 
     def run(self, function: Callable[[Item], None], items: Sequence[Item]) -> None:
@@ -88,7 +88,10 @@ class DaskEngine:
             _raise_failure('Dask', error)
 
 
-ENGINES: dict[str, Callable[[Sequence[str]], Engine]] = {'beam': BeamEngine, 'dask': DaskEngine}
+ENGINES: dict[str, Callable[[Sequence[str]], PreparationEngine]] = {
+    'beam': BeamEngine,
+    'dask': DaskEngine,
+}
 
 
 def _raise_failure(name: str, error: Exception) -> NoReturn:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bert_jax import errors, progress, tokenizers
 from bert_jax.corpus import corpus, corpus_builder, corpus_warnings, distributed, source_files
 from bert_jax.corpus.corpus_writer import SHARD_TOKENS
-from bert_jax.corpus.engines import Engine
+from bert_jax.corpus.engines import PreparationEngine
 from bert_jax.corpus.manifest import versions
 from bert_jax.corpus.preparation_keys import KEYS
 from bert_jax.corpus.unfinished import is_owned, open_unfinished
@@ -36,7 +36,7 @@ def prepare(
     max_bad_share: float = KEYS['max_bad_share'].get(),
     workers: int | None = None,
     shard_tokens: int = SHARD_TOKENS,
-    engine: Engine | None = None,
+    engine: PreparationEngine | None = None,
     canaries: int = 0,
     overwrite: bool = False,
 ) -> corpus.Corpus:

@@ -23,7 +23,7 @@ import numpy as np
 
 from bert_jax import errors, progress
 from bert_jax.corpus import manifest
-from bert_jax.corpus.engines import Engine
+from bert_jax.corpus.engines import PreparationEngine
 from bert_jax.storage import block_cache, paths
 from bert_jax.storage.path import Path
 from bert_jax.text.sources import Piece, Source, parse_source
@@ -117,7 +117,7 @@ class PreparationStage(Generic[_Item]):
 
 
 def run(
-    engine: Engine, work: Work, stage: PreparationStage[_Item], items: Sequence[_Item]
+    engine: PreparationEngine, work: Work, stage: PreparationStage[_Item], items: Sequence[_Item]
 ) -> list[JsonObject]:
     """Perform a stage on the workers and return the records, in order of the items.
 

@@ -24,7 +24,7 @@ EarlyStopping: TypeAlias = bool | Literal['never']
 
 
 @dataclasses.dataclass(frozen=True)
-class Search:
+class BeamSearch:
     """How beams are compared.
 
     Attributes:
@@ -86,13 +86,13 @@ class Beams(flax.struct.PyTreeNode):
     step: jax.Array
     cache: Cache
 
-    def done(self, constraints: Constraints, search: Search) -> jax.Array:
+    def done(self, constraints: Constraints, search: BeamSearch) -> jax.Array:
         """bool [B]: rows whose best texts are final."""
         is_full_B = self.is_finished_BN.all(1) & (search.early_stopping is True)
         return ~self.improves_B | is_full_B | (self.step >= constraints.max_tokens)
 
 
-def start(texts: Texts, search: Search) -> Beams:
+def start(texts: Texts, search: BeamSearch) -> Beams:
     """Start the search after prompts that have been read."""
     num_rows, num_beams = len(texts.length_B), search.num_beams
 
@@ -117,7 +117,7 @@ def start(texts: Texts, search: Search) -> Beams:
 
 @functools.partial(jax.jit, static_argnums=(0, 3, 4), donate_argnums=2)
 def advance(
-    predict: Predict, fixed: Tree, beams: Beams, constraints: Constraints, search: Search
+    predict: Predict, fixed: Tree, beams: Beams, constraints: Constraints, search: BeamSearch
 ) -> Beams:
     """Write the next token of every beam; the arrays of `beams` are overwritten."""
     num_rows, num_beams = beams.running.scores_BC.shape
@@ -159,7 +159,7 @@ def advance(
 
 
 def _candidates(
-    predict: Predict, fixed: Tree, beams: Beams, constraints: Constraints, search: Search
+    predict: Predict, fixed: Tree, beams: Beams, constraints: Constraints, search: BeamSearch
 ) -> tuple[Candidates, jax.Array, Cache]:
     """The best continuations by one token, best first, the beam of each, and the cache."""
     running, num_beams = beams.running, search.num_beams

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from bert_jax.errors import UserError
-from bert_jax.inference.beam_search import EarlyStopping, Search
+from bert_jax.inference.beam_search import BeamSearch, EarlyStopping
 from bert_jax.inference.decoding import Sampling
 from bert_jax.inference.generate_options import GenerateOptions
 
@@ -86,8 +86,8 @@ class CausalOptions(GenerateOptions):
         return Sampling(self.temperature, self.top_k, self.top_p, self.min_p)
 
     @property
-    def search(self) -> Search | None:
+    def search(self) -> BeamSearch | None:
         """The beam search; None without beams."""
         if self.beams == 1:
             return None
-        return Search(self.beams, self.length_penalty, self.early_stopping)
+        return BeamSearch(self.beams, self.length_penalty, self.early_stopping)

@@ -83,7 +83,7 @@ class Generated(NamedTuple):
     steps: np.ndarray
 
 
-class Vocabulary(Protocol):
+class WritingModel(Protocol):
     """What the tokens that may be written depend on."""
 
     @property
@@ -162,7 +162,7 @@ def row_seeds(rows: Iterable[np.ndarray], seed: int) -> Iterator[np.ndarray]:
         yield np.frombuffer(digest, np.int32)
 
 
-def never_written(model: Vocabulary) -> list[int]:
+def never_written(model: WritingModel) -> list[int]:
     """The ids that are not written: ids of the model without a token, and special tokens.
 
     A decoder may write special tokens, as in transformers: T5 fills spans with its sentinels.

@@ -14,14 +14,14 @@ import numpy as np
 from bert_jax.errors import UserError, unknown
 from bert_jax.inference import beam_search
 from bert_jax.inference.batching import TokenizedText
-from bert_jax.inference.beam_search import Search
+from bert_jax.inference.beam_search import BeamSearch
 from bert_jax.inference.causal_options import CausalOptions
 from bert_jax.inference.decoding import Constraints
 from bert_jax.inference.generate_options import (
     Generated,
     Generator,
-    Vocabulary,
     Writer,
+    WritingModel,
     find_stop,
     never_written,
     row_seeds,
@@ -147,7 +147,7 @@ def _sources(model: Writer, texts: Sequence[str], new_tokens: int) -> list[np.nd
     return sources
 
 
-def constraints_of(model: Vocabulary, options: CausalOptions) -> Constraints:
+def constraints_of(model: WritingModel, options: CausalOptions) -> Constraints:
     """What may be written; see `never_written`."""
     ends = (model.tokenizer.sep_id,) if model.learned_end else ()
     suppressed = tuple(index for index in never_written(model) if index not in ends)
@@ -161,7 +161,7 @@ def constraints_of(model: Vocabulary, options: CausalOptions) -> Constraints:
     )
 
 
-def _forced_tokens(model: Vocabulary) -> tuple[int | None, int | None]:
+def _forced_tokens(model: WritingModel) -> tuple[int | None, int | None]:
     """The first token of each text, and the last of one that does not end before; None: any.
 
     In fairseq, BART starts with </s> <s> and ends with </s>, and mBART ends so. In transformers the
@@ -269,7 +269,7 @@ def _start(
 
 
 def _search(
-    predict: Predict, fixed: Tree, texts: Texts, constraints: Constraints, search: Search
+    predict: Predict, fixed: Tree, texts: Texts, constraints: Constraints, search: BeamSearch
 ) -> dict[str, Any]:
     """Write after the prompts of a batch by beam search; returns the best text of each."""
     beams = beam_search.start(texts, search)

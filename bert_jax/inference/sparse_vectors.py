@@ -19,14 +19,14 @@ from bert_jax.inference.vector_search import DOCUMENT, QUERY, known_prompt
 from bert_jax.types import JsonObject
 
 
-class Term(NamedTuple):
+class WeightedTerm(NamedTuple):
     """A token of the vocabulary and its weight in a text."""
 
     token: str
     weight: float
 
 
-def terms(predictor: Predictor, texts: Sequence[str]) -> list[list[Term]]:
+def terms(predictor: Predictor, texts: Sequence[str]) -> list[list[WeightedTerm]]:
     """The terms of each text with a weight above 0, the largest first."""
     weights_NV, vocab = predictor.embed_sparse(texts), predictor.tokenizer.vocab
     found = []
@@ -35,7 +35,9 @@ def terms(predictor: Predictor, texts: Sequence[str]) -> list[list[Term]]:
         weight_E, term_E = weights_NV.data[part], weights_NV.indices[part]
         order_E = np.argsort(-weight_E, kind='stable')
         names = [vocab[n] if n < len(vocab) else f'[{n}]' for n in term_E[order_E].tolist()]
-        found.append([Term(*pair) for pair in zip(names, weight_E[order_E].tolist(), strict=True)])
+        found.append(
+            [WeightedTerm(*pair) for pair in zip(names, weight_E[order_E].tolist(), strict=True)]
+        )
     return found
 
 

@@ -33,7 +33,7 @@ class Hit(NamedTuple):
     text: str
 
 
-class Encoder(Protocol):
+class VectorEncoder(Protocol):
     """Makes the vectors of texts: `vector_search.TextEncoder`, or `sparse_vectors.TermEncoder`."""
 
     @property
@@ -95,7 +95,7 @@ class TextCollection:
         return self.texts[number].id, score, self.texts[number].text
 
 
-def open_collection(encoder: Encoder, options: CollectionOptions) -> TextCollection:
+def open_collection(encoder: VectorEncoder, options: CollectionOptions) -> TextCollection:
     """Read texts, and read or compute their vectors.
 
     What is left out of the texts, and whether vectors were computed, is reported on stderr.

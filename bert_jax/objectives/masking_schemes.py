@@ -193,7 +193,7 @@ SCHEMES: LazyTable[type[Scheme]] = LazyTable(
     {
         'tokens': Tokens,
         'whole_words': 'bert_jax.objectives.ngram_masking:WholeWords',
-        'spans': 'bert_jax.objectives.span_masking:Spans',
+        'spans': 'bert_jax.objectives.span_masking:WordSpans',
         'anchored_spans': 'bert_jax.objectives.span_masking:AnchoredSpans',
         'ngrams': 'bert_jax.objectives.ngram_masking:Ngrams',
         'spaced_ngrams': 'bert_jax.objectives.spaced_ngrams:SpacedNgrams',

@@ -34,7 +34,7 @@ class DrawnSpans(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Spans(Scheme):
+class WordSpans(Scheme):
     """Spans of words (Joshi et al. 2020, section 3.1); `rate` applies to the whole row.
 
     Lengths are geometric, truncated and renormalized; starts are uniform; spans that overlap or
@@ -71,7 +71,7 @@ class Spans(Scheme):
 
 
 @dataclasses.dataclass(frozen=True)
-class AnchoredSpans(Spans):
+class AnchoredSpans(WordSpans):
     """Spans of words as SpanBERT's code chooses them, which differs from the paper.
 
     A span starts with the word of a token that is drawn uniformly from the tokens not chosen yet,

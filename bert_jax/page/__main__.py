@@ -22,7 +22,7 @@ and predictions of a fine-tuned model."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request:
+class PageRequest:
     """The flags of this command."""
 
     model: str = flag(MODEL_HELP)
@@ -46,7 +46,7 @@ class Request:
     name: str | None = flag('title of the page (default: name of the folder of the model)', None)
 
 
-def make(request: Request) -> None:
+def make(request: PageRequest) -> None:
     """Write the page of a request, and print what was written."""
     from bert_jax.interop import loading
     from bert_jax.page import bundle, contents
@@ -73,7 +73,7 @@ def make(request: Request) -> None:
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    make(flag_parser.parse(Request, argv, 'python -m bert_jax.page', _DESCRIPTION))
+    make(flag_parser.parse(PageRequest, argv, 'python -m bert_jax.page', _DESCRIPTION))
 
 
 if __name__ == '__main__':

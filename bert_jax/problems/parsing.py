@@ -27,7 +27,7 @@ from bert_jax.types import Batch, JsonObject, JsonView, Tree
 _CONTINUATION = 1  # value of the field `word` at a token after the first one of a word
 
 
-class Parse(NamedTuple):
+class PredictedTree(NamedTuple):
     """The predicted tree of W words; None for words beyond the length of a sequence.
 
     Attributes:
@@ -187,12 +187,12 @@ class ParseLoss(base.Loss):
         }
 
 
-class ParseDecoder(base.Decoder[ParsedExample, Parse]):
+class ParseDecoder(base.Decoder[ParsedExample, PredictedTree]):
     """The most probable tree, and its attachment scores."""
 
     def decode(
         self, example: ParsedExample, parts: base.ExampleOutputs, calibration: base.Calibration
-    ) -> Parse:
+    ) -> PredictedTree:
         ((part,),) = parts
         words = np.flatnonzero(part['word'] == WORD)  # positions in the sequence
         columns = np.append(0, words) + part['position'][0]  # in the row; the first one: the root
@@ -203,24 +203,26 @@ class ParseDecoder(base.Decoder[ParsedExample, Parse]):
         missing = len(example.words) - len(words)
         row_W = np.arange(len(words))
         p_W2 = np.exp(np.stack([arcs_WN[row_W, heads_W], log_p_WN[row_W, heads_W]], axis=1))
-        return Parse(
+        return PredictedTree(
             [*heads_W.tolist(), *[None] * missing],
             [*(self.labels[number] for number in labels_WN[row_W, heads_W]), *[None] * missing],
             [*((float(arc), float(label)) for arc, label in p_W2), *[None] * missing],
         )
 
-    def score(self, examples: Sequence[ParsedExample], predictions: Sequence[Parse]) -> Scores:
+    def score(
+        self, examples: Sequence[ParsedExample], predictions: Sequence[PredictedTree]
+    ) -> Scores:
         """Return 'las', 'uas' and 'las_subtypes', and a table of relations."""
         return attachment.score(*_trees(examples, predictions))
 
     def score_rows(
-        self, examples: Sequence[ParsedExample], predictions: Sequence[Parse]
+        self, examples: Sequence[ParsedExample], predictions: Sequence[PredictedTree]
     ) -> RowScore:
         return attachment.score_rows(*_trees(examples, predictions))
 
     def blind_guesses(
         self, train: Sequence[ParsedExample], examples: Sequence[ParsedExample]
-    ) -> list[Parse]:
+    ) -> list[PredictedTree]:
         """Attach each word to the next or to the one before, whichever is more often right."""
         offsets, relations = Counter[int](), Counter[str]()
         for example in examples:
@@ -232,10 +234,10 @@ class ParseDecoder(base.Decoder[ParsedExample, Parse]):
         for example in examples:
             number = len(example.words)
             heads = [(word + step) % (number + 1) for word in range(1, number + 1)]
-            guesses.append(Parse(list(heads), [relation] * number, [None] * number))
+            guesses.append(PredictedTree(list(heads), [relation] * number, [None] * number))
         return guesses
 
-    def to_record(self, example: ParsedExample, prediction: Parse) -> JsonObject:
+    def to_record(self, example: ParsedExample, prediction: PredictedTree) -> JsonObject:
         """Return {'id', 'text', 'words'}.
 
         words: {'start', 'end', 'text', 'gold' (where known), 'head', 'relation', 'probability'};
@@ -264,7 +266,7 @@ def _count(is_true: jax.Array) -> jax.Array:
 
 
 def _trees(
-    examples: Sequence[ParsedExample], predictions: Sequence[Parse]
+    examples: Sequence[ParsedExample], predictions: Sequence[PredictedTree]
 ) -> tuple[list[attachment.DependencyTree], list[attachment.DependencyTree]]:
     gold = [attachment.DependencyTree(own.heads or (), own.relations or ()) for own in examples]
     return gold, [attachment.DependencyTree(own.heads, own.relations) for own in predictions]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax.inference import beam_search, next_tokens
-from bert_jax.inference.beam_search import Search
+from bert_jax.inference.beam_search import BeamSearch
 from bert_jax.inference.decoding import Constraints, Sampling, noise
 from bert_jax.interop import conversion, families
 from bert_jax.models import architectures
@@ -148,7 +148,7 @@ def test_beams_are_those_of_transformers(penalty, early, no_repeat):
         no_repeat_ngram_size=no_repeat,
     )
     constraints = Constraints(NEW, ENDS, no_repeat_ngrams=no_repeat)
-    found, found_scores, log_p = search(PROMPTS, constraints, Search(3, penalty, early))
+    found, found_scores, log_p = search(PROMPTS, constraints, BeamSearch(3, penalty, early))
     assert found == expected
     np.testing.assert_allclose(found_scores, scores, atol=HIGHEST)
     lengths = np.array([*map(len, found)])
@@ -168,7 +168,7 @@ def test_beams_with_forced_tokens_are_those_of_transformers(least, ends):
     constraints = Constraints(
         NEW, ends, least, suppressed_ids=(2, 9), forced_first=7, forced_last=ends[0]
     )
-    found, found_scores, _ = search(prompts, constraints, Search(4))
+    found, found_scores, _ = search(prompts, constraints, BeamSearch(4))
     assert found == expected
     np.testing.assert_allclose(found_scores, scores, atol=HIGHEST)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.inference import beam_search, next_tokens
-from bert_jax.inference.beam_search import Search
+from bert_jax.inference.beam_search import BeamSearch
 from bert_jax.inference.decoding import Constraints, Sampling
 from bert_jax.interop import conversion, families
 from bert_jax.models.architecture import Compute
@@ -164,7 +164,7 @@ def test_beams_are_those_of_transformers(kind, penalty, early, no_repeat):
         no_repeat_ngram_size=no_repeat,
     )
     constraints = Constraints(NEW, (END,), no_repeat_ngrams=no_repeat)
-    found, found_scores = search(kind, constraints, Search(3, penalty, early))
+    found, found_scores = search(kind, constraints, BeamSearch(3, penalty, early))
     assert found == expected
     np.testing.assert_allclose(found_scores, scores, atol=HIGHEST)
     if kind == 'bart' and penalty <= 1:
@@ -177,7 +177,7 @@ def test_beams_with_forced_tokens_are_those_of_transformers():
         'bart', num_beams=4, forced_bos_token_id=0, forced_eos_token_id=END, min_new_tokens=4
     )
     constraints = Constraints(NEW, (END,), 4, forced_first=0, forced_last=END)
-    found, found_scores = search('bart', constraints, Search(4))
+    found, found_scores = search('bart', constraints, BeamSearch(4))
     assert found == expected
     np.testing.assert_allclose(found_scores, scores, atol=HIGHEST)
 
