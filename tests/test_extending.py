@@ -79,9 +79,11 @@ def test_a_new_task_of_predict_reads_a_table_and_has_its_flag(copy, tmp_path):
     published.folder(tmp_path / 'bert')
     (tmp_path / 'a.csv').write_text('text\n"the ship\tnear"\n')
     flags = [f'--model={tmp_path}/bert', '--task=tokenize', f'--input={tmp_path}/a.csv']
-    done = run(copy, '-m', 'bert_jax.predict', *flags, '--special', '--output=-')
-    tokens = ['[CLS]', 'the', 'ship', 'near', '[SEP]']
-    assert json.loads(done.stdout) == {'text': 'the ship\tnear', 'tokens': tokens}, done.stderr
+    done = run(copy, '-m', 'bert_jax.predict', *flags, '--ids', '--output=-')
+    record = json.loads(done.stdout)
+    vocabulary = published.vocabulary()
+    assert [vocabulary[i] for i in record.pop('ids')] == record['tokens'], done.stderr
+    assert record == {'text': 'the ship\tnear', 'tokens': ['the', 'ship', 'near']}
     done = run(copy, '-m', 'bert_jax.predict', *flags, '--top=3', '--output=-')
     assert '--top has no effect with --task=tokenize, only with fill_mask' in done.stderr
     done = run(copy, '-m', 'bert_jax.predict', '--help')

@@ -157,6 +157,8 @@ def ask(arguments: list[str], output: pathlib.Path) -> None:
             predict.main(arguments)
         except SystemExit as stopped:
             status = stopped.code
+        except Exception as error:  # what ends with a traceback
+            status = repr(error)
     stdout.flush()
     lines = [line for line in stderr.getvalue().splitlines() if ' windows [' not in line]
     said = '\n'.join([str(status), *lines]).replace(str(output.parent), 'OUTPUT')

@@ -1,8 +1,6 @@
 """Tuned models answer, with the right lengths, in batches, files, commands and chats."""
 
-import io
 import json
-import sys
 import types
 
 import pytest
@@ -58,11 +56,10 @@ def test_evaluation_writes_answers_too(answering, tmp_path):
     assert result.scores.metrics['answer_loss'] > 0
 
 
-def test_a_chat_from_a_pipe_streams_the_answers(tuned, monkeypatch, capsys):
-    lines = f'{PROMPTS[3]}\n\n{PROMPTS[2]}\n'
-    monkeypatch.setattr(sys, 'stdin', io.StringIO(lines))
-    monkeypatch.setattr(predict, 'read_lines', lambda *_: iter(lines.splitlines()))
-    predict.main([f'--model={tuned}', '--task=chat', '--new_tokens=6'])
+def test_a_chat_of_lines_streams_the_answers(tuned, tmp_path, capsys):
+    (tmp_path / 'lines').write_text(f'{PROMPTS[3]}\n\n{PROMPTS[2]}\n')
+    flags = [f'--model={tuned}', '--task=chat', f'--input={tmp_path}/lines', '--new_tokens=6']
+    predict.main(flags)
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == ANSWERS[3]
     assert len(shown) == 2
