@@ -76,7 +76,8 @@ def _why_refused(name: str, task: str) -> str:
     others = [other for other, kind in kinds if name in flag_parser.flags_of(kind)]
     if not others:
         return ''
-    return f'--{name} has no effect with --task={task}, only with {", ".join(others)}; leave it out'
+    known = errors.join_first(others)
+    return f'--{name} has no effect with --task={task}, only with {known}; leave it out'
 
 
 @contextlib.contextmanager
