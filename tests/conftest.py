@@ -7,6 +7,7 @@ older emitters, which jaxlib 0.12 lacks, take less than half the time of its fus
 import gc
 import os
 import pathlib
+import resource
 import tempfile
 
 from bert_jax.xla_flags import known_flags
@@ -36,6 +37,8 @@ from bert_jax.training import runtime
 gc.disable()  # until all tests are collected: imports make no garbage worth a search
 
 NUM_DEVICES = int(os.environ['BERT_JAX_TEST_DEVICES'])
+
+MAX_RESIDENT_BYTES = 5 * 2**29  # after a file; the libraries take 1.3 GB
 
 # Folders and files that take longest; they start first, so that all workers end together.
 LONGEST = ('end_to_end', 'multidevice', 'test_configs.py', 'problems', 'experiments', 'parity')
@@ -69,10 +72,22 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope='module', autouse=True)
 def free_memory():
-    """Drop the programs that a file compiled: those of all files take 9 GB a process."""
+    """Drop compiled programs once they take much memory: those of all files take 9 GB a process.
+
+    Until then, files share them: tracing what many tests use takes 2 s of each file that trains.
+    """
     yield
-    jax.clear_caches()
-    runtime.return_freed_memory()
+    if resident_bytes() > MAX_RESIDENT_BYTES:
+        jax.clear_caches()
+        runtime.return_freed_memory()
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process, or the most that it had where Linux does not tell."""
+    statm = pathlib.Path('/proc/self/statm')
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * resource.getpagesize()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 @pytest.fixture(scope='session', autouse=True)
