@@ -35,6 +35,19 @@ def test_the_order_of_the_rows_does_not_matter():
     assert len(found) == 15
 
 
+def test_shots_of_each_class_are_drawn_by_the_seed(tmp_path):
+    path = write_lines(
+        tmp_path / 'a.tsv', 'text\tlabel', *[f'text {n}\tg{n % 2}' for n in range(40)]
+    )
+    first, again, other = (
+        read('classification', train=path, shots=3, split_seed=seed) for seed in (0, 0, 1)
+    )
+    for split in (first.train, first.dev):
+        assert sorted(one.label for one in split) == ['g0'] * 3 + ['g1'] * 3
+    assert (first.train, first.dev) == (again.train, again.dev)
+    assert {one.id for one in first.train} != {one.id for one in other.train}
+
+
 @pytest.mark.parametrize('copies', [2, 5])
 def test_no_dev_row_is_a_copy_of_a_train_row(tmp_path, copies):
     """In a trial, all of 100 dev rows were copies of train rows."""
