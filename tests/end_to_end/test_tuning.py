@@ -20,6 +20,7 @@ from bert_jax.tasks import initialization, make_task
 from bert_jax.training import checkpoints
 from bert_jax.training.run import NO_HOOKS, Hooks
 from configs import finetune, finetune_tasks
+from tests.interop import published
 
 pytestmark = pytest.mark.usefixtures('no_loader_process')
 
@@ -345,10 +346,9 @@ def test_mistakes_are_refused_in_one_line(mistake, base, tmp_path):
 
 
 def test_bitfit_needs_biases(tmp_path):
-    model = BASE | {'model.architecture': 'modernbert', 'init_from': '', 'transfer.method': 'full'}
-    tune(tmp_path / 'base', 'full', '', training__steps=1, **model)
+    folder = published.folder(tmp_path / 'base', 'ModernBertForMaskedLM')
     with pytest.raises(UserError, match='bitfit adds no parameters, and .* has none that it'):
-        tune(tmp_path / 'run', 'bitfit', tmp_path / 'base')
+        tune(tmp_path / 'run', 'bitfit', folder)
 
 
 def test_a_peft_folder_of_multiple_choice_keeps_its_head(base, tmp_path):

@@ -24,7 +24,14 @@ PROMPTS = [one.contents[0] for one in SPELLED]
 ANSWERS = [one.answer for one in SPELLED]
 
 
-@pytest.fixture(scope='module', params=KINDS)
+# The loss of rows with a prefix is compared in test_instructions.py.
+QUICK = ('causal', 'diffusion')
+
+
+@pytest.fixture(
+    scope='module',
+    params=[pytest.param(kind, marks=[pytest.mark.slow] * (kind not in QUICK)) for kind in KINDS],
+)
 def tuned(request, tmp_path_factory):
     """A folder of a run that has learned the answers of SPELLED."""
     is_causal, settings = KINDS[request.param]
