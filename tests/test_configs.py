@@ -527,9 +527,9 @@ class Trained(NamedTuple):
 
 
 # What these train is also trained by the quick cases, base by test_main.py and diffusion by
-# test_diffusion.py in end_to_end/.
+# test_diffusion.py in end_to_end/, gptbert by objectives/test_mntp.py; parity/ compares ALBERT.
 REPETITIONS = (
-    'base',
+    *('base', 'albert', 'gptbert'),
     *('roberta', 'spanbert', 'xlmr', 'mbart', 't5:small', 'mmbert', 'neobert', 'gpt2'),
     'diffusion:bert',
     *('fast:tiny', 'gpt2:tiny', 't5:tiny'),

@@ -16,6 +16,7 @@ from bert_jax.interop import huggingface, huggingface_export, loading
 from bert_jax.loaded import checkpoint_arrays, loaded_model
 from bert_jax.models.architecture import Compute
 from bert_jax.models.rows import Rows
+from bert_jax.tasks.pretraining import builder as pretraining_builder
 from tests import disks
 from tests.end_to_end import commands, small
 from tests.inference import small_runs
@@ -25,6 +26,12 @@ from tests.parity.agreement import agree_trees
 pytestmark = pytest.mark.usefixtures('no_loader_process')
 
 SINGLE = small.ONE_STAGE | {'objectives__nsp': 0.0, 'data__segments': 'single'}
+ROBERTA = {
+    'model__architecture': 'roberta',
+    'model__type_vocab_size': 1,
+    'training__sequence_length': (31,),
+    'training__max_predictions': (5,),
+}
 
 
 @pytest.fixture(scope='module')
@@ -107,14 +114,15 @@ def test_a_checkpoint_and_a_published_folder_can_be_exported(workdir, exported, 
     assert huggingface.load(tmp_path / 'checkpoint').heads == ('mlm', 'nsp')
 
 
+def test_positions_start_after_the_padding_of_the_tokenizer(tmp_path):
+    config = small.config(tmp_path, **SINGLE | ROBERTA)
+    task = pretraining_builder.build(config)
+    assert task.start.architecture.first_position == task.corpus.tokenizer.pad_id + 1
+
+
+@pytest.mark.slow
 def test_position_ids_start_after_the_padding_of_the_tokenizer(tmp_path):
-    changes = {
-        'model__architecture': 'roberta',
-        'model__type_vocab_size': 1,
-        'training__sequence_length': (31,),
-        'training__max_predictions': (5,),
-    }
-    main.run(small.config(tmp_path, **SINGLE | changes))
+    main.run(small.config(tmp_path, **SINGLE | ROBERTA))
     model = loading.load_any(tmp_path / 'run')
     assert model.architecture.first_position == model.tokenizer.pad_id + 1
     huggingface_export.save(model, tmp_path / 'out')
@@ -197,6 +205,7 @@ def test_the_card_of_a_fine_tuned_model_has_that_of_its_run(tmp_path):
     assert 'Scores' not in (tmp_path / 'checkpoint/README.md').read_text()
 
 
+@pytest.mark.slow  # interop/test_families.py publishes 'bert clm'
 def test_a_causal_run_is_exported_as_a_decoder(tmp_path, capsys):
     changes = {'objectives__mlm': 0.0, 'objectives__clm': 1.0, 'evaluation__cloze_examples': 0}
     main.run(small.config(tmp_path, **SINGLE | changes))
