@@ -17,7 +17,7 @@ from bert_jax.types import JsonObject
 
 _TABLES = ('csv', 'tsv', 'jsonl', 'json', 'parquet')
 # Fields that may stand for a text in rows of fine-tuned models.
-_TEXT_FIELDS = ('text', 'words', 'tokens', 'premise')
+_TEXT_FIELDS = ('words', 'tokens', 'premise')
 
 
 class Fields(NamedTuple):
@@ -201,19 +201,26 @@ def _records(
 
 def _check_columns(path: str, row: Row, fields: Fields, data: ConfigDict) -> None:
     for field in fields.required:
-        column = data.columns.get(field) or field
         is_text = field == 'text' and not fields.only_texts
-        if column not in row and not (is_text and {*_TEXT_FIELDS} & {*row.values}):
-            raise UserError(
-                f'{path} has no column {column!r}, but the columns '
-                f'{", ".join(map(repr, row.values))}: rename one, or write one text a line, '
-                'without a header, to a .txt file'
-            )
+        if _column(field, row, data) in row or (is_text and {*_TEXT_FIELDS} & {*row.values}):
+            continue
+        raise UserError(
+            f'{path} has no column {(data.columns.get(field) or field)!r}, but the columns '
+            f'{", ".join(map(repr, row.values))}: rename one, or write one text a line, '
+            'without a header, to a .txt file'
+        )
+
+
+def _column(field: str, row: Row, data: ConfigDict) -> str:
+    """Return the column of a field: as in training if the row has it, else of the same name."""
+    named = data.columns.get(field)
+    return named if named and named in row else field
 
 
 def _texts(record: Record, fields: Fields, data: ConfigDict) -> JsonObject:
     try:
-        return {name: record.content.text(data.columns.get(name) or name) for name in fields.names}
+        row = record.content
+        return {name: row.text(_column(name, row, data)) for name in fields.names}
     except InvalidRecord as error:
         raise UserError(f'{record.place}: {error}') from None
 

@@ -241,6 +241,15 @@ def test_the_rows_of_a_table_are_the_input(suffix, tmp_path):
             rows_of(path, task)
 
 
+@pytest.mark.parametrize('task', ['classify', 'pairs'])
+def test_a_column_has_the_name_of_its_field_or_that_of_the_training(task, tmp_path):
+    for header in ('premise,hypothesis', 'text,text2'):
+        (tmp_path / 'a.csv').write_text(f'{header}\n"a\tb",c\n')
+        columns = [('text', 'premise'), ('text2', 'hypothesis')]
+        (row,) = rows_of(tmp_path / 'a.csv', task, columns)
+        assert (row.values['text'], row.values['text2']) == ('a\tb', 'c')
+
+
 def test_a_text_of_a_pair_may_have_a_tab(tmp_path):
     path = published.folder(tmp_path / 'bert', 'BertForMaskedLM')
     (tmp_path / 'a.csv').write_text('text,text2\n"the dog\twent","it\nran"\nthe dog,it ran\n')
