@@ -42,7 +42,7 @@ def read(kind: type[Value], value: object, source: object, *, partial: bool = Fa
     """
     if not isinstance(value, Mapping):
         raise _wrong(source, value, 'an object')
-    fields = _fields(kind)
+    fields = _fields(typing.cast(Any, kind))  # for mypy, a class may lack a hash
     if others := [name for name in value if name not in fields]:
         raise UserError(f'{source}: {unknown("key", others[0], fields)}')
     needed = [name for name, field in fields.items() if not (partial and field.is_optional)]

@@ -14,14 +14,12 @@ _CLASSIFIERS = {
     },
 }
 
-# Kind of problem → another kind that the same head answers.
-_ALSO = {'regression': 'reranking'}
-
 
 def other_kind(model: LoadedModel, kind: str | None) -> str | None:
     """The kind of problem that a model of a kind answers too; None if there is none."""
-    takes_pairs = model.usage.texts != 1
-    return _ALSO.get(kind or '') if takes_pairs else None
+    if kind is None or model.usage.texts == 1:  # the other kind takes pairs
+        return None
+    return PROBLEMS[kind].also_answers or None
 
 
 def problem_kind(model: LoadedModel) -> str | None:

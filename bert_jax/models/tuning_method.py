@@ -79,7 +79,8 @@ class Tuning:
         name = fields.get('method') if isinstance(fields, Mapping) else None
         if not isinstance(name, str) or name not in methods:
             raise unknown(f'method in {source}', name, methods)
-        return schema.read(methods[name], fields, source)
+        method: Tuning = schema.read(methods[name], fields, source)
+        return method
 
     def __post_init__(self) -> None:
         for problem in self.problems():

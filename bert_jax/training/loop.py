@@ -293,7 +293,7 @@ def _finish(run: Run) -> tuple[Params, JsonObject]:
             restored = run.plan.restore(run.checkpoints, best.step)
             assert restored is not None  # a missing checkpoint is a UserError
             run.state = restored.state
-        run.held_out = best.metrics
+        run.held_out = dict(best.metrics)
         value = run.held_out[run.early_stopping.metric]
         run.log.info(
             f'best {run.early_stopping.metric} {value:.4g} at step {best.step:,}: '

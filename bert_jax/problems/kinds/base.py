@@ -30,6 +30,7 @@ class ProblemKind:
             readers of this kind read (`used`), with the formats of files if they are fewer than
             those of the key; None: all.
         answer_settings: keys that only affect how a trained model answers and is scored.
+        also_answers: another kind that answers with the same head, for pairs of texts; '': none.
         pretrained_heads: names of heads that published checkpoints may hold
             (loaded/loaded_model.py): loaded with `init_from`, and exported.
         fine_tuned_heads: those of the pretrained heads that only models of this kind have: a
@@ -55,6 +56,7 @@ class ProblemKind:
     readers: Mapping[str, Reader]
     data_keys: Mapping[str, Sequence[str]] | None = None
     answer_settings: tuple[str, ...] = ()
+    also_answers: str = ''
     pretrained_heads: tuple[str, ...] = ()
     fine_tuned_heads: tuple[str, ...] = ()
     required_heads: tuple[str, ...] = ()

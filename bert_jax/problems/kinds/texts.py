@@ -88,6 +88,7 @@ REGRESSION = ProblemKind(
     readers=dict.fromkeys(TEXTS, text_pairs.build_regression),
     data_keys=PAIR_KEYS,
     answer_settings=('metrics',),
+    also_answers='reranking',
     pretrained_heads=('sequence_classification',),
     problem_type='regression',
     long_texts=('truncate', 'windows'),
