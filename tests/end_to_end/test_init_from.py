@@ -36,8 +36,8 @@ def parameters(run):
     return tree_paths.flatten(loading.load_any(run).params)
 
 
-def test_a_run_starts_from_all_parameters(folder, capfd):
-    continue_in(folder, 'same')
+def test_a_run_with_stacked_layers_starts_from_all_parameters(folder, capfd):
+    continue_in(folder, 'same', compute__scan_layers=True)
     stderr = capfd.readouterr().err
     assert f'weights of {folder}/run' in stderr
     before, after = parameters(folder / 'run'), parameters(folder / 'same')
@@ -48,6 +48,7 @@ def test_a_run_starts_from_all_parameters(folder, capfd):
     assert f'| initialized from | {folder}/run |' in card
 
 
+@pytest.mark.slow  # interop/test_surgery.py fits weights; the other tests here start runs
 def test_stacked_layers_another_vocabulary_more_positions_and_fewer_heads(folder, capfd):
     continue_in(
         folder,

@@ -28,7 +28,14 @@ IDS[np.arange(3), np.array(LENGTHS) - 1] = 2
 ROWS = Rows(IDS, MASK)
 
 
-@pytest.fixture(scope='module', params=HEADS)
+# Both heads read the states of the decoder; test_families.py of interop publishes both.
+QUICK = ('sequence_classification',)
+
+
+@pytest.fixture(
+    scope='module',
+    params=[pytest.param(head, marks=[pytest.mark.slow] * (head not in QUICK)) for head in HEADS],
+)
 def head(request):
     return request.param
 
