@@ -223,7 +223,7 @@ def words_of(request: type) -> list[str]:
 def last_value(name: str, arguments: Sequence[str]) -> str | None:
     """Return the last value of a flag, before it is known which others there are; None without."""
     found = None
-    for argument, following in zip(arguments, [*arguments[1:], ''], strict=True):
+    for argument, following in zip(arguments, [*arguments, ''][1:], strict=True):
         given, equals, value = argument.partition('=')
         if given in (f'--{name}', f'-{name}'):
             found = value if equals else following

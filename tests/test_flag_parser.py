@@ -31,6 +31,8 @@ REFUSED = {
         "--config.data.sources='*.txt'",
     ],
     'main --config=configs/tiny.py --config.data.tokenizer=a.txt b.txt': ['takes one name'],
+    'predict': ['--task is missing; --help lists the tasks'],
+    'predict --task': ["unknown --task ''"],
     'predict --task=clasify': ["--task 'clasify'", 'did you mean classify?', 'known: answer, '],
     f'predict --task=embed {MODEL} --input=a.txt --outptu=x.npz': ['--outptu;', '--output?'],
     f'predict {MODEL} --task=embed': ['--input, --output are missing'],
