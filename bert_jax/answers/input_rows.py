@@ -176,7 +176,12 @@ def _read_table(
     for record in _records(path, file_format, data, report):
         number += 1
         _check_columns(path, record.content, fields, data)
-        values = _texts(record, fields, data) if fields.only_texts else _values(record, data)
+        if fields.only_texts:
+            values = _texts(record, fields, data)
+            used = (_column(name, record.content, data) for name in fields.names)
+            report.note_columns(record.content.values, used)
+        else:
+            values = _values(record, data)
         values |= {'id': record.default_id if values.get('id') is None else values['id']}
         yield InputRow(record.place, values)
     if not number:
