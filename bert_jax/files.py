@@ -1,7 +1,6 @@
 """Hashing, reading and writing files."""
 
 import contextlib
-import ctypes
 import hashlib
 import json
 import os
@@ -11,11 +10,10 @@ from typing import Any
 
 from bert_jax.errors import UserError, writing
 from bert_jax.storage import paths, temporary
+from bert_jax.storage.disk_folder import sync
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
-from bert_jax.storage.paths import open_binary, sync
-
-_HERE, _RENAME_EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux, see renameat2(2)
+from bert_jax.storage.paths import open_binary
 
 
 def sha256(path: Path) -> str:
@@ -104,37 +102,16 @@ def new_folder(
     with writing(path), temporary.beside(paths.local(path)) as partial:
         yield partial
         with contextlib.ExitStack() as stack:
-            if paths.is_in_bucket(path):  # where files of two processes could mix
+            if not paths.renames(path):  # files of two processes could mix
                 lock = path.with_name(f'.{path.name}.lock')
                 stack.enter_context(Lock(lock).waited_for(lambda: f'it writes {path}'))
             _check_is_new(path, overwrite)
-            if path.exists() and not paths.is_in_bucket(path):
-                _exchange(partial, pathlib.Path(path))
-            else:
-                paths.retract(path, marker)  # buckets do not rename folders
-                paths.publish(partial, path, marker)
+            paths.replace(partial, path, marker)
 
 
 def _check_is_new(path: Path, overwrite: bool) -> None:
     if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not overwrite)):
         raise UserError(f'{path} already exists; choose another folder or remove it')
-
-
-def _exchange(new: pathlib.Path, path: pathlib.Path) -> None:
-    """Let two folders change their names; a kill leaves one of them at `path`.
-
-    On Linux this is one step. On other systems, a kill between the two renames leaves both folders
-    beside `path`.
-    """
-    swap = getattr(ctypes.CDLL(None, use_errno=True), 'renameat2', None)
-    if swap and swap(_HERE, os.fsencode(new), _HERE, os.fsencode(path), _RENAME_EXCHANGE) == 0:
-        return
-    old = path.rename(new.with_name(f'{new.name}.old'))
-    try:
-        new.rename(path)
-    except OSError:
-        old.rename(path)
-        raise
 
 
 class WatchedFile:

@@ -19,7 +19,7 @@ from bert_jax import errors
 from bert_jax.errors import UserError
 from bert_jax.labels import arrow_rows
 from bert_jax.labels.records import InvalidRecord
-from bert_jax.storage import paths, temporary
+from bert_jax.storage import disk_folder, paths, temporary
 from bert_jax.storage.path import Path
 from bert_jax.text import text_files
 from bert_jax.text.sources import SOURCES, with_kind
@@ -287,6 +287,6 @@ def _keep(rows: Iterable[JsonObject], folder: Path, name: str) -> Path:
             raise UserError(f'the data of {name} are empty')
         path = folder / f'{name}-{digest.hexdigest()[:12]}.jsonl'
         if not path.exists():
-            paths.sync(partial)
+            disk_folder.sync(partial)
             paths.publish(partial, path)
     return path

@@ -18,7 +18,8 @@ import jax
 from bert_jax import config_keys, progress, recipes
 from bert_jax.cli import command_line
 from bert_jax.errors import UserError, exit_cleanly, without_warnings
-from bert_jax.storage import hub, paths
+from bert_jax.storage import paths
+from bert_jax.storage.path import is_on_hub
 from bert_jax.tasks import is_sweep, make_task
 from bert_jax.tasks.pretraining import BuildEvaluator
 from bert_jax.training import loop, multihost, runtime
@@ -59,13 +60,12 @@ def run(
         user_keys = recipes.own_keys(config)
     config_keys.check(config)
     config_keys.check_used(config, user_keys)
-    hub.check_not_written(config.workdir, 'workdir')
     if config.init_from:
         from bert_jax.storage import wrong_paths
 
         config.init_from = wrong_paths.model_name(config.init_from)
     for key in ('workdir', 'init_from'):
-        if config[key] and not hub.is_name(config[key]):
+        if config[key] and not (key == 'init_from' and is_on_hub(config[key])):
             config[key] = str(paths.path(config[key]))
     with multihost.joined(*processes) if processes else contextlib.nullcontext():
         runtime.configure()
@@ -122,7 +122,7 @@ def _delete_run(config: Config, user_keys: Collection[str]) -> None:
     """
     folder = paths.path(config.workdir).absolute()
     for key, name in (('init_from', config.init_from), ('data.corpus', config.data.get('corpus'))):
-        if name and paths.path(name).absolute().is_relative_to(folder):
+        if name and paths.bring(name).absolute().is_relative_to(folder):
             raise UserError(
                 f'--overwrite would delete {key}, {name}, which is in the workdir {folder}; choose '
                 'another --config.workdir'

@@ -159,7 +159,7 @@ def table_format(path: str, fields: Fields) -> str:
 
     The lines of a .jsonl file are JSON objects, unless rows have only texts.
     """
-    if paths.path(path).is_dir():  # of save_to_disk
+    if paths.bring(path).is_dir():  # of save_to_disk
         path = next(iter(matching_files(path)), path)
     suffix = os.path.splitext(text_files.uncompressed_name(path))[1].lower()
     names = [name for name in _TABLES if suffix in FORMATS[name].suffixes]

@@ -81,7 +81,7 @@ class Prompt(PromptFlags, Finetuned):
 def _read_shots(file: str) -> list[JsonObject]:
     """Read JSON lines of strings. Raises UserError for others, with the number of the line."""
     shots = []
-    for number, line in enumerate(paths.path(file).read_text(encoding='utf-8').splitlines(), 1):
+    for number, line in enumerate(paths.bring(file).read_text(encoding='utf-8').splitlines(), 1):
         try:
             shot = parse_json(line)
         except ValueError as error:

@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax import tokenizers
 from bert_jax.corpus.corpus import ARRAYS, SPLITS, shard_files, token_dtype
 from bert_jax.corpus.manifest import describe_file, write_manifest
-from bert_jax.storage.paths import sync
+from bert_jax.storage.disk_folder import sync
 from bert_jax.types import JsonObject, JsonView
 
 SHARD_TOKENS = 2**27

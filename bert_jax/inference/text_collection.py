@@ -129,7 +129,7 @@ def _folder(predictor: Predictor, given: str, origin: JsonObject) -> pathlib.Pat
     """The folder of the vectors: the given one, or one of their own in the folder of the model."""
     if given:
         return paths.on_disk(given)
-    model = paths.path(predictor.name)
-    if not isinstance(model, pathlib.Path) or not model.is_dir():
+    model = paths.bring(predictor.name)
+    if paths.local(model) != model or not model.is_dir():
         raise UserError(f'vectors cannot be kept in {predictor.name}; set --vectors to a folder')
-    return model / _FOLDER / vector_store.digest(origin)[:16]
+    return paths.local(model) / _FOLDER / vector_store.digest(origin)[:16]

@@ -37,7 +37,7 @@ def load_any(
     Raises:
         UserError: the path does not hold a model, or the model is damaged or not supported.
     """
-    folder = paths.path(wrong_paths.model_name(path))
+    folder = paths.bring(wrong_paths.model_name(path))
     for reader in READERS.values():
         if reader.is_checkpoint(folder):
             parent = paths.fetch(folder.parent)

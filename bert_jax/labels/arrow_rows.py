@@ -10,12 +10,12 @@ from ml_collections import ConfigDict
 from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.labels.records import InvalidRecord, Record, Row, make_record
-from bert_jax.storage import names, paths
+from bert_jax.storage import paths
 from bert_jax.storage.path import BucketError
+from bert_jax.text import saved_datasets
 
 Arrow: TypeAlias = Any  # an object of pyarrow, which ships no types
 
-_STATE, _SPLITS = 'state.json', 'dataset_dict.json'  # of folders that save_to_disk writes
 _INFO = 'dataset_info.json'
 
 
@@ -52,17 +52,15 @@ def saved_files(folder: str) -> list[str]:
     Raises:
         UserError: the folder holds several splits.
     """
-    path = paths.path(folder)
-    if (path / _SPLITS).is_file():
-        splits = files.read_json(path / _SPLITS).get('splits', [])
+    path = paths.bring(folder)
+    splits = saved_datasets.splits(path)
+    if splits is not None:
         if len(splits) != 1:
             shown = ', '.join(f'{folder.rstrip("/")}/{split}' for split in splits)
             raise UserError(f'{folder!r} is a dataset of several splits; name one: {shown}')
-        path /= names.check(splits[0], path / _SPLITS)
-    if not (path / _STATE).is_file():
-        return []
-    listed = files.read_json(path / _STATE).get('_data_files', [])
-    return [str(path / names.check(file['filename'], path / _STATE)) for file in listed]
+        path /= splits[0]
+    state = saved_datasets.state(path)
+    return [] if state is None else [*state.files]
 
 
 def _open(file: Arrow) -> tuple[Arrow, Iterator[Arrow]]:
@@ -127,16 +125,19 @@ def with_class_names(value: Any, feature: Any) -> Any:
     if value is None or not isinstance(feature, dict):
         return value
     if feature.get('_type') == 'ClassLabel':
-        classes = feature.get('names') or []
+        classes = feature.get('names')
+        classes = classes if isinstance(classes, list) else []
         if not isinstance(value, int) or value < 0:
             return value
         if value >= len(classes):
             raise InvalidRecord(f'class {value} of {len(classes)} classes')
         return str(classes[value])
     inner = feature.get('feature', feature)
+    if not isinstance(inner, dict | list):  # not one of `datasets`
+        return value
     if isinstance(value, list):
         return [with_class_names(item, inner) for item in value]
-    if isinstance(value, dict):
+    if isinstance(value, dict) and isinstance(inner, dict):
         is_list_of_objects = inner is not feature  # stored as an object of lists
         return {
             key: [with_class_names(one, inner.get(key)) for one in item]

@@ -45,7 +45,7 @@ def read(name: str, column: str, data: ConfigDict, report: ReadingReport) -> lis
         UserError: nothing to read, a row without the column, a column of what is not a table, an
             unreadable row or line, or an id that occurs twice.
     """
-    path = paths.path(name)
+    path = paths.bring(name)
     file_format = '' if path.is_dir() else _format_of(name)
     if column != TEXT_COLUMN and not file_format:
         raise UserError(f'--column={column} has no effect: {name} is not a table; leave it out')

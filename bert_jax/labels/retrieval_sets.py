@@ -70,7 +70,7 @@ def read(name: str, split: str) -> RetrievalSet:
         UserError: a file is missing or has malformed lines, an id occurs twice, a judgment names a
             query that does not exist, or most name documents that do not exist.
     """
-    folder, report = paths.path(name), ReadingReport()
+    folder, report = paths.bring(name), ReadingReport()
     documents = read_documents(folder, report)
     queries = _read_texts(folder / QUERIES, report)
     qrels = judgments.find(folder / QRELS, split)

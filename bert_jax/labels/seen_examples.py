@@ -29,7 +29,7 @@ def count(model: str, examples: Sequence[Example]) -> int | None:
         model: folder of a run, or one of its checkpoints.
         examples: the examples to look for.
     """
-    folder = paths.path(model)
+    folder = paths.bring(model)
     for place in (folder, folder.parent.parent):
         if (place / _FILE).is_file():
             with paths.open_binary(place / _FILE) as file:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bert_jax.files import sha256
-from bert_jax.storage.paths import sync
+from bert_jax.storage.disk_folder import sync
 
 NAME = 'manifest.sha256'
 ADDED = 'added'  # folder that may be added later, with its own manifest

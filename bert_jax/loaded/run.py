@@ -258,7 +258,9 @@ def describe_runs(folder: Path, runs: list[str]) -> str:
     results = files.read_json(folder / 'results.json', default={})
     if results.get('best_run') in runs:
         best = folder / results['best_run']
-        return f'{len(runs)} runs; the best by {results["metric"]} is {best}: choose that folder'
+        return (
+            f'{len(runs)} runs; the best by {results.get("metric")} is {best}: choose that folder'
+        )
     return f'several runs; choose one of them: {", ".join(runs)}'
 
 

@@ -15,7 +15,7 @@ from bert_jax.loaded.record import Base
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.tuning import ADDED
 from bert_jax.models.tuning_method import Tuning
-from bert_jax.storage import hub, paths
+from bert_jax.storage import paths
 from bert_jax.types import Params, Tree
 
 # Parts of a model that tuning methods freeze. The prediction head of a decoder may be as large as
@@ -40,8 +40,8 @@ def describe_base(path: str, params: Params) -> Base:
         params: the parts of the model that a tuned model uses and its checkpoints omit.
     """
     return Base(
-        path=str(paths.path(path)) if hub.is_name(path) else path,
-        absolute_path=str(paths.path(path).absolute()),
+        path=paths.lasting_name(path),
+        absolute_path=str(paths.bring(path).absolute()),
         parts=(*params,),
         sha256=digest(params),
     )

@@ -6,13 +6,14 @@ s3://BUCKET/NAME is the file or folder s3/BUCKET/NAME in the scratch folder of t
 
 import concurrent.futures
 import fnmatch
+import glob
 import pathlib
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from typing import Self, TypeVar
+from typing import IO, Any, ClassVar, Self, TypeVar
 
 from bert_jax.errors import UserError
-from bert_jax.storage import leases, names, temporary
+from bert_jax.storage import held_locks, names, temporary
 from bert_jax.storage.bucket import BucketPath
 from bert_jax.storage.path import Status
 
@@ -27,6 +28,8 @@ _copied: dict[pathlib.Path, tuple[Status, Status | None]] = {}
 
 class BucketFolder(BucketPath):
     """A folder in a bucket, or a file; what `paths` returns for the name of either."""
+
+    is_on_disk: ClassVar[bool] = False
 
     def local(self) -> pathlib.Path:
         """Return the local copy, which may not exist yet.
@@ -50,7 +53,7 @@ class BucketFolder(BucketPath):
     def push(self, without: Sequence[str]) -> None:
         """Upload the changes of the local copy; see `paths.push`."""
         copy = self.local()
-        leases.check(self)
+        held_locks.check(self)
         statuses = {file: Status.of(file) for file in copy.rglob('*') if file.is_file()}
         for file in sorted(statuses, key=lambda file: statuses[file].st_mtime_ns):
             parts = file.relative_to(copy).parts
@@ -63,7 +66,7 @@ class BucketFolder(BucketPath):
     def upload_files(self, folder: pathlib.Path, skip: pathlib.Path | None = None) -> None:
         """Upload all files of a folder on this machine except `skip`, several at a time."""
         files = [file for file in sorted(folder.rglob('*')) if file.is_file() and file != skip]
-        leases.check(self)
+        held_locks.check(self)
         _in_parallel(lambda file: _upload(file, self / file.relative_to(folder).as_posix()), files)
 
     def publish(self, partial: pathlib.Path, marker: str) -> None:
@@ -77,12 +80,63 @@ class BucketFolder(BucketPath):
             files = [file for file in partial.rglob('*') if file.is_file()]
             last = max(files, key=lambda file: file.stat().st_mtime_ns)
         self.upload_files(partial, skip=last)
-        leases.check(self)
+        held_locks.check(self)
         try:
             (self / last.relative_to(partial).as_posix()).create(last.read_bytes())
         except FileExistsError:
             raise UserError(f'another process has completed {self} in the meantime') from None
         shutil.rmtree(partial)
+
+    def replace(self, partial: pathlib.Path, marker: str) -> None:
+        """Publish a folder in place of another one; buckets do not rename folders."""
+        self.retract(marker)
+        self.publish(partial, marker)
+
+    def drop(self) -> None:
+        """Remove the local copy."""
+        copy = self.local()
+        shutil.rmtree(copy, ignore_errors=True)
+        copy.unlink(missing_ok=True)
+
+    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+        """Return name → bytes for the named files of the folder that exist."""
+        files = {str(file.relative_to(self)): status for file, status in self.files().items()}
+        return {name: files[name].st_size for name in names if name in files}
+
+    def total_bytes(self) -> int:
+        """Return the size of all files below the folder."""
+        return sum(status.st_size for status in self.files().values())
+
+    def has_parent(self) -> bool:
+        """Return True: folders exist with their files."""
+        return True
+
+    def check_writable(self) -> None:
+        """Do nothing: the first request shows whether the bucket can be written."""
+
+    def write(self, content: bytes) -> None:
+        """Write a file; other processes see all of it or nothing."""
+        self.write_bytes(content)
+
+    def remove(self) -> None:
+        """Remove all files below the folder."""
+        self.rmtree()
+
+    def open_bytes(self) -> IO[Any]:
+        """Open a file to read its bytes, in ranges."""
+        return self.open()
+
+    def open_arrow(self) -> Any:
+        """Open a file for pyarrow."""
+        import pyarrow  # takes 0.1 s
+
+        return pyarrow.PythonFile(self.open(), mode='r')
+
+    def matching(self) -> list[str]:
+        """Return the files that match the path as a glob, sorted."""
+        if not glob.has_magic(str(self)):
+            return [str(self)] if self.is_file() else []
+        return sorted(map(str, self.matches()))
 
     def finished(self, marker: str) -> list[Self]:
         """Return the complete folders in this folder."""
@@ -96,7 +150,7 @@ class BucketFolder(BucketPath):
 
     def retract(self, marker: str) -> None:
         """Remove a complete folder, its marker first."""
-        leases.check(self)
+        held_locks.check(self)
         (self / marker).unlink(missing_ok=True)
         self.rmtree()
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from bert_jax.storage import paths
+from bert_jax.storage.disk_folder import sync
 from bert_jax.storage.path import Path
 
 
@@ -73,9 +74,9 @@ class DraftOnDisk(Draft):
     def publish(self, marker: str, own: Sequence[str], without: str) -> None:
         for path in [*self.folder.rglob('*'), self.folder]:
             if not path.is_relative_to(self.folder / without):
-                paths.sync(path)
+                sync(path)
         os.rename(self.folder, self.target)
-        paths.sync(self.target.parent)
+        sync(self.target.parent)
         for name in own:
             (self.target / name).unlink(missing_ok=True)
 
@@ -120,4 +121,4 @@ class DraftInBucket(Draft):
 def of(name: str | os.PathLike[str]) -> Draft:
     """Return the draft of a folder; nothing is read or written."""
     target = paths.path(name)
-    return DraftOnDisk(target) if isinstance(target, pathlib.Path) else DraftInBucket(target)
+    return DraftInBucket(target) if paths.is_in_bucket(target) else DraftOnDisk(paths.local(target))

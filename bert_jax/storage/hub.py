@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from bert_jax.errors import UserError
+from bert_jax.storage.path import is_on_hub
 
 SCHEME = 'hf'
 _REPOSITORY = r'(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>refs/\w+/[^/@]+|[^/@]+))?'
@@ -42,11 +43,6 @@ class _Name(NamedTuple):
         return 'dataset' if self.is_dataset else 'model'
 
 
-def is_name(name: str | os.PathLike[str]) -> bool:
-    """Whether a name is hf://…."""
-    return os.fspath(name).startswith(f'{SCHEME}://')
-
-
 def model_name(name: str | os.PathLike[str]) -> str:
     """Return the name of a model; ORG/NAME becomes hf://ORG/NAME if there is no folder ORG."""
     text = os.fspath(name)
@@ -56,12 +52,12 @@ def model_name(name: str | os.PathLike[str]) -> str:
 
 def repository(name: str) -> str:
     """Return ORG/NAME of a name, or the last part of any other path."""
-    return _parse(name).repository if is_name(name) else pathlib.PurePath(name).name
+    return _parse(name).repository if is_on_hub(name) else pathlib.PurePath(name).name
 
 
 def check_not_written(name: str | os.PathLike[str], option: str) -> None:
     """Raise UserError for an output hf://…."""
-    if is_name(name):
+    if is_on_hub(name):
         raise UserError(
             f'{option} is {os.fspath(name)!r}, but outputs are written to disks and buckets; '
             'upload a model with export --push'

@@ -20,7 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bert_jax.errors import UserError, report
-from bert_jax.storage.bucket import BucketPath
+from bert_jax.storage import paths
+from bert_jax.storage.held_locks import held
 from bert_jax.storage.path import Path
 from bert_jax.types import JsonObject
 
@@ -29,8 +30,6 @@ STALE_SECONDS = 60.0
 _POLL_SECONDS = 1.0
 _NUMBER = re.compile('[0-9]{6,18}')
 _REPORT_SECONDS = 60.0  # between messages while waiting
-
-_held: set['Lease'] = set()  # the locks that this process holds
 
 
 class Lease:
@@ -74,7 +73,7 @@ class Lease:
     def release(self) -> None:
         """Let others have the lock."""
         self._done.set()
-        _held.discard(self)
+        held.discard(self)
         with self._lock, contextlib.suppress(OSError):
             if not self._lost_to:
                 self._write(released=True)
@@ -93,7 +92,7 @@ class Lease:
         """Create the file of a number; return whether this process now holds the lock."""
         now = time.monotonic()
         try:
-            _create(self._file(number), self._content())
+            paths.folder(self._file(number)).create(self._content())
         except FileExistsError:
             return False
         if self._newest()[0] != number:  # a later owner had removed the file of this number
@@ -102,7 +101,7 @@ class Lease:
         self._number, self._renewed = number, now
         for older in range(max(1, number - 3), number):
             self._file(older).unlink(missing_ok=True)
-        _held.add(self)
+        held.add(self)
         threading.Thread(target=self._renew_until_released, daemon=True, name='lease').start()
         return True
 
@@ -148,21 +147,6 @@ class Lease:
 
     def _write(self, **fields: Any) -> None:
         self._file(self._number).write_bytes(self._content(**fields))
-
-
-def check(path: Path) -> None:
-    """Raise UserError if this process has lost a lock in this folder or one above it."""
-    for lease in list(_held):
-        if lease.path.parent in (path, *path.parents):
-            lease.check()
-
-
-def _create(path: Path, content: bytes) -> None:
-    if isinstance(path, BucketPath):
-        path.create(content)
-    else:
-        with open(path, 'xb') as file:
-            file.write(content)
 
 
 def _parse(content: bytes) -> JsonObject:

@@ -8,7 +8,6 @@ import contextlib
 import datetime
 import errno
 import os
-import pathlib
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from bert_jax.errors import report
+from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Lock:
 
     def is_taken(self) -> bool:
         """Whether a process holds the lock on this disk; writes nothing."""
-        if not isinstance(self.path, pathlib.Path) or not self.path.is_file():
+        if paths.is_in_bucket(self.path) or not self.path.is_file():
             return False
         try:
             _file_lock(self.path).acquire(timeout=0).lock.release()
@@ -98,7 +98,7 @@ class Lock:
 
     def _acquire(self, timeout: float, progress: Callable[[], str]) -> None:
         """Take the lock. Raises Timeout if another process holds it for `timeout` seconds."""
-        if isinstance(self.path, pathlib.Path):
+        if not paths.is_in_bucket(self.path):
             if self.path.exists() and not self.path.is_file():  # opening a pipe may block
                 raise OSError(errno.EINVAL, 'it is not a regular file', str(self.path))
             held = _file_lock(self.path, on_acquired=_sign)

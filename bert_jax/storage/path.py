@@ -1,5 +1,6 @@
 """What the paths of files on disks and in buckets have in common."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, Self
 
@@ -21,6 +22,11 @@ class FileStatus(Protocol):
 
     @property
     def st_mtime_ns(self) -> int: ...
+
+
+def is_on_hub(name: str | os.PathLike[str]) -> bool:
+    """Whether a name is hf://…, of the Hugging Face Hub (hub.py)."""
+    return os.fspath(name).startswith('hf://')
 
 
 class Path(Protocol):

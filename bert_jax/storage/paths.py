@@ -7,27 +7,24 @@ a marker, a file of the folder, last.
 """
 
 import concurrent.futures
-import errno
-import glob as local_glob
 import os
 import pathlib
 import re
-import shutil
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.storage import hub, temporary
-from bert_jax.storage.path import BucketError, Path, Status
+from bert_jax.storage import temporary
+from bert_jax.storage.disk_folder import DiskFolder
+from bert_jax.storage.folder import Folder
+from bert_jax.storage.path import BucketError, Path, Status, is_on_hub
 
 if TYPE_CHECKING:
     from bert_jax.storage.bucket_folder import BucketFolder
 
 _REQUESTS = 8  # at a time
-_LEFTOVER = re.compile(r'[0-9]+(\.deleted)?\.unfinished')
 
 
 class CacheSettings(NamedTuple):
@@ -44,19 +41,42 @@ def path(name: str | os.PathLike[str]) -> Path:
     """Return the path of a file or folder, on a disk or in a bucket; '~' is expanded.
 
     Raises:
-        UserError: The name is a URL of an unsupported kind, or names no bucket.
+        UserError: The name is a URL of an unsupported kind, names no bucket, or is one of the
+            Hugging Face Hub, which `bring` downloads.
     """
-    return _find(name)
+    found = _find(name)
+    return found.path if isinstance(found, DiskFolder) else found
+
+
+def bring(name: str | os.PathLike[str], with_weights: bool = True) -> Path:
+    """Return the path of what is read: of a name of the Hugging Face Hub, its copy in the cache.
+
+    Args:
+        name: The file or folder.
+        with_weights: Whether the weights of a model of the Hub are needed.
+
+    Raises:
+        UserError: As for `path`, or a name of the Hub cannot be downloaded.
+    """
+    if not is_on_hub(name):
+        return path(name)
+    from bert_jax.storage import hub
+
+    return hub.fetch(os.fspath(name), with_weights)
+
+
+def lasting_name(name: str) -> str:
+    """Return a name as it is given, or the folder of a copy of the Hub, which stays the same."""
+    return str(bring(name)) if is_on_hub(name) else name
 
 
 def on_disk(name: str | os.PathLike[str]) -> pathlib.Path:
     """Return the path of a file or folder; raise UserError if it is in a bucket."""
-    found = _find(name)
-    if not isinstance(found, pathlib.Path):
+    if is_in_bucket(name):
         raise UserError(
             f'{os.fspath(name)} is in a bucket, which is not supported here: name a path on a disk'
         )
-    return found
+    return local(name)
 
 
 def local(name: str | os.PathLike[str]) -> pathlib.Path:
@@ -65,8 +85,7 @@ def local(name: str | os.PathLike[str]) -> pathlib.Path:
     Raises:
         UserError: The name in the bucket cannot be the name of a file below the scratch folder.
     """
-    target = _find(name)
-    return target if isinstance(target, pathlib.Path) else target.local()
+    return _find(name).local()
 
 
 def name_of(copy: Path) -> str:
@@ -90,9 +109,8 @@ def fetch(
         UserError: A name in the bucket is not of a file below the folder, or also of a folder.
     """
     source = _find(name)
-    if not isinstance(source, pathlib.Path):
-        source.fetch(patterns, without)
-    return local(source)
+    source.fetch(patterns, without)
+    return source.local()
 
 
 def push(name: str | os.PathLike[str], without: Sequence[str] = ()) -> None:
@@ -105,25 +123,19 @@ def push(name: str | os.PathLike[str], without: Sequence[str] = ()) -> None:
         name: The folder in the bucket; does nothing for a folder on a disk.
         without: Patterns of the names of folders in it that are left out.
     """
-    target = _find(name)
-    if not isinstance(target, pathlib.Path):
-        target.push(without)
+    _find(name).push(without)
 
 
 def upload(folder: pathlib.Path, target: Path) -> None:
     """Upload all files of a folder on this machine to one in a bucket, several at a time."""
-    found = _find(target)
-    assert not isinstance(found, pathlib.Path)
-    found.upload_files(folder)
+    from bert_jax.storage.bucket_folder import BucketFolder
+
+    BucketFolder(target).upload_files(folder)
 
 
 def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
     """Return name → bytes for the named files of a folder that exist."""
-    found = _find(folder)
-    if isinstance(found, pathlib.Path):
-        return {name: (found / name).stat().st_size for name in names if (found / name).is_file()}
-    files = {str(file.relative_to(found)): status for file, status in found.files().items()}
-    return {name: files[name].st_size for name in names if name in files}
+    return _find(folder).sizes(names)
 
 
 def statuses(names: Iterable[str]) -> dict[str, Status]:
@@ -148,15 +160,17 @@ def statuses(names: Iterable[str]) -> dict[str, Status]:
 
 def total_bytes(folder: Path) -> int:
     """Return the size of all files below a folder."""
-    found = _find(folder)
-    if isinstance(found, pathlib.Path):
-        return sum(file.stat().st_size for file in found.rglob('*') if file.is_file())
-    return sum(status.st_size for status in found.files().values())
+    return _find(folder).total_bytes()
 
 
 def is_in_bucket(name: str | os.PathLike[str]) -> bool:
     """Whether a file or folder is in a bucket."""
-    return not isinstance(_find(name), pathlib.Path)
+    return not _find(name).is_on_disk
+
+
+def renames(name: str | os.PathLike[str]) -> bool:
+    """Whether a folder gets its name by a rename, so that two processes cannot mix their files."""
+    return _find(name).is_on_disk
 
 
 def is_stream(name: str | os.PathLike[str]) -> bool:
@@ -184,51 +198,35 @@ def publish(partial: pathlib.Path, name: str | os.PathLike[str], marker: str = '
         UserError: Another process completed the folder, or has taken over a lock above it.
         OSError: It cannot be written.
     """
-    target = _find(name)
-    if isinstance(target, pathlib.Path):
-        partial.rename(target)
-        sync(target.parent)
-    else:
-        target.publish(partial, marker)
+    _find(name).publish(partial, marker)
+
+
+def replace(partial: pathlib.Path, name: str | os.PathLike[str], marker: str) -> None:
+    """Give a finished folder its name, in place of a folder that has it; see `publish`.
+
+    On a disk, a kill leaves one of the two folders at the name.
+    """
+    _find(name).replace(partial, marker)
 
 
 def finished(folder: Path, marker: str) -> Sequence[Path]:
     """Return the complete folders in a folder: in a bucket, those with their marker."""
-    found = _find(folder)
-    if isinstance(found, pathlib.Path):
-        return list(found.iterdir()) if found.is_dir() else []
-    return found.finished(marker)
+    return _find(folder).finished(marker)
 
 
 def parent_exists(name: str | os.PathLike[str]) -> bool:
     """Whether the folder of a file exists, so that the file can be created; true in a bucket."""
-    target = _find(name)
-    return not isinstance(target, pathlib.Path) or target.parent.is_dir()
+    return _find(name).has_parent()
 
 
 def write(target: Path, content: bytes) -> None:
     """Write a file atomically: other processes see all of it or nothing."""
-    found = _find(target)
-    if not isinstance(found, pathlib.Path):
-        found.write_bytes(content)
-        return
-    partial = found.with_name(f'{found.name}.{uuid.uuid4().hex}.partial')
-    partial.write_bytes(content)
-    sync(partial)
-    os.replace(partial, found)
+    _find(target).write(content)
 
 
 def check_writable(folder: Path) -> None:
     """Raise OSError if a folder on a disk cannot be created or written; a bucket is not asked."""
-    if is_in_bucket(folder):
-        return
-    parent = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    if not parent.is_dir():
-        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    if not os.access(parent, os.W_OK | os.X_OK):
-        is_read_only = os.statvfs(parent).f_flag & os.ST_RDONLY
-        code = errno.EROFS if is_read_only else errno.EACCES
-        raise OSError(code, os.strerror(code))
+    _find(folder).check_writable()
 
 
 def leftovers(folder: Path, marker: str) -> Sequence[Path]:
@@ -237,56 +235,32 @@ def leftovers(folder: Path, marker: str) -> Sequence[Path]:
     Their names are numbers, followed on a disk by '.unfinished'; in a bucket, they have no marker.
     Other files and folders there are not ours.
     """
-    found = _find(folder)
-    if not isinstance(found, pathlib.Path):
-        return found.leftovers(marker)
-    return sorted(
-        path
-        for path in found.glob('*.unfinished')
-        if _LEFTOVER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
-    )
+    return _find(folder).leftovers(marker)
 
 
 def retract(folder: Path, marker: str) -> None:
     """Remove a complete folder; a kill leaves it complete or as one of its `leftovers`."""
-    found = _find(folder)
-    if not isinstance(found, pathlib.Path):
-        found.retract(marker)
-    elif found.exists():
-        shutil.rmtree(found.rename(found.with_name(f'{found.name}.deleted.unfinished')))
+    _find(folder).retract(marker)
 
 
 def remove(folder: Path) -> None:
     """Remove an unfinished folder, if it exists."""
-    found = _find(folder)
-    if not isinstance(found, pathlib.Path):
-        found.rmtree()
-    elif found.exists():
-        shutil.rmtree(found)
+    _find(folder).remove()
 
 
 def drop(name: str | os.PathLike[str]) -> None:
     """Remove the local copy of a file or folder in a bucket."""
-    if is_in_bucket(name):
-        copy = local(name)
-        shutil.rmtree(copy, ignore_errors=True)
-        copy.unlink(missing_ok=True)
+    _find(name).drop()
 
 
 def open_binary(name: str | os.PathLike[str]) -> Any:
     """Open a file to read its bytes; files in buckets are read in ranges."""
-    source = _find(name)
-    return open(name, 'rb') if isinstance(source, pathlib.Path) else source.open()
+    return _find(name).open_bytes()
 
 
 def open_arrow(name: str) -> Any:
     """Open a file for pyarrow; files on disks are read without Python code."""
-    import pyarrow  # takes 0.1 s
-
-    source = _find(name)
-    if isinstance(source, pathlib.Path):
-        return pyarrow.OSFile(name)
-    return pyarrow.PythonFile(source.open(), mode='r')
+    return _find(name).open_arrow()
 
 
 def open_arrays(files: Mapping[Any, str], cache: CacheSettings) -> list[Any]:
@@ -306,29 +280,24 @@ def open_arrays(files: Mapping[Any, str], cache: CacheSettings) -> list[Any]:
 
 def glob(pattern: str) -> list[str] | None:
     """Return the files in a bucket that match a pattern, sorted; None for a path on a disk."""
-    source = _find(pattern)
-    if isinstance(source, pathlib.Path):
-        return None
-    if not local_glob.has_magic(pattern):
-        return [pattern] if source.is_file() else []
-    return sorted(map(str, source.matches()))
+    return _find(pattern).matching()
 
 
-def sync(path: Path) -> None:
-    """Wait until the contents of a file, or the entries of a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def folder(name: str | os.PathLike[str]) -> Folder:
+    """Return what disks and buckets do in different ways, for a file or folder."""
+    return _find(name)
 
 
-def _find(name: str | os.PathLike[str]) -> 'pathlib.Path | BucketFolder':
+def _find(name: str | os.PathLike[str]) -> 'DiskFolder | BucketFolder':
     scheme, separator, rest = os.fspath(name).partition('://')
     if not separator or not re.fullmatch('[A-Za-z][A-Za-z0-9+.-]*', scheme):
-        return pathlib.Path(name).expanduser()
-    if scheme == hub.SCHEME:
-        return hub.fetch(os.fspath(name))
+        return DiskFolder(pathlib.Path(name).expanduser())
+    if is_on_hub(name):
+        raise UserError(
+            f'{os.fspath(name)!r} is on the Hugging Face Hub, from which models and files of data '
+            'sets are read (docs/hub.md); name a path on a disk or in a bucket here, and upload '
+            'a model with export --push'
+        )
     from bert_jax.storage.bucket import PACKAGES
     from bert_jax.storage.bucket_folder import BucketFolder
 

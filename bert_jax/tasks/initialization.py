@@ -325,7 +325,7 @@ def _tuning_method(config: Config) -> 'Tuning':
 
 def license_of(init_from: str) -> str:
     """Return the license in the card of the initial weights, or 'unknown'."""
-    card = paths.path(init_from) / 'README.md' if init_from else None
+    card = paths.bring(init_from) / 'README.md' if init_from else None
     if card is None or not card.is_file():
         return 'unknown'
     header, _ = markdown.split_header(card.read_text(encoding='utf-8', errors='replace'))

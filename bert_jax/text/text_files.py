@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
 from bert_jax import limits
 from bert_jax.errors import UserError
-from bert_jax.storage import hub, paths
+from bert_jax.storage import paths
 from bert_jax.storage.path import BucketError
 from bert_jax.text import file_types
 
@@ -46,8 +46,7 @@ def matching_files(pattern: str) -> list[str]:
     Raises:
         UserError: A path exists as written, but the glob matches other files.
     """
-    if hub.is_name(pattern):
-        pattern = str(paths.path(pattern))
+    pattern = paths.lasting_name(pattern)
     in_bucket = paths.glob(pattern)
     if in_bucket is not None:
         is_name = not in_bucket and glob.has_magic(pattern) and paths.path(pattern).is_file()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bert_jax import errors
 from bert_jax.files import read_json
-from bert_jax.storage import hub, paths, wrong_paths
+from bert_jax.storage import paths, wrong_paths
 from bert_jax.storage.names import is_number
 from bert_jax.tokenizers import backend, folders, special_tokens
 from bert_jax.tokenizers.folders import Configuration
@@ -75,12 +75,10 @@ def load(path: str, lowercase: bool = True, strip_accents: bool | None = None) -
 
 def _fetch(path: str) -> pathlib.Path:
     """Fetch a file, with the merges next to it, or a folder; return the local copy."""
-    if hub.is_name(path):
-        return hub.fetch(path, with_weights=False)
-    source = paths.path(path)
+    source = paths.bring(path, with_weights=False)
     if source.is_file():
         paths.fetch(source.parent, [source.name, '*merges.txt'], without=['*'])
-    return paths.fetch(path, _FILES, without=['arrays', 'added'])  # of the checkpoints of a run
+    return paths.fetch(source, _FILES, without=['arrays', 'added'])  # of the checkpoints of a run
 
 
 def _of_run(folder: pathlib.Path) -> Tokenizer | None:

@@ -85,7 +85,7 @@ def _published_examples(path: str) -> list[JsonObject] | None:
     if not path.endswith('.json'):
         return None
     try:
-        content = files.read_json(paths.path(path))
+        content = files.read_json(paths.bring(path))
     except UserError:  # a list of rows, or a file that `named_rows.read` reports as invalid
         return None
     data = content.get('data')

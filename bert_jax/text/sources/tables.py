@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from bert_jax import errors, files
-from bert_jax.storage import names, paths
+from bert_jax.storage import paths
 from bert_jax.storage.path import BucketError, Path
-from bert_jax.text import text_files
+from bert_jax.text import saved_datasets, text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece
 from bert_jax.text.sources.file_source import FileSource
 
@@ -96,22 +96,19 @@ class HuggingFaceSource(ParquetSource):
             self.license = str(info['license'])
 
     def find_files(self) -> list[str]:
-        folder, split = paths.path(self.where), self.settings['split']
+        folder, split = paths.bring(self.where), self.settings['split']
         if not folder.is_dir():
             raise errors.UserError(f'source {self.spec!r}: there is no folder {self.where!r}')
-        if (folder / 'dataset_dict.json').exists():
-            splits = files.read_json(folder / 'dataset_dict.json').get('splits', [])
+        splits = saved_datasets.splits(folder)
+        if splits is not None:
             if split not in splits:
                 raise errors.unknown(f'split of {folder}', split, splits)
             folder /= split
-        if (folder / 'state.json').exists():
-            state = files.read_json(folder / 'state.json')
-            if state.get('_split') not in (None, split, self.options['split'].default):
-                raise errors.unknown(f'split of {folder}', split, [state['_split']])
-            return [
-                str(folder / names.check(file['filename'], folder / 'state.json'))
-                for file in state['_data_files']
-            ]
+        state = saved_datasets.state(folder)
+        if state is not None:
+            if state.split not in (None, split, self.options['split'].default):
+                raise errors.unknown(f'split of {folder}', split, [state.split])
+            return [*state.files]
         return self._published_files(folder, split)
 
     def _published_files(self, folder: Path, split: str) -> list[str]:
