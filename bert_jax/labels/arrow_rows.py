@@ -36,7 +36,7 @@ def read_rows(path: str, data: ConfigDict) -> Iterator[Record]:
             features = declared_features(schema)
             if not features:
                 info = files.read_json(paths.path(path).with_name(_INFO), default={})
-                features = _features_of(info)
+                features = features_of(info)
             rows = (values for batch in batches for values in rows_of(batch))
             for number, values in enumerate(rows, start=1):
                 yield make_record(path, number, _row(values, features))
@@ -88,12 +88,13 @@ def rows_of(batch: Arrow) -> list[dict[str, Any]]:
 def declared_features(schema: Arrow) -> Mapping[str, Any]:
     """Return the features of `datasets` by column, as JSON, that a schema declares; {} if none."""
     try:
-        return _features_of(json.loads((schema.metadata or {}).get(b'huggingface', b'{}'))['info'])
+        return features_of(json.loads((schema.metadata or {}).get(b'huggingface', b'{}'))['info'])
     except (ValueError, KeyError, TypeError):
         return {}
 
 
-def _features_of(info: object) -> Mapping[str, Any]:
+def features_of(info: object) -> Mapping[str, Any]:
+    """Return the features of `datasets` by column that a dataset_info.json has; {} if none."""
     features = info.get('features') if isinstance(info, dict) else None
     return features if isinstance(features, dict) else {}
 

@@ -1,6 +1,7 @@
 """The parsers of files that strangers send, each with valid samples to damage."""
 
 import argparse
+import contextlib
 import dataclasses
 import io
 import json
@@ -20,13 +21,15 @@ from bert_jax import files, problems, tokenizers
 from bert_jax.corpus import corpus, corpus_writer
 from bert_jax.inference import finetuned
 from bert_jax.interop import families, loading, torch_file, usage, weights
-from bert_jax.labels import formats
+from bert_jax.labels import arrow_rows, formats
+from bert_jax.labels.records import InvalidRecord
 from bert_jax.loaded import checksums, sentence_modules
 from bert_jax.loaded.record import Base, BestEvaluation, RunRecord
 from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Compute
 from bert_jax.models.sparse_pooling import SparsePooling
 from bert_jax.storage import names
+from bert_jax.text import saved_datasets
 from tests.fuzz import mutation
 from tests.inference import small_runs
 from tests.interop import published
@@ -265,6 +268,33 @@ def _usages() -> list[bytes]:
     return [json.dumps(fields).encode()]
 
 
+def _saved(name: str, read: Callable[[pathlib.Path], object], **fields: object) -> Parser:
+    """A JSON file in a folder of `datasets`."""
+
+    def call(data: bytes, folder: pathlib.Path) -> object:
+        (folder / name).write_bytes(data)
+        return read(folder)
+
+    return Parser([json.dumps(fields).encode()], call, mutation.mutate_json, MANY)
+
+
+def _read_features(folder: pathlib.Path) -> object:
+    """Read the declared types of columns, and the values of a row by them."""
+    info = files.read_json(folder / 'dataset_info.json')
+    values = {'label': 1, 'tags': [0, 1], 'parts': {'text': ['a'], 'tag': [0]}}
+    features = arrow_rows.features_of(info)
+    with contextlib.suppress(InvalidRecord):
+        return [arrow_rows.with_class_names(values[name], features.get(name)) for name in values]
+
+
+_CLASSES = {'_type': 'ClassLabel', 'names': ['no', 'yes']}
+_FEATURES = {
+    'label': _CLASSES,
+    'tags': {'_type': 'Sequence', 'feature': _CLASSES},
+    'parts': {'_type': 'Sequence', 'feature': {'text': {'_type': 'Value'}, 'tag': _CLASSES}},
+}
+
+
 def _check_key(data: bytes, folder: pathlib.Path) -> None:
     name = names.check(data.decode('utf-8', 'surrogateescape'), 'a bucket')
     path = pathlib.Path(os.path.normpath(folder / name))
@@ -305,6 +335,14 @@ PARSERS: dict[str, Callable[[], Parser]] = {
     ),
     'run': _run,
     'description': _description,
+    'saved_splits': lambda: _saved(saved_datasets.SPLITS, saved_datasets.splits, splits=['train']),
+    'saved_state': lambda: _saved(
+        saved_datasets.STATE,
+        saved_datasets.state,
+        _split='train',
+        _data_files=[{'filename': 'data-00000-of-00001.arrow'}],
+    ),
+    'dataset_info': lambda: _saved('dataset_info.json', _read_features, features=_FEATURES),
     'usage': lambda: Parser(_usages(), _read_usage, mutation.mutate_json, MANY),
     'keys': lambda: Parser([b'a/b-1.txt', b'runs/x/0001/step.json'], _check_key),
     'csv': lambda: _labels('classification', '.csv', 'formats/all.csv'),
