@@ -18,11 +18,11 @@ import numpy as np
 from bert_jax.errors import UserError, unknown
 from bert_jax.storage import temporary
 from bert_jax.storage.disk_folder import DiskFolder
-from bert_jax.storage.folder import Folder
 from bert_jax.storage.path import BucketError, Path, Status, is_on_hub
 
 if TYPE_CHECKING:
     from bert_jax.storage.bucket_folder import BucketFolder
+    from bert_jax.storage.folder import Folder
 
 _REQUESTS = 8  # at a time
 
@@ -283,7 +283,7 @@ def glob(pattern: str) -> list[str] | None:
     return _find(pattern).matching()
 
 
-def folder(name: str | os.PathLike[str]) -> Folder:
+def folder(name: str | os.PathLike[str]) -> 'Folder':
     """Return what disks and buckets do in different ways, for a file or folder."""
     return _find(name)
 
