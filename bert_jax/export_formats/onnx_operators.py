@@ -220,6 +220,7 @@ def _dimension(graph: Graph, equation: Equation) -> str:
 def _arg(graph: Graph, equation: Equation, x: str) -> str:
     operator = {'argmax': 'ArgMax', 'argmin': 'ArgMin'}[equation.primitive.name]
     (axis,) = equation.params['axes']
+    x = graph.cast(x, np.int32) if equation.invars[0].aval.dtype == bool else x  # not in ONNX
     index = graph.add(operator, [x], axis=axis, keepdims=0)
     return graph.cast(index, equation.params['index_dtype'])
 
