@@ -4,7 +4,7 @@ import json
 import pathlib
 from typing import TYPE_CHECKING
 
-from bert_jax import errors
+from bert_jax import errors, schema
 from bert_jax.files import read_json
 from bert_jax.storage import paths, wrong_paths
 from bert_jax.storage.names import is_number
@@ -89,7 +89,10 @@ def _of_run(folder: pathlib.Path) -> Tokenizer | None:
     if not (newest / 'metadata.json').is_file():
         return None
     metadata = read_json(newest / 'metadata.json')
-    return Tokenizer(metadata['tokenizer']) if 'tokenizer' in metadata else None
+    if 'tokenizer' not in metadata:
+        return None
+    place = f'{newest / "metadata.json"}: tokenizer'
+    return Tokenizer(schema.convert(str, metadata['tokenizer'], place))
 
 
 def has_tokenizer(folder: pathlib.Path) -> bool:
