@@ -25,7 +25,7 @@ def test_help_prints_the_flags_and_exits_with_status_0(module, capsys, monkeypat
     assert ended.value.code == 0
     output = capsys.readouterr()
     assert output.err == ''
-    flag = '--config' if module == 'main' else '--output'
+    flag = {'main': '--config', 'predict': '--task'}.get(module, '--output')
     assert flag in output.out
 
 
