@@ -126,7 +126,7 @@ def test_a_decoder_without_training_is_not_frozen():
 def test_another_model_is_not_the_base_model(base, part):
     params = loading.load_any(base).params
     described = tuned.describe_base(str(base), params)
-    assert {*described['parts']} == {'encoder', 'decoder', 'seq2seq'}
+    assert {*described.parts} == {'encoder', 'decoder', 'seq2seq'}
     changed = {**params, part: jax.tree.map(lambda leaf: leaf + 1e-3, params[part])}
     assert tuned.describe_base(str(base), changed).sha256 != described.sha256
 
