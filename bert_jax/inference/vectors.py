@@ -43,6 +43,12 @@ def embed(
             f"the pooling is 'cls', but {engine.name} is causal: its first token has seen no "
             "other token of a text; set pooling to 'lasttoken', 'mean' or 'max'"
         )
+    if modules and 'cls' in modules.pooling and engine.tokenizer.is_cls_last:
+        raise UserError(
+            f"{engine.name} pools with 'cls', the first position, which may be padding, because "
+            "this tokenizer pads before a text and ends it with [CLS]; set pooling to 'cls' for "
+            "the state of [CLS], or to 'mean'"
+        )
     layer = layers(engine, layer)
     if dimensions is not None and modules is None:
         raise UserError(

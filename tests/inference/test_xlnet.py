@@ -1,5 +1,7 @@
 """Predictions with folders of XLNet, whose rows end with [CLS], equal those of transformers."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,8 @@ import bert_jax
 from bert_jax import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, huggingface_export
+from bert_jax.tasks import make_task
+from configs import finetune
 from tests.end_to_end import small
 from tests.interop import published
 from tests.parity.agreement import agree
@@ -50,6 +54,26 @@ def test_vectors_of_texts_and_words_equal_those_of_transformers(tokenizer, tmp_p
         of_word = np.array(encoded.word_ids()[:-2])
         for word in range(len(words[number])):
             agree(words[number][word], states[:-2][of_word == word].mean(0))
+
+
+def test_the_first_position_does_not_stand_for_a_text(tokenizer, tmp_path):
+    """Training and export would pool the first token, prediction [CLS]."""
+    folder(tmp_path / 'xlnet', 'XLNetModel', tokenizer)
+    config = finetune.get_config('sample_embedding').unlock()
+    config.update(init_from=str(tmp_path / 'xlnet'), workdir=str(tmp_path / 'run'))
+    config.problem.text_pooling = 'cls'
+    with pytest.raises(UserError, match="but .CLS. is the last token of .* to 'lasttoken'"):
+        make_task(config.lock())
+    modules = [
+        {'idx': 0, 'name': '0', 'path': '', 'type': 'sentence_transformers.models.Transformer'},
+        {'idx': 1, 'name': '1', 'path': 'p', 'type': 'sentence_transformers.models.Pooling'},
+    ]
+    (tmp_path / 'xlnet/p').mkdir()
+    pooling = {'word_embedding_dimension': 16, 'pooling_mode_cls_token': True}
+    (tmp_path / 'xlnet/modules.json').write_text(json.dumps(modules))
+    (tmp_path / 'xlnet/p/config.json').write_text(json.dumps(pooling))
+    with pytest.raises(UserError, match=r"pools with 'cls', .* ends it with .CLS."):
+        bert_jax.load(tmp_path / 'xlnet').embed(TEXTS)
 
 
 def test_classes_equal_those_of_transformers(tokenizer, tmp_path):

@@ -92,6 +92,11 @@ class EmbeddingEncoding(base.Encoding[TextGroup]):
                 'of a text, because the model at init_from is causal; set problem.text_pooling to '
                 "'lasttoken', 'mean' or 'max', or set init_attention='both'"
             )
+        if self.tokenizer.is_cls_last and 'cls' in (self.settings.text_pooling or modes):
+            raise UserError(
+                "the pooling is 'cls', the state of the first token, but [CLS] is the last token "
+                "of this tokenizer; set problem.text_pooling to 'lasttoken'"
+            )
         if self.settings.text_pooling:
             return str(self.settings.text_pooling)
         if unsupported := folder.get('unsupported') or (len(modes) > 1 and 'several poolings'):
