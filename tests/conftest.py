@@ -4,6 +4,7 @@ Machine code is made quickly and runs slowly: little of the time of a test is sp
 older emitters, which jaxlib 0.12 lacks, take less than half the time of its fusion emitters.
 """
 
+import contextlib
 import gc
 import os
 import pathlib
@@ -110,9 +111,22 @@ def figures(no_figures, monkeypatch):
         monkeypatch.setattr(owner, name, function)
 
 
-@pytest.fixture(scope='module')
+@pytest.fixture
 def no_loader_process():
     """Exports to Hugging Face folders do not start a process that imports transformers."""
+    with _no_loader_process():
+        yield
+
+
+@pytest.fixture(scope='module')
+def no_loader_process_in_file():
+    """`no_loader_process` for all tests of a file."""
+    with _no_loader_process():
+        yield
+
+
+@contextlib.contextmanager
+def _no_loader_process():
     from bert_jax.export_formats import huggingface
 
     with pytest.MonkeyPatch.context() as patch:

@@ -23,7 +23,7 @@ from tests.inference import small_runs
 from tests.interop import published
 from tests.parity.agreement import agree_trees
 
-pytestmark = pytest.mark.usefixtures('no_loader_process')
+pytestmark = pytest.mark.usefixtures('no_loader_process_in_file')
 
 SINGLE = small.ONE_STAGE | {'objectives__nsp': 0.0, 'data__segments': 'single'}
 ROBERTA = {
@@ -43,7 +43,7 @@ def workdir(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def exported(workdir, no_loader_process):
+def exported(workdir, no_loader_process_in_file):
     path = workdir.parent / 'exported'
     done = commands.here('bert_jax.export', f'--model={workdir}', f'--output={path}')
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ from configs import finetune
 from tests.interop import published
 
 library = pytest.importorskip('sentence_transformers')
-pytestmark = pytest.mark.usefixtures('no_loader_process')
+pytestmark = pytest.mark.usefixtures('no_loader_process_in_file')
 SENTENCES = [
     ('the ship', 'the ship near the wave', 'a cow near the barn'),
     ('milk of a cow', 'the barn and the milk', 'the storm'),

@@ -22,7 +22,7 @@ from bert_jax.training.run import NO_HOOKS, Hooks
 from configs import finetune, finetune_tasks
 from tests.interop import published
 
-pytestmark = pytest.mark.usefixtures('no_loader_process')
+pytestmark = pytest.mark.usefixtures('no_loader_process_in_file')
 
 SMALL = {
     'model.hidden_dropout': 0.1,
