@@ -11,7 +11,7 @@ from bert_jax.tasks import next_commands
 from bert_jax.tasks.initialization import InitialModel
 
 TOKENIZER = types.SimpleNamespace(vocab=['[MASK]'], mask_id=0)
-METADATA = {'is_causal': False, 'has_prefix': False}
+RECORD = types.SimpleNamespace(is_causal=False, has_prefix=False)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_examples_are_english_only_for_text_that_may_be_english(heads, task):
 
 def exports(family='bert', parts=('encoder', 'sequence_classification'), **changes):
     start = InitialModel(family, architectures.build(family or 'bert', **changes), {}, [])
-    return next_commands.export('r', start, METADATA, parts)
+    return next_commands.export('r', start, RECORD, parts)
 
 
 def test_only_models_that_can_be_exported_are_exported():
