@@ -38,7 +38,7 @@ def parse(arguments: Sequence[str]) -> 'Question':
     """Return the task of a command line with its flags.
 
     Raises:
-        UserError: there is no such task or flag, or a flag is missing or has a wrong value.
+        UserError: the task or a flag is unknown, or a flag is missing or has a wrong value.
         SystemExit: with status 0, after printing the help.
     """
     task = flag_parser.last_value('task', arguments)

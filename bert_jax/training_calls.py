@@ -90,8 +90,8 @@ def pretrain(
             500}`.
 
     Returns:
-        The finished run. Documents are kept beside the corpus that is made of them, in
-        CORPUS.data: other runs on the same documents share both.
+        The finished run. Documents are kept next to the corpus that is made of them,
+        in CORPUS.data: other runs on the same documents share both.
 
     Raises:
         UserError: the text or the config cannot be used; one line says why.

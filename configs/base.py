@@ -770,11 +770,14 @@ def get_config() -> ConfigDict:
         ),
         seeds=key((), 'one run per seed; () = the seed of this config', _SEED, of=int),
         learning_rates=key(
-            (), 'values of schedule.learning_rate, as in keys', '(0, inf)', of=float
+            (),
+            'the values of schedule.learning_rate, in place of a line in keys',
+            '(0, inf)',
+            of=float,
         ),
         ranks=key(
             (),
-            "with transfer.method='lora': values of transfer.rank, as in keys",
+            "with transfer.method='lora': the values of transfer.rank, in place of a line in keys",
             '[1, inf)',
             of=int,
         ),

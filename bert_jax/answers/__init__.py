@@ -43,7 +43,7 @@ def find(task: str) -> 'type[Question]':
     The --task of a fine-tuning problem that a recipe adds is asked like that of any other problem.
 
     Raises:
-        UserError: there is no such task.
+        UserError: the task is unknown.
     """
     if task in ANSWERS:
         return ANSWERS[task]

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.answers import vector_file
 from bert_jax.answers.base import VectorFlags, Windows
-from bert_jax.answers.input_rows import TEXT, Fields, InputRow
+from bert_jax.answers.input_rows import TEXT, Fields, InputRow, texts_of
 from bert_jax.answers.vector_file import Vectors
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
@@ -86,9 +86,13 @@ class Embed(VectorFlags, Windows):
 
     def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[Vectors]:
         """Yield the vectors of each text."""
-        texts = [row.values['text'] for row in rows]
         for vectors in model.embed(
-            texts, self.pooling, self.layer, self.long_texts, self.prompt_name, self.dimensions
+            texts_of(rows),
+            self.pooling,
+            self.layer,
+            self.long_texts,
+            self.prompt_name,
+            self.dimensions,
         ):
             yield Vectors(vectors)
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from bert_jax.answers.base import Question
 from bert_jax.answers.finetuned import LIKE_RUN, Finetuned
-from bert_jax.answers.input_rows import TEXT, Fields, InputRow
-from bert_jax.answers.tokens import texts_of
+from bert_jax.answers.input_rows import TEXT, Fields, InputRow, texts_of
 from bert_jax.errors import UserError, warn
 from bert_jax.flag_parser import flag
 from bert_jax.interop import MODEL_HELP

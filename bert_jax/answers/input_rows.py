@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ml_collections import ConfigDict
@@ -54,6 +54,11 @@ class InputRow(NamedTuple):
     place: str
     values: JsonObject
     source: Sequence[str] = ()
+
+
+def texts_of(rows: Iterable[InputRow]) -> list[str]:
+    """Return the texts of rows."""
+    return [row.values['text'] for row in rows]
 
 
 def read(

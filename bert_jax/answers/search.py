@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from bert_jax.answers.base import VectorFlags, Windows, chunks
-from bert_jax.answers.input_rows import Fields, InputRow
+from bert_jax.answers.input_rows import Fields, InputRow, texts_of
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.interop import MODEL_HELP
@@ -118,7 +118,7 @@ class Search(_AmongTexts):
         if reranker:
             collection = collection.reranked(reranker, self.candidates)
         for part in chunks(read):
-            queries = [row.values['text'] for row in part]
+            queries = texts_of(part)
             for query, hits in zip(queries, collection.search(queries, self.top), strict=True):
                 yield {'query': query, 'results': [hit._asdict() for hit in hits]}
         if reranker:

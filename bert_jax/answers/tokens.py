@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from bert_jax.answers.base import Question, Windows
-from bert_jax.answers.input_rows import Fields, InputRow
+from bert_jax.answers.input_rows import Fields, InputRow, texts_of
 from bert_jax.errors import warn
 from bert_jax.flag_parser import flag
 from bert_jax.metrics.scored_rows import VARIANTS
@@ -14,11 +14,6 @@ from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
-
-
-def texts_of(rows: Iterable[InputRow]) -> list[str]:
-    """Return the texts of rows."""
-    return [row.values['text'] for row in rows]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -54,7 +54,7 @@ def states(model: Model, layer: Layers, params: Params, batch: Batch) -> jax.Arr
 def pooled(
     model: Model, layer: Layers, pooling: Pooling, params: Params, batch: Batch
 ) -> jax.Array:
-    """The states in the span of each row, summed or their maximum, float32 [B, …]."""
+    """Return the sum or the maximum of the states in the span of each row, float32 [B, …]."""
     states_BTX = states(model, layer, params, batch)
     positions_T, (first_B, last_B) = jnp.arange(states_BTX.shape[1]), batch['span'].T
     chosen_BT = (positions_T >= first_B[:, None]) & (positions_T < last_B[:, None])

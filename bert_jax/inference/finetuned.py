@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError, look_up, unknown
 from bert_jax.examples.finetune_batches import BatchShape, row_length
 from bert_jax.inference import prompts, target_writing
 from bert_jax.inference.changed_settings import data_config, fitted
@@ -293,6 +293,8 @@ def build(
         if name in trained:
             declared.declaration.check_json(f'{run.source}: config.problem.{name}', trained[name])
     settings = ConfigDict({**entry.settings, **trained})
+    if 'splitter' in run.kept:
+        look_up(f'{run.source}: kept.splitter', run.kept['splitter'], word_spans.SPLITTERS)
     is_number = loaded_model.num_labels(model.params) == 1
     setup = Setup(
         settings,

@@ -56,7 +56,7 @@ def write(model: LoadedModel, folder: pathlib.Path) -> None:
 
 
 def read(folder: pathlib.Path) -> ExportedUsage:
-    """Return what the bert_jax.json of a folder records; nothing if there is no such file.
+    """Return what the bert_jax.json of a folder records; without the file, an empty record.
 
     Raises:
         UserError: the file is not of this form.

@@ -1,4 +1,4 @@
-"""What a checkpoint records beside its arrays: every key of metadata.json, declared once.
+"""What a checkpoint records besides its arrays: every key of metadata.json, declared once.
 
 Tasks make a `RunRecord`, checkpoints store its JSON, and whoever loads the run reads the same type.
 """

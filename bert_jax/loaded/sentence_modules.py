@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax import schema
 from bert_jax.errors import UserError, look_up
 from bert_jax.loaded.record import Usage
+from bert_jax.models.pooling import POOLINGS
 from bert_jax.models.sparse_pooling import ACTIVATIONS as SPARSE_ACTIVATIONS
 from bert_jax.models.sparse_pooling import STRATEGIES, SparsePooling
 from bert_jax.types import JsonObject
@@ -139,6 +140,8 @@ def of_run(record: Usage) -> SentenceModules | None:
     if sparse:
         look_up(f'{place}.sparse.strategy', sparse.strategy, STRATEGIES)
         look_up(f'{place}.sparse.activation', sparse.activation, SPARSE_ACTIVATIONS)
+    look_up(f'{place}.pooling', kept['pooling'], POOLINGS)
+    look_up(f'{place}.similarity', kept['similarity'], dict.fromkeys(SIMILARITIES))
     normalize = kept['similarity'] == 'cosine'
     if record.section('problem').get('normalize') is not None:
         normalize = record.setting('problem', 'normalize', bool)

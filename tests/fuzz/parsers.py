@@ -216,37 +216,34 @@ def _read_record(path: pathlib.Path) -> object:
     return record.architecture.layer_numbers, sentence_modules.of_run(record), sections
 
 
-def _run() -> Parser:
-    """A small run, whose checkpoint is complete by its digests whatever its files say."""
+def _of_small_run(name: str, load: Callable[[pathlib.Path], object]) -> Parser:
+    """A file of a small run's checkpoint, which is complete by its digests whatever it says."""
     folder = pathlib.Path(tempfile.mkdtemp())
     small_runs.save_run(folder / 'run', 'classification')
     checkpoint = folder / 'run/checkpoints/1'
-    path = checkpoint / 'metadata.json'
-    sample = path.read_bytes()
+    sample = (checkpoint / name).read_bytes()
 
     def read(data: bytes, _: pathlib.Path) -> object:
-        path.write_bytes(data)
+        (checkpoint / name).write_bytes(data)
         checksums.write(checkpoint)
-        model = loading.load_any(folder / 'run')
-        return finetuned.build(model, 'classification', model.tokenizer, Compute(), 64, 0.0)
+        return load(folder / 'run')
 
     return Parser([sample], read, mutation.mutate_json)
+
+
+def _run() -> Parser:
+    """The record of a small run."""
+
+    def load(run: pathlib.Path) -> object:
+        model = loading.load_any(run)
+        return finetuned.build(model, 'classification', model.tokenizer, Compute(), 64, 0.0)
+
+    return _of_small_run('metadata.json', load)
 
 
 def _description() -> Parser:
     """The description of the arrays of a small run."""
-    folder = pathlib.Path(tempfile.mkdtemp())
-    small_runs.save_run(folder / 'run', 'classification')
-    checkpoint = folder / 'run/checkpoints/1'
-    path = checkpoint / 'arrays.json'
-    sample = path.read_bytes()
-
-    def read(data: bytes, _: pathlib.Path) -> object:
-        path.write_bytes(data)
-        checksums.write(checkpoint)
-        return loading.load_any(folder / 'run')
-
-    return Parser([sample], read, mutation.mutate_json)
+    return _of_small_run('arrays.json', loading.load_any)
 
 
 def _read_usage(data: bytes, folder: pathlib.Path) -> object:

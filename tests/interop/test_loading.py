@@ -11,6 +11,9 @@ import bert_jax
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, loading
+from bert_jax.loaded import checksums, sentence_modules
+from bert_jax.loaded.record import Usage
+from tests.inference import small_runs
 from tests.interop import original, published
 
 
@@ -94,3 +97,49 @@ def test_a_damaged_original_checkpoint_is_reported_in_one_line(folders, tmp_path
         (path / 'bert_config.json').write_text(text)
         with pytest.raises(UserError, match='bert_config.json'):
             loading.load_any(path)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'message'),
+    [
+        ({'num_layers': 900}, 'arrays of 1 layers of the encoder, but its architecture has 900'),
+        (
+            {'hidden_size': 32},
+            r'is \[16\] in arrays.json, but \[32\] by the architecture',
+        ),
+    ],
+)
+def test_a_run_whose_arrays_are_not_those_of_its_record_is_refused(changes, message, tmp_path):
+    small_runs.save_run(tmp_path / 'run', 'classification')
+    change_record(tmp_path / 'run', lambda record: record['architecture'].update(changes))
+    with pytest.raises(UserError, match=message):
+        bert_jax.load(tmp_path / 'run')
+
+
+@pytest.mark.parametrize(
+    ('kept', 'message'),
+    [
+        ({'pooling': 'median', 'similarity': 'dot'}, "kept.pooling 'median'; .*known: "),
+        ({'pooling': 'mean', 'similarity': 'taxi'}, "kept.similarity 'taxi'; known: "),
+    ],
+)
+def test_a_record_that_names_an_unknown_way_to_make_vectors_is_refused(kept, message):
+    problem = {'query_prompt': '', 'document_prompt': ''}
+    config = {'problem': problem, 'training': {'sequence_length': 8}}
+    with pytest.raises(UserError, match=message):
+        sentence_modules.of_run(Usage(task='embedding', kept=kept, config=config))
+
+
+def test_a_run_that_names_an_unknown_way_to_split_words_is_refused(tmp_path):
+    run = small_runs.save_run(tmp_path / 'run', 'tagging', kept={'splitter': 'syllables'})
+    with pytest.raises(UserError, match="kept.splitter 'syllables'; known: "):
+        bert_jax.load(run)
+
+
+def change_record(run, change):
+    """Change the metadata of a run, whose checkpoint stays complete by its digests."""
+    checkpoint = run / 'checkpoints/1'
+    record = json.loads((checkpoint / 'metadata.json').read_text())
+    change(record)
+    (checkpoint / 'metadata.json').write_text(json.dumps(record))
+    checksums.write(checkpoint)

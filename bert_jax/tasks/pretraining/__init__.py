@@ -1,7 +1,7 @@
 """Pretraining as a task of the training loop, and its evaluators.
 
-An evaluator measures the weights beside the terms of the objectives. To add one, write a subclass
-of `Evaluator`, and add a line to EVALUATORS.
+An evaluator measures the weights in addition to the terms of the objectives. To add one, write a
+subclass of `Evaluator`, and add a line to EVALUATORS.
 """
 
 import pathlib

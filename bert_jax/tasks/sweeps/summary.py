@@ -1,4 +1,4 @@
-"""What became of the settings of a sweep: results.json, table.md and the plot."""
+"""The outcomes of the settings of a sweep: results.json, table.md and the plot."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class EvaluatedRun(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a setting.
+    """The outcome of a setting.
 
     Attributes:
         state: 'finished', 'discarded' or 'diverged'.
@@ -95,7 +95,7 @@ def summarize(
 
     Args:
         settings: the settings in the order of their numbers.
-        outcomes: what became of each.
+        outcomes: the outcome of each.
         survivors: the settings that were trained to the end, best first.
         metric: name of the compared metric.
         folders: the folder of each run.

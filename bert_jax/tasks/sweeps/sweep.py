@@ -179,7 +179,7 @@ def run(
         kept = math.ceil(config.sweep.keep * len(alive)) if rung else len(alive)
         survivors = summary.best(alive, metric, kept)
         if rung:
-            progress.say(f'step {rung}: {len(survivors)} of {len(found)} settings go on')
+            progress.say(f'step {rung}: {len(survivors)} of {len(found)} settings continue')
     folders = {key: Workdir.of(run_config.workdir).path for key, run_config in configs.items()}
     summarize = functools.partial(summary.summarize, found, outcomes, survivors, metric, folders)
     results = multihost.run_on_host0(summarize)
