@@ -48,9 +48,10 @@ class Embed(VectorFlags, Windows):
         choices=('text', 'word', 'span'),
     )
     pooling: str | None = flag(
-        'mean or max of all tokens, cls ([CLS]), or tokens (a vector each); default: mean, or the '
-        'pooling, dense layers and normalization of a sentence-transformers folder; for words and '
-        'spans: mean (default), sum or first of their subwords',
+        'mean, mean_sqrt_len_tokens or max of all tokens, cls ([CLS]), lasttoken, or tokens (a '
+        'vector each); default: mean, or the pooling, dense layers and normalization of a '
+        'sentence-transformers folder; for words and spans: mean (default), sum or first of their '
+        'subwords',
         None,
     )
     layer: str = flag(

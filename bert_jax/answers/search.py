@@ -46,8 +46,8 @@ class _AmongTexts(VectorFlags, Windows):
         choices=('cosine', 'dot'),
     )
     pooling: str | None = flag(
-        'mean or max of all tokens, or cls ([CLS]); default: mean, or the pooling, dense layers '
-        'and normalization of a sentence-transformers folder',
+        'mean, mean_sqrt_len_tokens or max of all tokens, cls ([CLS]) or lasttoken; default: mean, '
+        'or the pooling, dense layers and normalization of a sentence-transformers folder',
         None,
     )
 

@@ -95,11 +95,12 @@ class Predictor(Engine):
         """The vectors of texts, float32 [N, D], or of the tokens of each, a list of [T, D].
 
         Args:
-            pooling: 'mean' or 'max' over all tokens, [CLS] and [SEP] included; 'cls', the state of
-                [CLS], or 'lasttoken' (averaged over windows); 'tokens', one vector for each token,
-                [CLS] and [SEP] included, as a list with one array for each text. None: the pooling,
-                dense layers, normalization and prompt of a sentence-transformers folder; 'mean' for
-                other models.
+            pooling: 'mean' or 'max' over all tokens, [CLS] and [SEP] included;
+                'mean_sqrt_len_tokens', their sum divided by the square root of their number; 'cls',
+                the state of [CLS], or 'lasttoken' (averaged over windows); 'tokens', one vector for
+                each token, [CLS] and [SEP] included, as a list with one array for each text. None:
+                the pooling, dense layers, normalization and prompt of a sentence-transformers
+                folder; 'mean' for other models.
             layer: 0 (embeddings) to the number of layers, or negative from the last; 'last';
                 'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers;
                 'lstm_1' to 'lstm_N', the layers of the LSTM that a fine-tuned head reads

@@ -63,7 +63,8 @@ EMBEDDING = ProblemKind(
         ),
         text_pooling=key(
             '',
-            "vector of a text: 'mean' or 'max' of the states of its tokens, 'cls', or 'lasttoken'; "
+            "vector of a text: 'mean', 'mean_sqrt_len_tokens' (their sum divided by the square "
+            "root of their number) or 'max' of the states of its tokens, 'cls', or 'lasttoken'; "
             "'' = as the sentence-transformers folder in init_from, else 'lasttoken' of a causal "
             "model, 'mean' of others",
             choices='bert_jax.models.pooling:POOLINGS',
