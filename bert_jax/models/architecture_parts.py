@@ -210,17 +210,20 @@ class Relative(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class RelativeBias(Checked):
-    """Scores are unscaled products plus a learned bias of the distance (relative_bias.py).
+    """Scores are products plus a learned bias of the distance (relative_bias.py).
 
     Attributes:
         buckets: distances with a bias of their own. In an encoder each direction has half of them.
             Half of the buckets of a direction hold one distance each, the others grow
             logarithmically.
         max_distance: from this distance on, all distances share the last bucket.
+        scaled: whether products are divided by the square root of the head size, as in MPNet (Song
+            et al. 2020, arXiv 2004.09297); in T5 they are not.
     """
 
     buckets: int = 32
     max_distance: int = 128
+    scaled: bool = False
     kind: Literal['relative_bias'] = dataclasses.field(default='relative_bias', init=False)
 
     def problems(self) -> Iterator[str]:

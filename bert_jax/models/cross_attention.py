@@ -71,5 +71,6 @@ class CrossAttention(Attention):
 
     @property
     def score_scale(self) -> float:
-        is_scaled = self.architecture.attention.kind != 'relative_bias'
+        attention = self.architecture.attention
+        is_scaled = attention.kind != 'relative_bias' or attention.scaled
         return super().score_scale if is_scaled else 1.0

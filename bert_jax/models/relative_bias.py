@@ -37,7 +37,7 @@ class RelativeBiasTable(RelativeModule):
 
 
 class RelativeBiasAttention(Attention):
-    """softmax(Q Kᵀ + bias of the distance) V, without 1/√K."""
+    """softmax(Q Kᵀ + bias of the distance) V; the products are scaled only if the part says so."""
 
     relative_positions = RelativeBiasTable
 
@@ -53,7 +53,9 @@ class RelativeBiasAttention(Attention):
 
     @property
     def score_scale(self) -> float:
-        return 1.0
+        options = self.architecture.attention
+        assert options.kind == 'relative_bias'
+        return super().score_scale if options.scaled else 1.0
 
 
 def distance_buckets(options: RelativeBias, is_causal: bool) -> np.ndarray:

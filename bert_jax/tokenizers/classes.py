@@ -28,6 +28,7 @@ _CASED_SHARE = 0.05  # a vocabulary is cased if more tokens have capital letters
 _END_OF_WORD = '</w>'
 _T5_SENTINELS = 100
 _MBART_SOURCE = 'en_XX'
+_MPNET_NAMES = ('<s>', '<pad>', '</s>', '<mask>')
 
 
 class TokenizerClass(NamedTuple):
@@ -53,6 +54,13 @@ def read_vocab_txt(file: pathlib.Path, configuration: Configuration, lowercase: 
     if configuration.tokenizer_class:
         settings['model']['max_input_chars_per_word'] = _MAX_CHARACTERS_PER_WORD
     return settings
+
+
+def _read_mpnet(file: pathlib.Path, configuration: Configuration, lowercase: bool) -> JsonObject:
+    """Read the vocab.txt of MPNet: WordPiece with RoBERTa's names of special tokens but [UNK]."""
+    names = dict(zip(('cls', 'pad', 'sep', 'mask'), _MPNET_NAMES, strict=True))
+    with_names = configuration._replace(names={**names, **configuration.names})
+    return read_vocab_txt(file, with_names, lowercase)
 
 
 def read_byte_bpe(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
@@ -241,6 +249,7 @@ CLASSES: Mapping[str, TokenizerClass] = {
     'GPT2Tokenizer': TokenizerClass('*vocab.json', _read_gpt2, _override_byte_bpe),
     'HerbertTokenizer': TokenizerClass('*vocab.json', _read_herbert),
     'MBartTokenizer': TokenizerClass('*.model', _read_mbart),
+    'MPNetTokenizer': TokenizerClass('vocab.txt', _read_mpnet, _override_bert),
     'RobertaTokenizer': _BYTE_BPE,
     'T5Tokenizer': TokenizerClass('*.model', _read_t5),
     'XLNetTokenizer': _sentencepiece(strip_accents=True, join_quotes=True, cls_last=True),

@@ -32,10 +32,14 @@ _CLASSES = {
     'ernie': 'BertTokenizer',
     'gpt2': 'GPT2Tokenizer',
     'mbart': 'MBartTokenizer',
+    'megatron-bert': 'BertTokenizer',
+    'mpnet': 'MPNetTokenizer',
     'mt5': 'T5Tokenizer',
     'roberta': 'RobertaTokenizer',
+    'roberta-prelayernorm': 'RobertaTokenizer',
     't5': 'T5Tokenizer',
     'xlm-roberta': 'XLMRobertaTokenizer',
+    'xlm-roberta-xl': 'XLMRobertaTokenizer',
     'xlnet': 'XLNetTokenizer',
 }
 # model_types without a class: their tokenizer.json is complete.

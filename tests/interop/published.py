@@ -108,6 +108,7 @@ _PAIR_LOGITS = {'mlm': 'prediction_logits', 'nsp': 'seq_relationship_logits'}
 LOGITS = {
     'BertForPreTraining': _PAIR_LOGITS,
     'ErnieForPreTraining': _PAIR_LOGITS,
+    'MegatronBertForPreTraining': _PAIR_LOGITS,
     'AlbertForPreTraining': {'mlm': 'prediction_logits', 'sop': 'sop_logits'},
 }
 CLASSES = {  # published class → (family, heads)

@@ -204,6 +204,13 @@ def renamed_specials():
     ) | {'vocab.txt': '\n'.join(names.get(token, token) for token in words())}
 
 
+def mpnet(**config):
+    """A vocab.txt of MPNet."""
+    names = dict(zip(BERT, ('<pad>', '[UNK]', '<s>', '</s>', '<mask>'), strict=True))
+    lines = '\n'.join(names.get(token, token) for token in words())
+    return {'vocab.txt': lines, 'config': {'model_type': 'mpnet'}, **config}
+
+
 def repeated_lines():
     """A vocab.txt in which two lines are repeated."""
     lines = list(words())
@@ -298,6 +305,7 @@ LAYOUTS = {
         False, tokenizer_config={'tokenizer_class': 'PreTrainedTokenizerFast'}
     ),
     'tokenizer.json, early version': early_json,
+    'mpnet': mpnet,
     'vocab.json': lambda: byte_bpe('roberta', ROBERTA),
     'vocab.json, added_tokens.json': lambda: byte_bpe(
         'roberta', ROBERTA, added_tokens=added(len(byte_pairs(*ROBERTA)[0]), '<ent>', '[E1]')

@@ -1,6 +1,15 @@
 """BERT, and models that differ from it in sizes, embeddings, heads and training."""
 
-from bert_jax.models.architecture_parts import Classifier, OffsetPositions, Prediction, SharedLayers
+import dataclasses
+
+from bert_jax.models.architecture_parts import (
+    Classifier,
+    Norms,
+    OffsetPositions,
+    Prediction,
+    RelativeBias,
+    SharedLayers,
+)
 from bert_jax.models.architectures.builder import Builder
 
 # BERT (Devlin et al. 2019, 1810.04805) and its small sizes (Turc et al. 2019, 1908.08962).
@@ -38,6 +47,42 @@ ROBERTA = Builder(
 )
 _ROBERTA_LARGE = dict(num_layers=24, hidden_size=1024)
 XLMR = ROBERTA.resized('xlm-roberta', vocab_size=250_002)
+
+
+# Models with norms before attention and feed-forward, and after the last layer: efficient MLM
+# (Wettig et al. 2023, arXiv 2202.08005), XLM-R XL and XXL (Goyal et al. 2021, arXiv 2105.00572) and
+# Megatron's BERT (Shoeybi et al. 2019, arXiv 1909.08053), the latter two without a norm of the
+# embeddings.
+_WITHOUT_FIRST = Norms(placement='pre', embeddings=False)
+ROBERTA_PRELAYERNORM = dataclasses.replace(
+    ROBERTA, family='roberta-prelayernorm', fixed={**ROBERTA.fixed, 'norms': Norms(placement='pre')}
+)
+XLMR_XL = dataclasses.replace(
+    XLMR.resized('xlm-roberta-xl', vocab_size=250_880, num_layers=36, hidden_size=2560),
+    fixed={**ROBERTA.fixed, 'norms': _WITHOUT_FIRST},
+).resized(num_heads=32, intermediate_size=10_240)
+MEGATRON_BERT = Builder(
+    family='megatron-bert',
+    sizes=dict(vocab_size=29056, num_layers=24, hidden_size=1024),
+    fixed=dict(norms=_WITHOUT_FIRST),
+)
+
+
+# MPNet (Song et al. 2020, arXiv 2004.09297; microsoft/MPNet).
+#
+# RoBERTa without token types and with a bias of the distance, which all layers share, in the
+# attention scores. Its masked and permuted pretraining is not an objective here.
+MPNET = Builder(
+    family='mpnet',
+    sizes=dict(vocab_size=30527, max_position_embeddings=514, layer_norm_eps=1e-5, pooler=False),
+    fixed=dict(
+        type_vocab_size=0,
+        positions=OffsetPositions(),
+        attention=RelativeBias(scaled=True),
+        prediction=Prediction('gelu'),
+        classifier=Classifier('dropout_dense', 'tanh', pooling='first'),
+    ),
+)
 
 
 # DistilBERT (Sanh et al. 2019, arXiv 1910.01108): 6 layers, no token types, no pooler.
@@ -101,6 +146,12 @@ BUILDERS = {
     'roberta_large': ROBERTA.resized(**_ROBERTA_LARGE),
     'xlmr_base': XLMR,
     'xlmr_large': XLMR.resized(**_ROBERTA_LARGE),
+    'roberta_prelayernorm': ROBERTA_PRELAYERNORM,
+    'xlmr_xl': XLMR_XL,
+    'xlmr_xxl': XLMR_XL.resized(num_layers=48, hidden_size=4096, intermediate_size=16_384),
+    'megatron_bert': MEGATRON_BERT,
+    'mpnet': MPNET,
+    'mpnet_base': MPNET,
     'distilbert': DISTILBERT,
     'distilbert_base': DISTILBERT,
     'distilbert_base_cased': DISTILBERT.resized(vocab_size=28996),
