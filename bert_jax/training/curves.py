@@ -32,13 +32,14 @@ def draw(
 
     Args:
         records: the records of metrics.jsonl.
-        score: a metric to draw with the accuracies, '' for none.
+        score: a metric to draw with the accuracies unless it is a loss, '' for none.
         references: label → loss of a simple prediction, a horizontal line in the first panel.
         stage_starts: the first step of each stage; later ones are marked.
     """
     names = {name for record in records for name in record}
-    scores = sorted(name for name in names if name.endswith('accuracy') or name == score)
     losses = sorted(name for name in names if name.endswith('_loss')) or ['loss']
+    drawn_with_scores = {score} - {'loss', *losses}
+    scores = sorted(n for n in names if n.endswith('accuracy') or n in drawn_with_scores)
     losses.sort(key=lambda name: name not in ('mlm_loss', 'clm_loss'))  # stable: others follow
     panels = [[name] for name in losses] + [scores] * bool(scores)
     columns = max(1, min(_COLUMNS, len(panels)))

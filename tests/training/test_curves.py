@@ -1,5 +1,7 @@
 """The learning curves: a panel for each loss and one for scores, with stages and references."""
 
+import pytest
+
 from bert_jax.training import curves
 
 RECORDS = [
@@ -22,6 +24,13 @@ def test_each_loss_has_its_own_panel_and_scores_share_one():
         assert [text.get_text() for text in axes.texts] == ['stage 2']
         assert axes.get_xlabel() == 'training step'
     assert panels['Loss: next sentence'].get_ylim()[0] > 0.5  # its own scale
+
+
+@pytest.mark.parametrize('score', ['loss', 'mlm_loss'])
+def test_a_loss_that_chooses_the_best_step_is_not_drawn_with_the_scores(score):
+    *_, scores = curves.draw(RECORDS, score, {}, [0]).axes
+    assert scores.get_title() == 'Scores'
+    assert [line.get_label() for line in scores.lines] == ['train', 'held-out']  # of mlm accuracy
 
 
 def test_the_legends_cover_no_curve():
