@@ -587,12 +587,14 @@ def get_config() -> ConfigDict:
         on_resume='logged',
         name=key(
             'bert_linear',
-            "or 'linear', 'cosine', 'sqrt', 'constant'",
-            choices='bert_jax.training.schedules:DECAYS',
+            "or 'linear', 'slanted_triangular', 'cosine', 'sqrt', 'constant'",
+            choices='bert_jax.training.schedules:SHAPES',
         ),
         learning_rate=key(1e-4, 'peak', '(0, inf)', unused=overridden_by('sweep.learning_rates')),
         end_learning_rate=key(
-            0.0, 'after the last step', unused=unless('schedule.name', 'constant')
+            0.0,
+            'after the last step',
+            unused=unless('schedule.name', 'constant', 'slanted_triangular'),
         ),
         warmup_steps=key(None, 'default: warmup_fraction of the run; 0 = no warmup', kind=int),
         warmup_fraction=key(

@@ -1,12 +1,15 @@
-"""XLM-R-base (Conneau et al. 2020, arXiv 1911.02116, section 3): RoBERTa on many languages.
+"""XLM-R (Conneau et al. 2020, arXiv 1911.02116, section 3): RoBERTa on many languages.
 
-    python -m bert_jax.main --config=configs/xlmr.py
+    python -m bert_jax.main --config=configs/xlmr.py:base
+    python -m bert_jax.main --config=configs/xlmr.py:large
 
 What you get: one model of 41 languages, sampled with q ∝ p^0.3 so that small languages count more;
-a unigram vocabulary of 250,002; 1.5M steps of 8,192 sequences of 512 tokens.
+a unigram vocabulary of 250,002; 1.5M steps of 8,192 sequences of 512 tokens. `base` has 12 layers
+of width 768, `large` 24 of width 1,024.
 
 Differences from the publication: the text is the Wikipedias of wiki40b instead of CommonCrawl in
-100 languages, and the learning rate, which the paper does not give for base, is RoBERTa's.
+100 languages; learning rates and warmups, which the paper does not give, are those of RoBERTa's
+models of these sizes (Liu et al. 2019, arXiv 1907.11692, table 9).
 
 Not trained at full size here; tests/test_configs.py checks the published hyperparameters and
 shapes, and trains a shrunk version for a few steps.
@@ -14,7 +17,10 @@ shapes, and trains a shrunk version for a few steps.
 
 from ml_collections import ConfigDict
 
+from bert_jax.errors import unknown
 from configs import roberta
+
+SIZES = {'base': (6e-4, 24_000), 'large': (4e-4, 30_000)}  # learning rate, steps of the warmup
 
 # fmt: off
 LANGUAGES = [
@@ -25,15 +31,19 @@ LANGUAGES = [
 # fmt: on
 
 
-def get_config() -> ConfigDict:
+def get_config(size: str = 'base') -> ConfigDict:
+    if size not in SIZES:
+        raise unknown('size of XLM-R', size, SIZES)
+    learning_rate, warmup = SIZES[size]
     config = roberta.get_config()
-    config.workdir = 'runs/xlmr'
+    config.workdir = f'runs/xlmr_{size}'
     config.data.sources = tuple(f'tfds:wiki40b/{code};language={code}' for code in LANGUAGES)
     config.data.corpus = 'corpora/wiki40b'
     config.data.tokenizer = 'train:unigram:250002'
     config.data.language_alpha = 0.3
     config.data.tokenizer_language_alpha = 0.3
-    config.model.architecture = 'xlmr_base'
+    config.model.architecture = f'xlmr_{size}'
     config.training.steps = (1_500_000,)
-    config.schedule.warmup_fraction = 24_000 / 1_500_000
+    config.schedule.learning_rate = learning_rate
+    config.schedule.warmup_fraction = warmup / config.training.steps[0]
     return config

@@ -57,6 +57,7 @@ CONFIGS = {
     'gpt2': (gpt2.get_config, 'bytebpe'),
     'gpt2:tiny': (lambda: gpt2.get_config('tiny'), 'bytebpe'),
     'xlmr': (xlmr.get_config, 'unigram'),
+    'xlmr:large': (lambda: xlmr.get_config('large'), 'unigram'),
     'modernbert': (modernbert.get_config, 'bytebpe'),
     'fast:tiny': (fast.get_config, 'wordpiece'),
     'fast:base': (lambda: fast.get_config('base'), 'wordpiece'),
@@ -229,6 +230,14 @@ PUBLISHED = {
         'data.tokenizer': 'train:unigram:250002',
         'training.steps': (1_500_000,),
         'training.batch_size': (8192,),
+        'schedule.learning_rate': 6e-4,
+    },
+    'xlmr:large': {
+        'model.architecture': 'xlmr_large',
+        'training.steps': (1_500_000,),
+        'training.batch_size': (8192,),
+        'schedule.learning_rate': 4e-4,
+        'schedule.warmup_fraction': 0.02,
     },
     'modernbert': {
         'masking.rate': 0.3,
@@ -480,7 +489,10 @@ def start(task):
     return optimizer, state
 
 
-OTHER_SIZES = ('large', 'electra:base', 'fast:base', 'xlnet:large', 'bart:large', 't5:base')
+OTHER_SIZES = (
+    *('large', 'xlmr:large', 'electra:base', 'fast:base'),
+    *('xlnet:large', 'bart:large', 't5:base'),
+)
 
 
 def quick_and_slow(names, slow):

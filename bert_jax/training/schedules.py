@@ -1,5 +1,6 @@
 """Learning-rate schedules by name: functions from step number to learning rate."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -12,22 +13,42 @@ from bert_jax.types import Config
 Schedule: TypeAlias = Callable[[jax.typing.ArrayLike], jax.Array]
 _POSITIONS = 1_000_000  # least number of steps of a schedule over time
 
-# Name → function from the elapsed fraction t of the decay to the remaining fraction of the
-# difference between `learning_rate` and `end_learning_rate`.
-DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    'bert_linear': lambda t: 1 - t,
-    'linear': lambda t: 1 - t,
-    'cosine': lambda t: 0.5 + 0.5 * jnp.cos(jnp.pi * t),
-    'sqrt': lambda t: 1 - jnp.sqrt(t),
-    'constant': jnp.ones_like,
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """The form of a schedule.
+
+    Attributes:
+        decay: function from the elapsed fraction t of the decay to the remaining fraction of the
+            difference between `learning_rate` and the last learning rate.
+        lowest: the first and the last learning rate as a share of `learning_rate`. None: the
+            warmup starts at 0, and the last rate is `end_learning_rate`.
+    """
+
+    decay: Callable[[jax.Array], jax.Array]
+    lowest: float | None = None
+
+
+def _linear(t: jax.Array) -> jax.Array:
+    return 1 - t
+
+
+SHAPES: dict[str, Shape] = {
+    'bert_linear': Shape(_linear),
+    'linear': Shape(_linear),
+    'slanted_triangular': Shape(_linear, lowest=1 / 32),
+    'cosine': Shape(lambda t: 0.5 + 0.5 * jnp.cos(jnp.pi * t)),
+    'sqrt': Shape(lambda t: 1 - jnp.sqrt(t)),
+    'constant': Shape(jnp.ones_like),
 }
 
 
 def build(config: Config, total_steps: int, peak: float | None = None) -> Schedule:
     """Build the schedule `config.name`, a function of the number of previous steps.
 
-    All schedules start with a linear warmup from 0 to `learning_rate` (the very first update
-    therefore has learning rate 0, as published) and reach `end_learning_rate` at `total_steps`:
+    All schedules but 'slanted_triangular' start with a linear warmup from 0 to `learning_rate` (the
+    very first update therefore has learning rate 0, as published) and reach `end_learning_rate` at
+    `total_steps`:
 
     - 'bert_linear': linear from `learning_rate` at step 0; the warmup only replaces its beginning,
       so the learning rate drops a little where the warmup ends (google-research/bert,
@@ -35,6 +56,9 @@ def build(config: Config, total_steps: int, peak: float | None = None) -> Schedu
     - 'linear', 'cosine', 'sqrt' (1 − √t): decay from `learning_rate` at the end of the warmup or,
       with `decay_steps`, over the last `decay_steps` steps, after a constant learning rate (a
       trapezoid; with 'sqrt' as ModernBERT, Warner et al. 2024, arXiv 2412.13663, section 2.2.2).
+    - 'slanted_triangular': linear from `learning_rate` / 32 up to `learning_rate` and back (ULMFiT,
+      Howard & Ruder 2018, arXiv 1801.06146, section 3.2, with its `ratio` 32; its `cut_frac` is
+      `warmup_fraction`).
     - 'constant': `learning_rate`.
 
     Args:
@@ -47,7 +71,9 @@ def build(config: Config, total_steps: int, peak: float | None = None) -> Schedu
         UserError: `end_learning_rate` is above `learning_rate`, or warmup and
             decay do not fit into the run.
     """
-    peak, end = peak or config.learning_rate, config.end_learning_rate
+    peak, shape = peak or config.learning_rate, SHAPES[config.name]
+    lowest = 0.0 if shape.lowest is None else shape.lowest * peak
+    end = config.end_learning_rate if shape.lowest is None else lowest
     if end > peak:
         raise errors.UserError(
             f'schedule.end_learning_rate is {end}; it must not be above learning_rate, {peak}'
@@ -58,12 +84,14 @@ def build(config: Config, total_steps: int, peak: float | None = None) -> Schedu
             f'schedule.warmup_steps is {warmup}, but the run has {total_steps} steps; make the '
             'warmup shorter than the run'
         )
-    start, decay = _decay_start(config, warmup, total_steps), DECAYS[config.name]
+    start = _decay_start(config, warmup, total_steps)
 
     def schedule(step: jax.typing.ArrayLike) -> jax.Array:
         step = jnp.minimum(step, total_steps).astype(jnp.float32)
-        decayed = end + (peak - end) * decay(jnp.maximum(step - start, 0) / (total_steps - start))
-        return jnp.where(step < warmup, peak * step / max(warmup, 1), decayed)
+        elapsed = jnp.maximum(step - start, 0) / (total_steps - start)
+        decayed = end + (peak - end) * shape.decay(elapsed)
+        warming = lowest + (peak - lowest) * step / max(warmup, 1)
+        return jnp.where(step < warmup, warming, decayed)
 
     return schedule
 

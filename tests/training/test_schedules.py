@@ -76,6 +76,19 @@ def test_the_published_schedule_drops_where_the_warmup_ends():
     assert linear[WARMUP] == pytest.approx(PEAK)
 
 
+def test_the_slanted_triangle_is_that_of_the_paper():
+    """Howard & Ruder 2018, section 3.2: T, cut_frac, ratio, and the rate at iteration t."""
+    cut_frac, ratio = 0.1, 32
+    cut = math.floor(TOTAL * cut_frac)
+
+    def rate(t):
+        p = t / cut if t < cut else 1 - (t - cut) / (cut * (1 / cut_frac - 1))
+        return PEAK * (1 + p * (ratio - 1)) / ratio
+
+    found = rates('slanted_triangular', warmup=None, fraction=cut_frac, end=1.0, steps=TOTAL + 1)
+    np.testing.assert_allclose(found, [rate(t) for t in range(TOTAL + 1)], rtol=1e-6)
+
+
 @pytest.mark.parametrize('name', ['bert_linear', 'linear', 'cosine', 'constant'])
 def test_without_warmup_the_first_rate_is_the_peak(name):
     assert rates(name, warmup=0)[0] == pytest.approx(PEAK)
