@@ -35,6 +35,19 @@ class Diverged(UserError):
         self.step = step
 
 
+class InvalidText(UserError):
+    """A text of a list cannot be answered.
+
+    Attributes:
+        number: its number in the list, from 1.
+        problem: what is wrong, without its subject.
+    """
+
+    def __init__(self, number: int, problem: str):
+        super().__init__(f'text {number} {problem}')
+        self.number, self.problem = number, problem
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     """Return the error for a name that does not exist; it lists the names that do."""
     names = sorted({*known})  # a name may be that of a kind and of a task

@@ -7,15 +7,13 @@
 --help lists the tasks; --task=TASK --help describes one. The Python equivalent is `bert_jax.load`.
 """
 
-import contextlib
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bert_jax import answers, errors, files, flag_parser, progress
-from bert_jax.storage import paths
+from bert_jax import answers, errors, flag_parser, progress
 
 if TYPE_CHECKING:
     from bert_jax.answers.base import Question
@@ -80,21 +78,6 @@ def _why_refused(name: str, task: str) -> str:
     return f'--{name} has no effect with --task={task}, only with {known}; leave it out'
 
 
-@contextlib.contextmanager
-def _complete_file(path: str) -> Iterator[BinaryIO]:
-    """Open a file that gets its name once it is complete, or stdout for '-'."""
-    if path == '-':
-        yield sys.stdout.buffer
-        sys.stdout.flush()
-        return
-    with (
-        errors.writing(f'--output={path}'),
-        files.new_file(paths.path(path)) as partial,
-        open(partial, 'wb') as file,
-    ):
-        yield file
-
-
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
@@ -106,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     import jax
 
     import bert_jax
+    from bert_jax.answers import writing
 
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
     with progress.bar(unit=' windows') as bar:
@@ -116,8 +100,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         }
         for model in models.values():
             model.require(question.method or question.task)
-        with _complete_file(question.output) as file:
-            question.write(file, question.results(models))
+        writing.write(question, models, bar)
     counts: Counter[str] = sum((model.counts for model in models.values()), Counter())
     for what, number in counts.items():
         if number:

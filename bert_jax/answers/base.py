@@ -4,12 +4,13 @@ import abc
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from bert_jax.answers import input_rows
 from bert_jax.answers.input_rows import TEXT, Fields, InputRow
-from bert_jax.errors import UserError
+from bert_jax.answers.output_files import OutputFile, TextFile
+from bert_jax.errors import InvalidText, UserError
 from bert_jax.flag_parser import flag
 from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import outputs
@@ -18,9 +19,11 @@ from bert_jax.types import JsonObject
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor  # imports JAX
 
+Models: TypeAlias = 'Mapping[str, Predictor]'  # by name
 Item = TypeVar('Item')
 
-_CHUNK = 4096  # rows that are batched together, sorted by length
+FAST, SLOW = 4096, 512  # rows at once, for one and for many forward passes a row
+_NO_ORIGIN = ('input', 'output', 'overwrite')  # flags that no record depends on
 _LOADING = ('dtype', 'max_length', 'overlap', 'batch_tokens')  # flags that `bert_jax.load` takes
 
 
@@ -36,7 +39,8 @@ class Question(abc.ABC):
         writes: what a record is, for --help.
         fields: the fields of a row.
         method: the task of the model (`Predictor.require`) if its name is another one.
-        rows_at_once: how many rows `answer` gets; None: an iterator of all.
+        rows_at_once: how many rows `answer` gets, which it sorts by length into batches; a killed
+            command loses the answers to as many. None: an iterator of all, for a conversation.
         shows_progress: whether a bar counts the windows.
     """
 
@@ -45,7 +49,7 @@ class Question(abc.ABC):
     writes: ClassVar[str]
     fields: ClassVar[Fields] = TEXT
     method: ClassVar[str] = ''
-    rows_at_once: ClassVar[int | None] = _CHUNK
+    rows_at_once: ClassVar[int | None] = FAST
     shows_progress: ClassVar[bool] = True
 
     task: str = flag('this task')
@@ -99,40 +103,57 @@ class Question(abc.ABC):
         data = model.data_config({'encoding': self.encoding})
         return input_rows.read(self.input, self.input_format, fields, data, self.task)
 
+    def start(self, model: 'Predictor') -> None:  # noqa: B027  (most tasks have nothing to do)
+        """Do what comes once, after the first rows were read and before they are answered."""
+
     @abc.abstractmethod
     def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterable[Any]:
         """Yield the records for some rows, dictionaries that become lines of JSON.
+
+        Args:
+            model: the model.
+            rows: `rows_at_once` of them, or the last.
 
         Raises:
             UserError: the model cannot answer a row.
         """
 
-    def run(self, model: 'Predictor', rows: Iterator[InputRow]) -> Iterator[Any]:
-        """Yield the records for all rows; see `answer`."""
-        size = self.rows_at_once
-        for part in chunks(rows, size) if size else [rows]:
-            yield from self.answer(model, part)
-
-    def results(self, models: Mapping[str, 'Predictor']) -> Iterator[Any]:
+    def records(self, models: Models, rows: Iterable[InputRow]) -> Iterator[Any]:
         """Yield the records of one model; with --tuned those of each, with its name, row by row."""
-        first = next(iter(models.values()))
+        by_model = [self._answer(model, rows) for model in models.values()]
         if not self.tuned:
-            yield from self.run(first, self.read(first))
+            yield from by_model[0]
             return
-        read = list(self.read(first))
-        by_model = [self.run(model, iter(read)) for model in models.values()]
         for records in zip(*by_model, strict=True):
             for name, record in zip(models, records, strict=True):
                 yield {'model': name, **record}
+
+    def _answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[Any]:
+        try:
+            yield from self.answer(model, rows)
+        except InvalidText as error:
+            row = next(itertools.islice(rows, error.number - 1, None))
+            raise UserError(f'{row.place} {error.problem}') from None
+
+    def origin(self, models: Models) -> JsonObject:
+        """Return what the records depend on besides the rows, JSON values by name."""
+        flags = {
+            f'--{field.name}': getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in _NO_ORIGIN
+        }
+        digests = {f'the model {name}': model.fingerprint for name, model in models.items()}
+        origin = flags | digests | {'the number of rows at a time': self.rows_at_once}
+        copied: JsonObject = json.loads(json.dumps(origin))
+        return copied
 
     def to_text(self, record: Any) -> str:
         """Return what a record is in the output, with its line ends."""
         return json.dumps(record, ensure_ascii=False, default=str) + '\n'
 
-    def write(self, file: BinaryIO, results: Iterable[Any]) -> None:
-        """Write the output."""
-        for record in results:
-            file.write(self.to_text(record).encode())
+    def output_file(self) -> OutputFile:
+        """Return the kind of file that is written."""
+        return TextFile(self.to_text)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,7 +182,7 @@ class VectorFlags:
     )
 
 
-def chunks(items: Iterable[Item], size: int = _CHUNK) -> Iterator[list[Item]]:
+def chunks(items: Iterable[Item], size: int) -> Iterator[Sequence[Item]]:
     """Yield lists of `size` items; the last may be shorter."""
     items = iter(items)
     while chunk := list(itertools.islice(items, size)):

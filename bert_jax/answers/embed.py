@@ -1,16 +1,14 @@
 """Vectors of texts, words and spans."""
 
 import dataclasses
-from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_jax.answers import vector_file
 from bert_jax.answers.base import VectorFlags, Windows
 from bert_jax.answers.input_rows import TEXT, Fields, InputRow, texts_of
-from bert_jax.answers.vector_file import Vectors
+from bert_jax.answers.output_files import VectorFile, Vectors
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.interop import MODEL_HELP
@@ -19,7 +17,6 @@ from bert_jax.storage import paths
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
-    from bert_jax.inference.word_states import Located
 
 _OF_TEXTS = ('long_texts', 'prompt_name', 'dimensions')
 
@@ -80,41 +77,33 @@ class Embed(VectorFlags, Windows):
             raise UserError('--words of embed needs --unit=word')
         if not self.output.endswith('.npz'):
             raise UserError(f'--output={self.output}: embed writes NumPy files; end it in .npz')
+        if paths.is_stream(self.output):
+            raise UserError(f'--output={self.output} is a pipe or a device; set a file')
         super().check()
 
     def read(self, model: 'Predictor') -> Iterator[InputRow]:
         return self._read(model, TEXT if self.unit == 'text' else Fields(('text',)))
 
     def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[Vectors]:
-        """Yield the vectors of each text."""
-        for vectors in model.embed(
-            texts_of(rows),
-            self.pooling,
-            self.layer,
-            self.long_texts,
-            self.prompt_name,
-            self.dimensions,
-        ):
-            yield Vectors(vectors)
-
-    def run(self, model: 'Predictor', rows: Iterator[InputRow]) -> Iterator[Vectors]:
         """Yield the vectors of each text, or of its words, as many texts at a time as fit."""
         if self.unit == 'text':
-            yield from super().run(model, rows)
+            for vectors in model.embed(
+                texts_of(rows),
+                self.pooling,
+                self.layer,
+                self.long_texts,
+                self.prompt_name,
+                self.dimensions,
+            ):
+                yield Vectors(vectors)
             return
         from bert_jax.inference import streams, word_states  # imports JAX
 
-        located: deque[Located] = deque()
-
-        def locate() -> Iterator['Located']:
-            for row in rows:
-                located.append(word_states.locate_record(row.values, self.unit, self.words))
-                yield located[-1]
-
+        located = [word_states.locate_record(row.values, self.unit, self.words) for row in rows]
         pooling = self.pooling or 'mean'
-        for vectors in streams.stream_words(model, locate(), pooling, self.layer):
-            yield Vectors(vectors, np.array(located.popleft()[1], np.int64).reshape(-1, 2))
+        found = streams.stream_words(model, located, pooling, self.layer)
+        for vectors, (_, spans) in zip(found, located, strict=True):
+            yield Vectors(vectors, np.array(spans, np.int64).reshape(-1, 2))
 
-    def write(self, file: BinaryIO, results: Iterable[Vectors]) -> None:
-        is_grouped = self.unit != 'text' or self.pooling == 'tokens'
-        vector_file.write(file, results, str(paths.local(self.output).parent), is_grouped)
+    def output_file(self) -> VectorFile:
+        return VectorFile(is_grouped=self.unit != 'text' or self.pooling == 'tokens')

@@ -1,11 +1,12 @@
 """Text that models write: after or into a text, as a target, as the answer of a conversation."""
 
 import dataclasses
+import hashlib
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from bert_jax.answers.base import Question
+from bert_jax.answers.base import SLOW, Question
 from bert_jax.answers.finetuned import LIKE_RUN, Finetuned
 from bert_jax.answers.input_rows import TEXT, Fields, InputRow, texts_of
 from bert_jax.errors import UserError, warn
@@ -49,6 +50,8 @@ class _BeamFlags:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _WritingFlags(_BeamFlags):
     """How the tokens of a text are chosen, named as the options of `Predictor.generate`."""
+
+    default_temperature: ClassVar[float] = 0.0
 
     temperature: float | None = flag(
         'of sampling; 0 takes the most probable tokens (default)', None, '[0, inf)'
@@ -100,12 +103,27 @@ class _WritingFlags(_BeamFlags):
         'language of the text that a decoder writes, such as en_XX, for mBART', None
     )
 
-    def options(self) -> JsonObject:
-        """Return the options of generation that are given, by name."""
+    def options(self, first: int = 0) -> JsonObject:
+        """Return the options of generation that are given, by name.
+
+        Args:
+            first: number of the first of the rows that are answered together. Among them, equal
+                texts get different samples; other numbers draw other samples.
+        """
         options = self.given(_WritingFlags)
         if self.early_stopping:
             options['early_stopping'] = _EARLY_STOPPING[self.early_stopping]
+        if first and self.is_random:
+            text = f'{self.seed or 0} {first}'
+            digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
+            options['seed'] = int.from_bytes(digest, 'little')
         return options
+
+    @property
+    def is_random(self) -> bool:
+        """Whether what is written depends on the seed."""
+        temperature = self.default_temperature if self.temperature is None else self.temperature
+        return self.order == 'random' or (temperature > 0 and (self.beams or 1) == 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,7 +139,8 @@ class Generate(_WritingFlags, Question):
         '{"prompt", "text", "written": ["...", ...], "tokens", "log_probabilities", "steps"}, the '
         'step in which each token was written'
     )
-    rows_at_once = None  # so that repeated prompts get different samples
+    rows_at_once = SLOW
+    default_temperature = 1.0
 
     max_length: int | None = flag(
         'tokens of a text, with those that are written, at most (default: as the model)', None
@@ -139,8 +158,9 @@ class Generate(_WritingFlags, Question):
     )
 
     def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+        rows = list(rows)
         prompts = texts_of(rows)
-        options = self.options() | ({'stream': _show_progress} if self.stream else {})
+        options = self.options(rows[0].number) | ({'stream': _show_progress} if self.stream else {})
         for prompt, result in zip(prompts, model.generate(prompts, **options), strict=True):
             yield {
                 'prompt': prompt,
@@ -157,6 +177,7 @@ class Write(_BeamFlags, Finetuned):
     summary = 'the target text of a source (problem generation)'
     reads = 'a text, or TEXT<tab>TEXT for templates with {text2}, a line'
     fields = Fields(('text', 'text2'), required=('text',))
+    rows_at_once = SLOW
 
     def prepare(self, model: 'Predictor') -> 'Predictor':
         settings = self.given(_BeamFlags)
@@ -176,9 +197,12 @@ class Respond(_WritingFlags, Finetuned):
     )
     writes = LIKE_RUN
     fields = Fields(('prompt',))
+    rows_at_once = SLOW
 
     def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
-        yield from model.respond([row.values for row in rows], **self.options())
+        rows = list(rows)
+        options = self.options(rows[0].number)
+        yield from model.respond([row.values for row in rows], **options)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

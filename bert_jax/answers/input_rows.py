@@ -49,11 +49,13 @@ class InputRow(NamedTuple):
         place: 'texts.txt, line 3' or 'table.csv:3', for messages.
         values: its values by field; 'id' names it in records.
         source: the lines of CoNLL-U that it was read from.
+        number: its number in the input, from 0.
     """
 
     place: str
     values: JsonObject
     source: Sequence[str] = ()
+    number: int = 0
 
 
 def texts_of(rows: Iterable[InputRow]) -> list[str]:

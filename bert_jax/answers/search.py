@@ -1,10 +1,11 @@
 """The texts that are nearest to a query, and hard negatives among them."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from bert_jax.answers.base import VectorFlags, Windows, chunks
+from bert_jax.answers.base import Models, VectorFlags, Windows
 from bert_jax.answers.input_rows import Fields, InputRow, texts_of
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
@@ -56,6 +57,7 @@ class _AmongTexts(VectorFlags, Windows):
             raise UserError(f'--task={self.task} needs --documents, a file or folder of texts')
         super().check()
 
+    @functools.cache  # noqa: B019  (a command answers one question)
     def encoder(self, model: 'Predictor') -> 'TextEncoder | TermEncoder':
         """Return what makes the vectors of texts."""
         from bert_jax.inference.sparse_vectors import TermEncoder  # imports JAX
@@ -71,14 +73,24 @@ class _AmongTexts(VectorFlags, Windows):
             )
         return TermEncoder(model, self.similarity, self.long_texts)
 
-    def open_collection(self, encoder: 'TextEncoder | TermEncoder') -> 'TextCollection':
+    def start(self, model: 'Predictor') -> None:
+        """Make the vectors of the texts that are searched."""
+        self.collection(model)
+
+    @functools.cache  # noqa: B019  (a command answers one question)
+    def collection(self, model: 'Predictor') -> 'TextCollection':
         """Read the texts, and read or compute their vectors."""
         from bert_jax.inference import text_collection
 
         options = text_collection.CollectionOptions(
             self.documents, self.column, self.encoding, self.vectors
         )
-        return text_collection.open_collection(encoder, options)
+        return text_collection.open_collection(self.encoder(model), options)
+
+    def origin(self, models: Models) -> JsonObject:
+        """See `Question.origin`; records also depend on the texts that are searched."""
+        texts = [self.collection(model).digest for model in models.values()]
+        return super().origin(models) | {f'the content of {self.documents}': texts}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,7 +100,6 @@ class Search(_AmongTexts):
     summary = 'the texts of --documents that are nearest to each query'
     reads = 'a query a line'
     writes = '{"query", "results": [{"id", "score", "text"}, ...]}, or text'
-    rows_at_once = None
 
     top: int = flag('number of texts for each query', 5, '[1, inf)')
     reranker: str = flag(
@@ -107,22 +118,36 @@ class Search(_AmongTexts):
                 'orders; set --candidates to the same number or more'
             )
 
+    def start(self, model: 'Predictor') -> None:
+        """Load the reranker, if there is one, before the vectors of the texts are made."""
+        self.loaded_reranker()
+        super().start(model)
+
+    @functools.cache  # noqa: B019  (a command answers one question)
+    def loaded_reranker(self) -> 'Predictor | None':
+        """Return the reranker; None without one."""
+        from bert_jax.inference import reranking  # imports JAX
+
+        settings = {'dtype': self.dtype, 'batch_tokens': self.batch_tokens}
+        return reranking.load(self.reranker, **settings) if self.reranker else None
+
     def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
         from bert_jax.inference import reranking  # imports JAX
 
-        encoder = self.encoder(model)
-        settings = {'dtype': self.dtype, 'batch_tokens': self.batch_tokens}
-        reranker = reranking.load(self.reranker, **settings) if self.reranker else None
-        read = list(rows)  # a bad row ends the command before the texts are encoded
-        collection = self.open_collection(encoder)
+        collection, reranker = self.collection(model), self.loaded_reranker()
+        queries = texts_of(rows)
         if reranker:
             collection = collection.reranked(reranker, self.candidates)
-        for part in chunks(read):
-            queries = texts_of(part)
-            for query, hits in zip(queries, collection.search(queries, self.top), strict=True):
-                yield {'query': query, 'results': [hit._asdict() for hit in hits]}
+        for query, hits in zip(queries, collection.search(queries, self.top), strict=True):
+            yield {'query': query, 'results': [hit._asdict() for hit in hits]}
         if reranker:
             model.counts.update(reranking.counts_of(reranker))
+            reranker.counts.clear()
+
+    def origin(self, models: Models) -> JsonObject:
+        """See `Question.origin`; the order also depends on the reranker."""
+        reranker = self.loaded_reranker()
+        return super().origin(models) | {'the reranker': reranker and reranker.fingerprint}
 
     def to_text(self, record: JsonObject) -> str:
         """See `Question.to_text`; as text, a line for the query and one for each result."""
@@ -147,7 +172,6 @@ class Mine(_AmongTexts):
     reads = 'QUERY<tab>ANSWER... or {"query": "...", "positives": ["...", ...]} a line'
     writes = '{"query", "positive", "negatives", "scores"}'
     fields = Fields(('query',), list_name='positives')
-    rows_at_once = None
 
     negatives: int = flag('number of negatives of a query, at most', 3, '[1, inf)')
     first_rank: int = flag(
@@ -176,21 +200,38 @@ class Mine(_AmongTexts):
         if self.first_rank > self.last_rank:
             raise UserError(f'--first_rank={self.first_rank} is above --last_rank={self.last_rank}')
 
-    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
-        from bert_jax.inference import mining  # imports JAX
+    def read(self, model: 'Predictor') -> Iterator[InputRow]:
+        """Yield each different query once, with the known answers of all its rows."""
         from bert_jax.problems import raw_input
 
-        encoder, pairs = self.encoder(model), []
-        for row in rows:
+        merged: dict[str, InputRow] = {}
+        for row in super().read(model):
             name = str(row.values['id'])
             positives = raw_input.require_list(row.values, name, 'positives')
             query = raw_input.require_text(row.values, name, 'query')
-            pairs.append(mining.Answered(query, tuple(positives)))
-        collection = self.open_collection(encoder)
+            first = merged.setdefault(query, row._replace(values={'query': query, 'positives': {}}))
+            first.values['positives'].update(dict.fromkeys(positives))
+        yield from merged.values()
+
+    @functools.cache  # noqa: B019  (a command answers one question)
+    def collection(self, model: 'Predictor') -> 'TextCollection':
+        """See `_AmongTexts.collection`; of equal texts, only the first is searched."""
+        from bert_jax.inference import mining  # imports JAX
+
+        return mining.without_copies(super().collection(model))
+
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+        from bert_jax.inference import mining  # imports JAX
+
+        asked = [
+            mining.Answered(row.values['query'], (*row.values['positives'],), row.number)
+            for row in rows
+        ]
         names = [one.name for one in dataclasses.fields(mining.MiningOptions) if one.name != 'seed']
         values = {name: getattr(self, name) for name in names}
         options = mining.MiningOptions(**values, seed=self.seed or 0)
-        for mined in mining.mine(collection, encoder, pairs, options, model.counts):
+        collection, encoder = self.collection(model), self.encoder(model)
+        for mined in mining.mine(collection, encoder, asked, options, model.counts):
             documents = [mined.positive, *mined.negatives]
             yield {
                 'query': mined.query,

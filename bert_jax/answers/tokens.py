@@ -5,9 +5,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from bert_jax.answers.base import Question, Windows
+from bert_jax.answers.base import SLOW, Question, Windows
 from bert_jax.answers.input_rows import Fields, InputRow, texts_of
-from bert_jax.errors import warn
 from bert_jax.flag_parser import flag
 from bert_jax.metrics.scored_rows import VARIANTS
 from bert_jax.types import JsonObject
@@ -28,20 +27,14 @@ class FillMask(Windows):
     def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
         texts = texts_of(rows)
         for text, masks in zip(texts, model.fill_mask(texts, self.top), strict=True):
+            model.counts['line(s) have no [MASK]'] += not masks
             yield {'text': text, 'masks': [[guess._asdict() for guess in mask] for mask in masks]}
-
-    def run(self, model: 'Predictor', rows: Iterator[InputRow]) -> Iterator[JsonObject]:
-        num_without_mask = 0
-        for record in super().run(model, rows):
-            num_without_mask += not record['masks']
-            yield record
-        if num_without_mask:
-            warn(f'{num_without_mask:,} line(s) have no [MASK]')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Scored(Windows):
     method: ClassVar[str] = 'pseudo_likelihood'
+    rows_at_once: ClassVar[int | None] = SLOW
 
     variant: str = flag(
         'tokens, or word_l2r, where the later subwords of the same word are masked too',
@@ -109,7 +102,7 @@ class LikelihoodBound(Question):
         'mean over --draws'
     )
     writes = '{"text", "log_likelihood", "standard_error", "num_tokens"}'
-    rows_at_once = None
+    rows_at_once = SLOW
 
     max_length: int | None = flag('tokens of a text, at most (default: as the model)', None)
     draws: int = flag('number of masked rows for each text', 128, '[1, inf)')

@@ -103,6 +103,7 @@ class Engine:
             self.architecture, self.compute, dict.fromkeys(heads, {}), self.is_causal
         )
         self.params = jax.tree.map(jnp.asarray, model.params)
+        self._usage = (model.usage.to_json(), model.labels, model.activation_fn, model.learned_end)
         self.counts: Counter[str] = Counter()
         self.rows = TextRows(
             self.tokenizer, max_length, overlap, batch_tokens, self.advance, self.counts
@@ -133,6 +134,13 @@ class Engine:
             modules.digest() if modules else '',
         )
         return hashlib.sha256('\n'.join(settings).encode()).hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything but their arguments that answers depend on."""
+        heads = sorted(self.params.keys() - {'encoder'})
+        settings = f'{self.digest(*heads)} {heads} {self.generator} {self._usage}'
+        return hashlib.sha256(settings.encode()).hexdigest()
 
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.errors import InvalidText
 from bert_jax.metrics.scored_rows import add_special
 from bert_jax.tokenizers import Tokenizer
 
@@ -33,7 +33,7 @@ class GappedText:
         tokenizer: Tokenizer,
         text: str,
         new_tokens: int = 0,
-        name: str = 'the text',
+        number: int = 1,
         max_length: int = 512,
         model: str = 'the model',
     ) -> 'GappedText':
@@ -44,35 +44,37 @@ class GappedText:
             text: a gap is [MASK], [MASK:5] for five tokens, or the same with the mask token of the
                 vocabulary, such as <mask:5>.
             new_tokens: length of a last gap after the text.
-            name: the name of the text in error messages.
+            number: of the text in its list, for errors.
             max_length: the longest row of the model, in tokens, with special tokens.
             model: the name of the model in error messages.
 
         Raises:
-            UserError: there is nothing to fill, or the row is longer than `max_length`.
+            InvalidText: there is nothing to fill, or the row is longer than `max_length`.
         """
         mask = tokenizer.vocab[tokenizer.mask_id]
         pieces, lengths = _split(text, mask)
         if new_tokens:
             pieces, lengths = [*pieces, ''], [*lengths, new_tokens]
         if not all(lengths):
-            raise UserError(f'{name} has a gap of 0 tokens; the number in [MASK:5] is at least 1')
+            raise InvalidText(number, 'has a gap of 0 tokens; the number in [MASK:5] is at least 1')
         if not lengths:
-            raise UserError(
-                f'{name} has no [MASK] and new_tokens is 0; mark gaps, such as [MASK:5], or set '
-                'new_tokens'
+            raise InvalidText(
+                number,
+                'has no [MASK] and new_tokens is 0; mark gaps, such as [MASK:5], or set new_tokens',
             )
         if sum(lengths) > max_length:  # before a string of all masks is made
-            raise UserError(
-                f'{name} has gaps of {sum(lengths):,} tokens; {model} supports up to {max_length}'
+            raise InvalidText(
+                number,
+                f'has gaps of {sum(lengths):,} tokens; {model} supports up to {max_length}',
             )
         masks = [mask * length for length in lengths]
         joined = ''.join(a + b for a, b in zip(pieces, [*masks, ''], strict=True))
         (ids,) = tokenizer.encode_batch([joined], special=True).ids
         row = add_special(tokenizer, ids)
         if len(row) > max_length:
-            raise UserError(
-                f'{name} has {len(row)} tokens with its gaps; {model} supports up to {max_length}'
+            raise InvalidText(
+                number,
+                f'has {len(row)} tokens with its gaps; {model} supports up to {max_length}',
             )
         positions = np.flatnonzero(row == tokenizer.mask_id).astype(np.int32)
         return cls(tuple(pieces), tuple(lengths), row, positions)

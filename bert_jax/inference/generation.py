@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import InvalidText, UserError, unknown
 from bert_jax.inference import beam_search
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.beam_search import BeamSearch
@@ -114,9 +114,10 @@ def _prompts(model: Writer, texts: Sequence[str], new_tokens: int) -> list[np.nd
     for number, ids in enumerate(tokenizer.encode_batch(texts, special=True).ids, 1):
         prompt = np.array([*start, *ids] or [tokenizer.cls_id], np.int32)
         if len(prompt) + new_tokens > model.max_length:
-            raise UserError(
-                f'text {number} has {len(prompt)} tokens; with {new_tokens} new tokens it exceeds '
-                f'the {model.max_length} tokens of {model.name}'
+            raise InvalidText(
+                number,
+                f'has {len(prompt)} tokens; with {new_tokens} new tokens it exceeds the '
+                f'{model.max_length} tokens of {model.name}',
             )
         prompts.append(prompt)
     return prompts
@@ -139,9 +140,9 @@ def _sources(model: Writer, texts: Sequence[str], new_tokens: int) -> list[np.nd
     for number, ids in enumerate(model.tokenizer.encode_batch(texts, special=True).ids, 1):
         source = layout.lay_out(ids).ids
         if len(source) > model.max_length:
-            raise UserError(
-                f'text {number} has {len(source)} tokens; {model.name} reads up to '
-                f'{model.max_length}'
+            raise InvalidText(
+                number,
+                f'has {len(source)} tokens; {model.name} reads up to {model.max_length}',
             )
         sources.append(source)
     return sources

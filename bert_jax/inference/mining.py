@@ -18,10 +18,11 @@ from bert_jax.inference.vector_search import TextEncoder, VectorSearch
 
 
 class Answered(NamedTuple):
-    """A query and the documents that are known to answer it."""
+    """A query, the documents that are known to answer it, and its number among the queries."""
 
     query: str
     positives: tuple[str, ...]
+    number: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,57 +68,53 @@ class Mined(NamedTuple):
     negatives: list[Hit]
 
 
-def known_answers(pairs: Sequence[Answered]) -> dict[str, list[str]]:
-    """Return each query → all its known answers, in the order in which they are first named."""
-    known: dict[str, dict[str, None]] = {}
-    for query, positives in pairs:
-        known.setdefault(query, {}).update(dict.fromkeys(positives))
-    return {query: list(answers) for query, answers in known.items()}
-
-
 def mine(
     collection: TextCollection,
     encoder: TextEncoder | TermEncoder,
-    pairs: Sequence[Answered],
+    queries: Sequence[Answered],
     options: MiningOptions,
     counts: Counter[str],
 ) -> Iterator[Mined]:
-    """Yield each different query with each of its known answers, and with the query's negatives.
+    """Yield each query with each of its known answers, and with the query's negatives.
 
-    A document is a known answer, or the query itself, if its text is the same apart from spaces;
-    of equal documents, the first counts.
+    A document is a known answer, or the query itself, if its text is the same apart from spaces.
 
     Args:
+        collection: the documents, each text once (`without_copies`).
+        encoder: makes the vectors of queries and known answers.
+        queries: different ones.
+        options: which of the nearest documents are negatives.
         counts: counts the queries with fewer negatives than asked for.
     """
-    known = known_answers(pairs)
-    queries = list(known)
-    most = max(map(len, known.values()), default=0)
-    found = _without_copies(collection).search(queries, options.last_rank + most + 1)
-    query_ND = encoder.encode_queries(queries)
-    for number, (query, hits) in enumerate(zip(queries, found, strict=True)):
-        vectors_PD = encoder.encode_documents(known[query])
-        scores_P = encoder.products(query_ND[number], vectors_PD)
-        answers = [Hit('', score, text) for score, text in zip(scores_P, known[query], strict=True)]
-        others = _others(hits, [query, *known[query]])
+    most = max((len(one.positives) for one in queries), default=0)
+    texts = [one.query for one in queries]
+    found = collection.search(texts, options.last_rank + most + 1)
+    query_ND = encoder.encode_queries(texts)
+    for row, (one, hits) in enumerate(zip(queries, found, strict=True)):
+        vectors_PD = encoder.encode_documents(one.positives)
+        scores_P = encoder.products(query_ND[row], vectors_PD)
+        answers = [
+            Hit('', score, text) for score, text in zip(scores_P, one.positives, strict=True)
+        ]
+        others = _others(hits, [one.query, *one.positives])
         limit = options.limit(min(scores_P))
         ranked = others[options.first_rank - 1 : options.last_rank]
-        chosen = _draw([hit for hit in ranked if hit.score <= limit], options, number)
+        chosen = _draw([hit for hit in ranked if hit.score <= limit], options, one.number)
         if len(chosen) < options.negatives:
             counts[f'queries with fewer than {options.negatives} negatives'] += 1
         for answer in answers:
-            yield Mined(query, answer, chosen)
+            yield Mined(one.query, answer, chosen)
 
 
-def _without_copies(collection: TextCollection) -> TextCollection:
-    """Leave out documents whose text occurs before."""
+def without_copies(collection: TextCollection) -> TextCollection:
+    """Leave out documents whose text occurs before, apart from spaces."""
     first = {_spaced(one.text): number for number, one in reversed([*enumerate(collection.texts)])}
     numbers, index = sorted(first.values()), collection.index
     assert isinstance(index, VectorSearch | SparseSearch)
     if len(numbers) == len(collection.texts):
         return collection
     texts = [collection.texts[number] for number in numbers]
-    return TextCollection(texts, index.subset(numbers))
+    return dataclasses.replace(collection, texts=texts, index=index.subset(numbers))
 
 
 def _others(hits: Sequence[Hit], known: Sequence[str]) -> list[Hit]:

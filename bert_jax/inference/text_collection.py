@@ -73,10 +73,17 @@ class CollectionOptions:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextCollection:
-    """Texts and a way to search them."""
+    """Texts and a way to search them.
+
+    Attributes:
+        texts: the texts and their ids.
+        index: searches their vectors.
+        digest: SHA-256 of the model, the texts, and how their vectors were made.
+    """
 
     texts: Sequence[SearchedDocument]
     index: Searcher
+    digest: str
 
     def search(self, queries: Sequence[str], number: int) -> list[list[Hit]]:
         """Find the nearest texts of each query, best first."""
@@ -89,7 +96,8 @@ class TextCollection:
     def reranked(self, reranker: Predictor, candidates: int) -> 'TextCollection':
         """Return these texts with a search in two stages; see `Reranked`."""
         texts = [document.text for document in self.texts]
-        return TextCollection(self.texts, Reranked(self.index, reranker, texts, candidates))
+        index = Reranked(self.index, reranker, texts, candidates)
+        return dataclasses.replace(self, index=index)
 
     def _document(self, number: int, score: float) -> tuple[str, float, str]:
         return self.texts[number].id, score, self.texts[number].text
@@ -117,12 +125,13 @@ def open_collection(encoder: VectorEncoder, options: CollectionOptions) -> TextC
     stored = vector_store.load_or_make(
         folder,
         origin,
-        lambda: encoder.encode_documents([text.text for text in texts]),
+        [text.text for text in texts],
+        encoder.encode_documents,
         encoder.predictor.counts,
     )
     if stored.news:
         report(stored.news)
-    return TextCollection(texts, encoder.index(stored.vectors_ND))
+    return TextCollection(texts, encoder.index(stored.vectors_ND), vector_store.digest(origin))
 
 
 def _folder(predictor: Predictor, given: str, origin: JsonObject) -> pathlib.Path:

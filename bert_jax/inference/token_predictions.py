@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.errors import InvalidText, UserError
 from bert_jax.inference import computation
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.engine import Engine
@@ -76,9 +76,10 @@ def likelihood_bound(
     rows = []
     for number, ids in enumerate(engine.rows.encode(texts), 1):
         if len(ids) > engine.rows.size:
-            raise UserError(
-                f'text {number} has {len(ids) + 2} tokens; likelihood_bound of {engine.name} '
-                f'supports up to {engine.max_length}'
+            raise InvalidText(
+                number,
+                f'has {len(ids) + 2} tokens; likelihood_bound of {engine.name} supports up to '
+                f'{engine.max_length}',
             )
         rows.append(add_special(engine.tokenizer, ids))
     score, mask_id = functools.partial(log_probabilities, engine), engine.tokenizer.mask_id

@@ -77,7 +77,7 @@ def generate(model: Writer, texts: Sequence[str], options: UnmaskingOptions) -> 
             model.tokenizer,
             text,
             options.new_tokens,
-            f'text {number}',
+            number,
             model.max_length,
             model.name,
         )

@@ -335,8 +335,8 @@ MISTAKES = {
     'too long': (['--max_length=20'], 'max_length is 20; it must be from 3 to 19'),
     'top': (['--task=fill_mask', '--top=0'], '--top is 0; it must be in [1, inf)'),
     'not its option': (['--top=3'], '--top has no effect with --task=embed, only with fill_mask'),
-    'no gap': (['--task=generate'], 'text 1 has no [MASK] and new_tokens is 0'),
-    'long gap': (['--task=generate', '--new_tokens=30'], 'text 1 has gaps of 30 tokens'),
+    'no gap': (['--task=generate'], 'texts, line 1 has no [MASK] and new_tokens is 0'),
+    'long gap': (['--task=generate', '--new_tokens=30'], 'texts, line 1 has gaps of 30 tokens'),
     'order': (['--task=generate', '--new_tokens=1', '--order=left'], 'unknown order of unmasking'),
     'windows': (
         ['--task=generate', '--overlap=0.5'],

@@ -5,7 +5,6 @@ import ctypes
 import json
 import os
 import pathlib
-import subprocess
 import sys
 
 import pytest
@@ -62,15 +61,6 @@ def test_devices_and_pipes_are_written_as_they_are(tmp_path):
         outputs.check_file(stream, overwrite=False)
     for other in (tmp_path, tmp_path / 'file', tmp_path / 'new'):
         assert not paths.is_stream(other)
-
-
-def test_predictions_go_to_the_file_of_the_shell(tmp_path):
-    with open(tmp_path / 'out', 'wb') as stdout:
-        code = "from bert_jax import predict\nwith predict._complete_file('/dev/stdout') as file:\n"
-        code += "    file.write(b'x')"
-        subprocess.run([sys.executable, '-c', code], check=True, stdout=stdout)
-    assert (tmp_path / 'out').read_bytes() == b'x'
-    assert pathlib.Path('/dev/stdout').is_symlink()
 
 
 @pytest.mark.parametrize('command', FOLDERS, ids=lambda command: command.__name__)

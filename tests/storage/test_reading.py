@@ -8,10 +8,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from bert_jax import predict, tokenizers
+from bert_jax import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.labels import formats, text_lines
-from bert_jax.storage import leases, paths
+from bert_jax.storage import leases, partial_files, paths
 from bert_jax.text.sources import open_source
 from configs import finetune
 
@@ -75,12 +75,13 @@ def test_labeled_files_are_read_from_a_bucket(copied):
 
 def test_an_output_in_a_bucket_is_complete_or_absent(root):
     output = f'{root}/out.jsonl'
-    with contextlib.suppress(RuntimeError), predict._complete_file(output) as file:
-        file.write(b'half')
+    with contextlib.suppress(RuntimeError), partial_files.resumed(paths.path(output)) as files:
+        files.append('lines', b'half')
         raise RuntimeError
     assert not paths.path(output).exists()
-    with predict._complete_file(output) as file:
-        file.write(b'whole')
+    with partial_files.resumed(paths.path(output)) as files:
+        files.append('lines', b'whole')
+        files.publish('lines')
     assert paths.path(output).read_bytes() == b'whole'
 
 
