@@ -11,6 +11,7 @@ import pathlib
 import resource
 import tempfile
 
+from bert_jax.figures import VARIABLE
 from bert_jax.xla_flags import known_flags
 
 os.environ.setdefault('BERT_JAX_TEST_DEVICES', '1')
@@ -27,6 +28,7 @@ os.environ.setdefault(
 )
 os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
 os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
+os.environ.setdefault(VARIABLE, '0')  # half of the time of the smallest runs
 os.environ.setdefault('OMP_NUM_THREADS', '1')  # threads of PyTorch burn the time of other workers
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')  # for tests that import TensorFlow themselves
 
@@ -91,24 +93,10 @@ def resident_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-@pytest.fixture(scope='session', autouse=True)
-def no_figures():
-    """Runs draw no figures, which are half of the time of the smallest ones."""
-    from bert_jax.reports import tables
-    from bert_jax.training.logging import Log
-
-    drawing = [(Log, 'plot', Log.plot), (tables, 'plot_confusion', tables.plot_confusion)]
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name, _ in drawing:
-            patch.setattr(owner, name, lambda *_: None)
-        yield drawing
-
-
 @pytest.fixture
-def figures(no_figures, monkeypatch):
-    """Runs of this process draw figures."""
-    for owner, name, function in no_figures:
-        monkeypatch.setattr(owner, name, function)
+def figures(monkeypatch):
+    """Commands of this process draw figures."""
+    monkeypatch.setenv(VARIABLE, '1')
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from bert_jax import markdown
+from bert_jax import figures, markdown
 from bert_jax.corpus.corpus import Corpus
 from bert_jax.models.architecture import Architecture
 from bert_jax.tokenizers import Tokenizer
@@ -59,6 +59,7 @@ def pretrained(
     datasheet = (corpus.directory / 'DATASHEET.md').read_text(encoding='utf-8')
     shown = {name: f'{value:.4g}' for name, value in held_out.items()}
     more = '\n'.join(sections)
+    picture = '![loss](loss.png)\n\n' if figures.are_drawn() else ''
     return f"""{_title(config.model.architecture or 'Model', architecture)}
 {_kind(architecture, config.objectives.get('clm', 0) > 0)} pretrained with bert_jax.
 
@@ -69,9 +70,7 @@ Measured on documents that were not used for training. `unigram_entropy` is the 
 token frequencies; `…_majority` is the accuracy of always giving the most frequent answer.
 
 {table(shown)}
-![loss](loss.png)
-
-{more}
+{picture}{more}
 ## Limits
 
 {_BIASES} It was not evaluated for any use beyond the metrics above.

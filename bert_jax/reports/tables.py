@@ -18,6 +18,34 @@ MAX_CLASSES_IN_TABLE = 12  # larger confusion matrices are reported as a list of
 MAX_ROWS = 100  # of a table in a report; metrics.json has all
 
 
+_FIGURES = ('confusion.*', 'scatter.*', 'candidates.tsv')  # which not all results have
+
+
+def save_results(
+    directory: pathlib.Path,
+    title: str,
+    records: Sequence[JsonObject],
+    scores: Scores | None,
+    candidate_labels: Sequence[str] = (),
+    **more: Any,
+) -> None:
+    """Write the predictions and scores of a split or of labeled files into a folder.
+
+    Args:
+        records: the lines of predictions.jsonl.
+        scores: None if there are no labels.
+        candidate_labels: see `save_candidates`.
+        more: further arguments of `save_scores`.
+    """
+    save_predictions(records, directory)
+    for path in (path for pattern in _FIGURES for path in directory.glob(pattern)):
+        path.unlink()  # of earlier results
+    if candidate_labels:
+        save_candidates(records, candidate_labels, directory)
+    if scores:
+        save_scores(scores, directory, title, **more)
+
+
 def save_scores(
     scores: Scores,
     directory: str | pathlib.Path,
@@ -26,12 +54,13 @@ def save_scores(
     warnings: Sequence[str] = (),
     baseline: Mapping[str, float] | None = None,
     attention: str = '',
+    losses: Mapping[str, float] | None = None,
 ) -> None:
     """Write metrics.json, report.md and the figures 'confusion' and 'scatter' into a folder.
 
     The folder is created if it does not exist. metrics.json contains 'metrics', 'intervals',
-    'warnings', 'tables' and, if there are any, 'signatures', 'baseline', the metrics of a blind
-    guess, and 'attention', the direction of attention.
+    'warnings', 'tables' and, if there are any, 'losses', 'signatures', 'baseline', the metrics of a
+    blind guess, and 'attention', the direction of attention.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -45,6 +74,8 @@ def save_scores(
             if not isinstance(table, Scatter)
         },
     }
+    if losses:
+        content['losses'] = dict(losses)
     if scores.signatures:
         content['signatures'] = dict(scores.signatures)
     if baseline:
@@ -54,7 +85,7 @@ def save_scores(
     files.write_json(directory / 'metrics.json', content)
     report = report_markdown(scores, title, intervals, warnings, attention)
     (directory / 'report.md').write_text(report, encoding='utf-8')
-    for table in scores.tables.values():
+    for table in scores.tables.values() if figures.are_drawn() else ():
         if isinstance(table, Confusion) and any(table.examples):
             plot_confusion(table, directory / 'confusion')
         if isinstance(table, Scatter) and table.gold:
@@ -125,10 +156,11 @@ def report_markdown(
         lines += ['', f'## {name}', '']
         if isinstance(table, Confusion):
             lines += ['Rows are gold classes, columns predictions.', '', _confusion_markdown(table)]
-            if any(table.examples):
+            if any(table.examples) and figures.are_drawn():
                 lines += ['', '![confusion](confusion.png)']
         elif isinstance(table, Scatter):
-            lines += ['![predicted against gold](scatter.png)'] if table.gold else []
+            is_drawn = table.gold and figures.are_drawn()
+            lines += ['![predicted against gold](scatter.png)'] if is_drawn else []
         else:
             lines.append(_shortened_markdown(table))
     return '\n'.join(lines) + '\n'

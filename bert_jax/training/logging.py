@@ -106,8 +106,8 @@ class Log:
         stage_starts: Sequence[int],
         file_format: str = 'png',
     ) -> None:
-        """Draw loss.png; see `curves.draw`."""
-        if not self._is_host0:
+        """Draw loss.png, if figures are drawn; see `curves.draw`."""
+        if not self._is_host0 or not figures.are_drawn():
             return
         figure = curves.draw(self.records, self._main_metric(), references, stage_starts)
         with self.workdir.writing():
