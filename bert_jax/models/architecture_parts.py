@@ -6,10 +6,13 @@ import math
 import types
 import typing
 from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from bert_jax import limits
 from bert_jax.errors import UserError
+
+if TYPE_CHECKING:
+    from bert_jax.models.tuning_method import Tuning
 
 Activation: TypeAlias = Literal[
     'gelu', 'gelu_rational', 'gelu_tanh', 'relu', 'relu_squared', 'silu', 'tanh'
@@ -51,6 +54,67 @@ def _problems_of_field(field: dataclasses.Field[Any], value: Any) -> Iterator[st
         yield f'{field.name} is {value!r}, must be above 0 and finite'
 
 
+class Whole(Protocol):
+    """What a part reads of the `Architecture` that it belongs to."""
+
+    @property
+    def num_layers(self) -> int: ...
+
+    @property
+    def hidden_size(self) -> int: ...
+
+    @property
+    def head_size(self) -> int: ...
+
+    @property
+    def max_position_embeddings(self) -> int: ...
+
+    @property
+    def max_length(self) -> int: ...
+
+    @property
+    def embedding_size(self) -> int | None: ...
+
+    @property
+    def embedding_width(self) -> int: ...
+
+    @property
+    def embedding_mask(self) -> bool: ...
+
+    @property
+    def pooler(self) -> bool: ...
+
+    @property
+    def head_states(self) -> str: ...
+
+    @property
+    def encoder(self) -> str: ...
+
+    @property
+    def characters(self) -> 'Characters | None': ...
+
+    @property
+    def positions(self) -> 'AnyPositions': ...
+
+    @property
+    def attention(self) -> 'AnyAttention': ...
+
+    @property
+    def norms(self) -> 'Norms': ...
+
+    @property
+    def sharing(self) -> 'SharedLayers | None': ...
+
+    @property
+    def convolution(self) -> 'ConvolutionOptions | None': ...
+
+    @property
+    def prediction(self) -> 'Prediction': ...
+
+    @property
+    def tuning(self) -> 'Tuning | None': ...
+
+
 class Checked:
     """Base of `Architecture` and its parts, dataclasses whose values are checked when created."""
 
@@ -66,7 +130,7 @@ class Checked:
         """Describe values that do not fit together."""
         return iter(())
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         """Describe what does not fit the other parts of `whole`, the `Architecture`."""
         return iter(())
 
@@ -100,7 +164,7 @@ class MaskDecoderPositions(Checked):
 
     kind: Literal['mask_decoder'] = dataclasses.field(default='mask_decoder', init=False)
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         if whole.norms.placement != 'post':
             yield f'positions mask_decoder needs norms.placement post, not {whole.norms.placement}'
 
@@ -140,7 +204,7 @@ class Rotary(Checked):
     qk_norm: bool = False
     kind: Literal['rotary'] = dataclasses.field(default='rotary', init=False)
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         if (size := whole.head_size) % 2:
             yield f'rotary attention needs an even head size, not {size} (hidden_size / num_heads)'
 
@@ -177,7 +241,7 @@ class Disentangled(Checked):
         if not self.terms or set(self.terms) - set(known):
             yield f'attention.terms are {self.terms}; known: {", ".join(known)}, at least one'
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         if (buckets := self.buckets) is None:
             return
         largest = self.largest_distance(whole.max_position_embeddings)
@@ -203,7 +267,7 @@ class Relative(Checked):
 
     kind: Literal['relative'] = dataclasses.field(default='relative', init=False)
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         if whole.hidden_size % 2:
             yield f'relative attention needs an even hidden_size, not {whole.hidden_size}'
 
@@ -277,7 +341,7 @@ class SharedLayers(Checked):
     groups: int = 1
     layers_per_group: int = 1
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         if whole.norms.placement == 'pre_except_first':
             yield 'sharing needs all norms: a shared layer is not only the first'
         groups, layers = self.groups, self.layers_per_group
@@ -299,7 +363,7 @@ class ConvolutionOptions(Checked):
         if self.width % 2 == 0:
             yield f'convolution.width is {self.width}, must be odd'
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         if not whole.embedding_mask:
             yield 'convolution needs embedding_mask, which keeps padding out of the convolution'
 
@@ -330,7 +394,7 @@ class Prediction(Checked):
     soft_cap: float | None = None
     shift: bool = False
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         if not self.transform and whole.embedding_width != whole.hidden_size:
             yield (
                 f'prediction.transform is False, which needs embeddings as wide as the states, not '
@@ -375,7 +439,7 @@ class Recurrence(Checked):
 
     clip: float = 3.0
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         if whole.hidden_size % 2 or whole.embedding_size or whole.pooler:
             yield 'recurrence needs an even hidden_size, no embedding_size and no pooler'
 
@@ -401,7 +465,7 @@ class Characters(Checked):
         if self.num_filters % sum(_FILTER_SHARES):
             yield f'characters.num_filters is {self.num_filters}, must be a multiple of 64'
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         if whole.prediction.tied:
             yield 'characters leave no table of tokens to predict with; set prediction.tied False'
         method = whole.tuning
@@ -459,7 +523,7 @@ class DecoderStack(Checked):
     forced_first: bool = True
     forced_last: bool = True
 
-    def problems_in(self, whole: Any) -> Iterator[str]:
+    def problems_in(self, whole: Whole) -> Iterator[str]:
         parts = {
             'encoder': whole.encoder != 'transformer',
             'attention': whole.attention.kind == 'disentangled',
