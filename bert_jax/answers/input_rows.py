@@ -188,7 +188,7 @@ def _read_table(
             used = (_column(name, record.content, data) for name in fields.names)
             report.note_columns(record.content.values, used)
         else:
-            values = _values(record, data)
+            values = _values(record, fields, data)
         values |= {'id': record.default_id if values.get('id') is None else values['id']}
         yield InputRow(record.place, values)
     if not number:
@@ -237,12 +237,31 @@ def _texts(record: Record, fields: Fields, data: ConfigDict) -> JsonObject:
         raise UserError(f'{record.place}: {error}') from None
 
 
-def _values(record: Record, data: ConfigDict) -> JsonObject:
+def _values(record: Record, fields: Fields, data: ConfigDict) -> JsonObject:
     """The values of a row by column and by the field that a column has in training."""
     row = record.content
     columns = {field: name for field, name in data.columns.items() if isinstance(name, str)}
     renamed = {field: row[name] for field, name in columns.items() if name and name in row}
-    values: JsonObject = row.values | renamed
+    values: JsonObject = row.values | renamed | _lists(row, fields, data)
     if scripts.has_surrogates(json.dumps(values, ensure_ascii=False, default=str)):
         raise UserError(f'{record.place} has half of a surrogate pair, which is not valid text')
     return values
+
+
+def _lists(row: Row, fields: Fields, data: ConfigDict) -> JsonObject:
+    """The choices, or the query and its documents, that training reads from several columns."""
+    query, *documents = data.columns.texts or ('',)
+    values: JsonObject = {}
+    if choices := _texts_of_columns(row, data.columns.choices):
+        values['choices'] = choices
+    if fields.list_name and query in row and (texts := _texts_of_columns(row, documents)):
+        values |= {fields.names[0]: row[query], fields.list_name: texts}
+    return values
+
+
+def _texts_of_columns(row: Row, columns: Sequence[str]) -> list[object]:
+    """The values of columns, some of which may have lists; [] if the row lacks a column."""
+    if not all(column in row for column in columns):
+        return []
+    found = (row[column] for column in columns)
+    return [text for value in found for text in (value if isinstance(value, list) else [value])]

@@ -27,7 +27,8 @@ class ChoiceEncoding(base.Encoding[MultipleChoiceExample]):
 
     def parse_input(self, name: str, record: JsonView) -> MultipleChoiceExample:
         """Read 'premise' and 'choices'."""
-        premise, choices = (raw_input.require(record, name, key) for key in ('premise', 'choices'))
+        key = 'text' if 'text' in record and 'premise' not in record else 'premise'
+        premise, choices = (raw_input.require(record, name, one) for one in (key, 'choices'))
         is_list = isinstance(choices, list | tuple) and len(choices) > 0
         if not is_list or not all(isinstance(text, str) for text in (premise, *choices)):
             raise UserError(

@@ -15,6 +15,7 @@ from bert_jax.answers import ANSWERS, find, input_rows
 from bert_jax.flag_parser import flags_of
 from bert_jax.inference import changed_settings
 from tests.end_to_end import commands, small
+from tests.inference import small_runs
 from tests.interop import published
 from tests.test_imports import count_modules, run
 
@@ -248,6 +249,22 @@ def test_a_column_has_the_name_of_its_field_or_that_of_the_training(task, tmp_pa
         columns = [('text', 'premise'), ('text2', 'hypothesis')]
         (row,) = rows_of(tmp_path / 'a.csv', task, columns)
         assert (row.values['text'], row.values['text2']) == ('a\tb', 'c')
+
+
+def test_columns_of_choices_and_documents_are_those_of_the_training(tmp_path):
+    (tmp_path / 'a.csv').write_text('said,first,second\nIt rained.,It was wet.,It was dry.\n')
+    columns = [('text', 'said'), ('choices', ('first', 'second'))]
+    (row,) = rows_of(tmp_path / 'a.csv', 'classify', columns)
+    run = small_runs.save_run(tmp_path / 'run', 'multiple_choice')
+    given = {'premise': 'It rained.', 'choices': ['It was wet.', 'It was dry.']}
+    model = bert_jax.load(run)
+    (found,), (expected,) = model.classify([row.values]), model.classify([given])
+    assert found['choices'] == given['choices']
+    assert found['probability'] == expected['probability']
+    columns = [('texts', ('said', 'first', 'second'))]
+    (row,) = rows_of(tmp_path / 'a.csv', 'rerank', columns)
+    assert row.values['query'] == 'It rained.'
+    assert row.values['documents'] == given['choices']
 
 
 def test_a_text_of_a_pair_may_have_a_tab(tmp_path):
