@@ -25,8 +25,6 @@ from bert_jax.types import JsonObject
 
 Texts: TypeAlias = tuple[tuple[str, str | None], ...]  # KEY, VALUE
 
-_FIGURES = ('confusion.*', 'scatter.*', 'candidates.tsv')
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationRequest(PromptFlags):
@@ -92,29 +90,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     from bert_jax.reports import tables
     from bert_jax.tasks import attention_direction
 
-    with progress.bar(unit=' windows') as bar:
-        model = bert_jax.load(
-            request.model,
-            dtype=request.dtype,
-            batch_tokens=request.batch_tokens,
-            advance=bar.update,
-        )
-        model = request.apply_prompt(model)
-        if request.problem:
-            model = model.with_settings(**changes('problem', request.problem, problem_keys()))
-        evaluation = model.evaluate(list(request.input), data)
-        attention = attention_direction.of_model(model.architecture, model.is_causal)
-    records, scores, intervals = evaluation.records, evaluation.scores, evaluation.intervals
+    model = bert_jax.load(request.model, dtype=request.dtype, batch_tokens=request.batch_tokens)
+    model = request.apply_prompt(model)
+    if request.problem:
+        model = model.with_settings(**changes('problem', request.problem, problem_keys()))
+    evaluation = model.evaluate(list(request.input), data, show_progress=True)
     folder = paths.local(request.output)
     with errors.writing(f'--output={request.output}'):
-        for path in (path for pattern in _FIGURES for path in folder.glob(pattern)):
-            path.unlink()  # of earlier results, which may have had other figures
-        tables.save_predictions(records, folder)
-        if evaluation.candidate_labels:
-            tables.save_candidates(records, evaluation.candidate_labels, folder)
-        title = f'{request.model} on {", ".join(request.input)}'
-        tables.save_scores(
-            scores, folder, title, intervals, evaluation.warnings, attention=attention
+        tables.save_results(
+            folder,
+            f'{request.model} on {", ".join(request.input)}',
+            evaluation.records,
+            evaluation.scores,
+            evaluation.candidate_labels,
+            intervals=evaluation.intervals,
+            warnings=evaluation.warnings,
+            attention=attention_direction.of_model(model.architecture, model.is_causal),
+            losses=evaluation.losses,
         )
         paths.push(request.output)
     for line in evaluation.lines:
@@ -123,8 +115,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     for warning in [*counts, *evaluation.warnings]:
         errors.warn(warning)
     names = ', '.join(sorted(path.name for path in folder.iterdir()))
-    progress.say(f'{len(records):,} examples\n')
-    progress.say(tables.metrics_markdown(scores, intervals))
+    progress.say(f'{len(evaluation.records):,} examples\n')
+    shown = evaluation.scores._replace(metrics=evaluation.metrics)
+    progress.say(tables.metrics_markdown(shown, evaluation.intervals))
     progress.say(f'\nwritten to {request.output}: {names}')
 
 

@@ -1,11 +1,19 @@
 """Progress bars that do not flicker on a terminal and do not flood a log file."""
 
+import contextlib
 import sys
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 import tqdm
 
 from bert_jax.errors import printable
+
+# Called with the number of units that are done.
+Advance: TypeAlias = Callable[[int], object]
+# (number of units, name of the unit) → shows how many are left.
+Bars: TypeAlias = Callable[[int, str], AbstractContextManager[Advance]]
 
 SECONDS_BETWEEN_LINES = 15.0  # when stderr is a file
 EVALUATION_SECONDS = 3.0  # shorter evaluations have no bar of their own
@@ -33,15 +41,16 @@ def bar(delay: float = _DELAY, **settings: Any) -> tqdm.tqdm:
     return _Bar(mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, **settings)
 
 
-def evaluation_bar(total: int, unit: str, is_shown: bool) -> tqdm.tqdm:
-    """Create a bar with the time that an evaluation has left, which disappears at its end.
+@contextlib.contextmanager
+def evaluation_bar(total: int, unit: str, is_shown: bool) -> Iterator[Advance]:
+    """Show a bar with the time that an evaluation has left, which disappears at its end.
 
     Args:
         total: Number of units to evaluate.
         unit: Name of the unit.
         is_shown: Whether this process shows it.
     """
-    return bar(
+    evaluating = bar(
         EVALUATION_SECONDS,
         desc='evaluating',
         total=total,
@@ -50,6 +59,8 @@ def evaluation_bar(total: int, unit: str, is_shown: bool) -> tqdm.tqdm:
         position=0,  # in place of the bar of the training, which does not move meanwhile
         disable=not is_shown,
     )
+    with evaluating:
+        yield evaluating.update
 
 
 def _is_notebook() -> bool:

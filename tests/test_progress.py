@@ -58,9 +58,9 @@ def test_a_long_evaluation_has_a_bar_with_the_time_left(monkeypatch):
         monkeypatch.setattr(progress, 'SECONDS_BETWEEN_LINES', 0.0)
         with progress.bar(total=9, unit='step') as training:
             training.update(1)
-            with progress.evaluation_bar(100, ' rows', is_shown=True) as bar:
+            with progress.evaluation_bar(100, ' rows', is_shown=True) as advance:
                 time.sleep(1.1)  # a terminal is redrawn once a second
-                bar.update(50)
+                advance(50)
         assert re.search(r'evaluating: +50%.*50/100 \[00:01<00:01', stderr.getvalue())
         assert '\x1b[A' not in stderr.getvalue()  # the bar is not on a line below
 
@@ -68,6 +68,6 @@ def test_a_long_evaluation_has_a_bar_with_the_time_left(monkeypatch):
 def test_a_short_evaluation_has_no_bar(monkeypatch):
     monkeypatch.setattr(sys, 'stderr', io.StringIO())
     monkeypatch.setattr(progress, 'SECONDS_BETWEEN_LINES', 0.0)
-    with progress.evaluation_bar(100, ' rows', is_shown=True) as bar:
-        bar.update(50)
+    with progress.evaluation_bar(100, ' rows', is_shown=True) as advance:
+        advance(50)
     assert sys.stderr.getvalue() == ''

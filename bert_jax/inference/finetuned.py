@@ -1,19 +1,22 @@
 """Predictions of a fine-tuned model for raw input."""
 
+import contextlib
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 import jax
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError, look_up, unknown
 from bert_jax.examples.finetune_batches import BatchShape, row_length
-from bert_jax.inference import prompts, target_writing
+from bert_jax.inference import prompts
 from bert_jax.inference.changed_settings import data_config, fitted
 from bert_jax.inference.inputs import AS_TRAINED, PredictionOptions, with_ids
+from bert_jax.inference.problem_writer import ProblemWriter
 from bert_jax.labels import class_names, labeled_files, seen_examples, word_spans
 from bert_jax.labels.examples import Example
 from bert_jax.labels.records import ReadingReport
@@ -23,19 +26,20 @@ from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Scores
 from bert_jax.models.architecture import Compute
 from bert_jax.models.model import Model
-from bert_jax.problems import PROBLEMS
-from bert_jax.problems.base import AnyProblem, Calibration, ExampleOutputs
+from bert_jax.problems import PROBLEMS, evaluation
+from bert_jax.problems.base import AnyProblem
 from bert_jax.problems.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
+    Predicted,
     PredictionStep,
-    decode_all,
     predict,
     prediction_step,
     run_examples,
 )
 from bert_jax.problems.prompting.encoding import PromptEncoding
 from bert_jax.problems.setup import Setup
+from bert_jax.progress import Advance, Bars
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import JsonObject, JsonView, Params
@@ -46,6 +50,7 @@ class Evaluation(NamedTuple):
 
     Attributes:
         scores: metrics and tables.
+        losses: name of a loss term + '_loss' → its mean over the examples.
         intervals: metric → its 95 % interval over the examples (metrics/intervals.py).
         records: the lines of predictions.jsonl.
         lines: lines for the log: what was skipped or malformed in the files.
@@ -55,11 +60,17 @@ class Evaluation(NamedTuple):
     """
 
     scores: Scores
+    losses: Mapping[str, float]
     intervals: Mapping[str, intervals.Interval]
     records: list[JsonObject]
     lines: list[str]
     warnings: list[str]
     candidate_labels: tuple[str, ...]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of `scores`, the main one first, and the losses."""
+        return {**self.scores.metrics, **self.losses}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -142,7 +153,7 @@ class FineTuned:
         self,
         params: Params,
         inputs: Sequence[JsonView],
-        advance: Callable[[int], object],
+        advance: Advance,
         options: PredictionOptions,
     ) -> list[JsonObject]:
         """Predict for JSON objects.
@@ -161,7 +172,13 @@ class FineTuned:
             return []
         inputs = with_ids(inputs)
         examples = [self._parse(problem, str(item['id']), item) for item in inputs]
-        predictions = self._predictions(problem, params, examples, advance)
+
+        def bars(total: int, unit: str) -> AbstractContextManager[Advance]:
+            return contextlib.nullcontext(advance)
+
+        predicted = self._predicted(problem, params, examples, bars, with_terms=False)
+        writer = self._writer(problem, params, bars)
+        predictions = evaluation.decode(problem, examples, predicted, self.thresholds, writer)
         records = map(problem.decoder.to_record, examples, predictions)
         return [
             {name: value for name, value in record.items() if name != 'gold'} | {'id': item['id']}
@@ -174,15 +191,9 @@ class FineTuned:
         params: Params,
         gold: Sequence[str],
         changes: JsonView,
-        advance: Callable[[int], object],
-        complete: Callable[[Sequence[Any], Sequence[Any]], Sequence[object]] | None = None,
+        bars: Bars,
     ) -> 'Evaluation':
-        """Score the model, loaded from the path `model`; see `Predictor.evaluate`.
-
-        Args:
-            complete: adds to the predictions for examples what needs more than one run of the
-                model, such as texts that it writes.
-        """
+        """Score the model, loaded from the path `model`; see `Predictor.evaluate`."""
         data = data_config(self.data, changes)
         report, readers = ReadingReport(), PROBLEMS[self.kind].readers
         records = labeled_files.read_files(tuple(gold), data, self.kind, readers, report)
@@ -190,9 +201,10 @@ class FineTuned:
         examples = [record.example for record in names.apply(records, report)]
         problem = self.problem()
         problem.decoder.check(examples)
-        predictions = self._predictions(problem, params, examples, advance)
-        if complete is not None:
-            predictions = complete(examples, predictions)
+        predicted = self._predicted(problem, params, examples, bars, with_terms=True)
+        writer = self._writer(problem, params, bars)
+        result = evaluation.evaluate(problem, examples, predicted, self.thresholds, writer)
+        assert result.scores is not None, 'read_files leaves no example without a label'
         warnings = []
         if seen := seen_examples.count(model, examples):
             warnings.append(
@@ -200,11 +212,10 @@ class FineTuned:
                 'these scores do not show how well it does on new ones'
             )
         return Evaluation(
-            scores=problem.decoder.score(examples, predictions),
-            intervals=intervals.of_rows(
-                problem.decoder.score_rows(examples, predictions), len(examples)
-            ),
-            records=list(map(problem.decoder.to_record, examples, predictions)),
+            scores=result.scores,
+            losses=result.losses,
+            intervals=result.intervals(),
+            records=result.records,
             lines=report.lines(),
             warnings=warnings,
             candidate_labels=tuple(data.columns.candidate_labels),
@@ -226,44 +237,51 @@ class FineTuned:
             )
         return example
 
-    def _predictions(
+    def _predicted(
         self,
         problem: AnyProblem,
         params: Params,
         examples: Sequence[Example],
-        advance: Callable[[int], object],
-    ) -> Sequence[object]:
-        if isinstance(problem.encoding, PromptEncoding):
-            run = prompts.runner(problem.encoding, self.model, params, self.batch_tokens, advance)
-            references = run_examples(problem, problem.encoding.references(), run)
-            parts = run_examples(problem, examples, run)
-        elif target_writing.writes(problem):
-            parts, references = self._write(problem, params, examples, advance), []
-        else:
-            encoded = EncodedExamples.of(problem, examples)
-            max_length = self.model.architecture.max_length
-            length = row_length(int(encoded.items.length_N.max()), max_length)
-            shape = BatchShape(max(1, self.batch_tokens // length), length, 1)
-            step = self._step(problem.setup.all_probabilities)
-            parts, references, _ = predict(step, params, encoded, shape, advance)
-        return decode_all(problem, examples, parts, Calibration(self.thresholds, references))
+        bars: Bars,
+        *,
+        with_terms: bool,
+    ) -> Predicted:
+        """Return the outputs of examples, and with the labels that `with_terms` needs, the loss."""
+        encoding, is_scored = problem.encoding, with_terms
+        if isinstance(encoding, PromptEncoding) and (encoding.is_causal or not is_scored):
+            return self._answer_prompts(problem, encoding, params, examples, bars)
+        encoded = EncodedExamples.of(problem, examples)
+        if not problem.decoder.reads_outputs and not is_scored:
+            return Predicted([[]] * len(examples), [], {})
+        max_length = self.model.architecture.max_length
+        length = row_length(int(encoded.items.length_N.max()), max_length)
+        shape = BatchShape(max(1, self.batch_tokens // length), length, 1)
+        step = self._step(problem.setup.all_probabilities, with_terms)
+        with bars(len(encoded.items), ' windows') as advance:
+            return predict(step, params, encoded, shape, advance)
 
-    def _write(
+    def _answer_prompts(
         self,
         problem: AnyProblem,
+        encoding: PromptEncoding,
         params: Params,
         examples: Sequence[Example],
-        advance: Callable[[int], object],
-    ) -> list[ExampleOutputs]:
-        return target_writing.write(
-            problem, self.model, params, examples, self.batch_tokens, advance=advance
-        )
+        bars: Bars,
+    ) -> Predicted:
+        """Return what `fill_mask` computes for prompts; a causal model scores their answers."""
+        with bars(len(examples), ' prompts') as advance:
+            run = prompts.runner(encoding, self.model, params, self.batch_tokens, advance)
+            references = run_examples(problem, encoding.references(), run)
+            return Predicted(run_examples(problem, examples, run), references, {})
+
+    def _writer(self, problem: AnyProblem, params: Params, bars: Bars) -> ProblemWriter:
+        return ProblemWriter.of(problem, self.model, params, self.batch_tokens, bars)
 
     @functools.cache  # noqa: B019
-    def _step(self, all_probabilities: bool) -> PredictionStep:
+    def _step(self, all_probabilities: bool, with_terms: bool) -> PredictionStep:
         """The prediction step; which other options a problem has does not matter to it."""
         problem = self.problem(PredictionOptions(all_probabilities))
-        return jax.jit(prediction_step(FineTuningModel(problem, self.model), with_terms=False))
+        return jax.jit(prediction_step(FineTuningModel(problem, self.model), with_terms))
 
 
 def build(

@@ -1,11 +1,14 @@
 """What a fine-tuned model answers; `Predictor` loads it for such models only."""
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import jax
 import jax.numpy as jnp
 
+from bert_jax import progress
 from bert_jax.errors import UserError
 from bert_jax.inference import finetuned, problem_kinds
 from bert_jax.inference.engine import Engine
@@ -13,7 +16,6 @@ from bert_jax.inference.finetuned import Evaluation, FineTuned
 from bert_jax.inference.inputs import PredictionOptions
 from bert_jax.inference.responses import Responder
 from bert_jax.inference.text_rows import check_list
-from bert_jax.labels.examples import ConversationExample
 from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.loaded.record import Usage
 from bert_jax.problems.instructions.encoding import InstructionEncoding
@@ -21,8 +23,6 @@ from bert_jax.problems.instructions.problem import AnswerPrediction
 from bert_jax.problems.prompting.answers import parse as parse_answers
 from bert_jax.problems.prompting.prefix import PrefixTemplate
 from bert_jax.types import JsonObject, JsonView
-
-_NO_ROOM = 'prompts that leave no room for an answer, which count as wrong'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,12 +66,18 @@ class FineTunedPredictor:
             raise UserError(f'{task} is not a task of fine-tuned models')
         return answering.predict(self.engine.params, inputs, self.engine.advance, options)
 
-    def evaluate(self, gold: Sequence[str], changes: JsonView) -> Evaluation:
+    def evaluate(
+        self, gold: Sequence[str], changes: JsonView, *, show_progress: bool
+    ) -> Evaluation:
         """See `Predictor.evaluate`."""
-        engine, complete = self.engine, self._add_answers if self._instructions else None
-        return self.main.evaluate(
-            engine.name, engine.params, gold, changes, engine.advance, complete
-        )
+        engine = self.engine
+
+        def bars(total: int, unit: str) -> AbstractContextManager[progress.Advance]:
+            if show_progress:
+                return progress.evaluation_bar(total, unit, is_shown=True)
+            return contextlib.nullcontext(engine.advance)
+
+        return self.main.evaluate(engine.name, engine.params, gold, changes, bars)
 
     def with_settings(self, settings: JsonView) -> 'FineTunedPredictor':
         """See `Predictor.with_settings`."""
@@ -105,26 +111,6 @@ class FineTunedPredictor:
             record = decoder.to_record(example, AnswerPrediction(0.0, 0, 0, 0.0, answer))
             records.append({name: value for name, value in record.items() if name != 'gold'})
         return records
-
-    def _add_answers(
-        self,
-        examples: Sequence[ConversationExample],
-        predictions: Sequence[AnswerPrediction],
-    ) -> list[AnswerPrediction]:
-        """Add to predictions what the model answers itself; '' if a prompt leaves no room."""
-        responder, prompts = self.responder({}), {}
-        for number, example in enumerate(examples):
-            if example.answer is None:
-                continue
-            try:
-                prompts[number], _ = responder.prompt(example.before_answer())
-            except UserError:
-                self.engine.counts[_NO_ROOM] += 1
-        answers = dict(zip(prompts, responder.respond(list(prompts.values())), strict=True))
-        return [
-            one if example.answer is None else one._replace(written=answers.get(number, ''))
-            for number, (example, one) in enumerate(zip(examples, predictions, strict=True))
-        ]
 
 
 def load(engine: Engine, model: LoadedModel) -> FineTunedPredictor:

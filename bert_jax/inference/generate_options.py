@@ -99,16 +99,24 @@ class WritingModel(Protocol):
         """Whether the model has learned the token after a text."""
 
 
-class Writer(Protocol):
-    """A loaded model, as generation uses it; see `Predictor`."""
+class Writer(WritingModel, Protocol):
+    """A loaded model, as generation uses it; see `Engine`."""
 
-    name: str
-    tokenizer: Tokenizer
-    architecture: Architecture
-    max_length: int
-    learned_end: bool
-    has_prefix: bool
-    counts: Counter[str]
+    @property
+    def name(self) -> str:
+        """The name of the model in error messages."""
+
+    @property
+    def max_length(self) -> int:
+        """The longest row of tokens."""
+
+    @property
+    def has_prefix(self) -> bool:
+        """Whether positions of a causal model see the whole prompt."""
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Number of texts that did not end, and so on."""
 
     def run(
         self,

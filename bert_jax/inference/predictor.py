@@ -528,21 +528,28 @@ class Predictor(Engine):
         trained = self._fine_tuned('').main.data if is_tuned else {}
         return changed_settings.data_config(trained, changes)
 
-    def evaluate(self, gold: Sequence[str], changes: JsonView | None = None) -> 'Evaluation':
+    def evaluate(
+        self,
+        gold: Sequence[str],
+        changes: JsonView | None = None,
+        show_progress: bool = False,
+    ) -> 'Evaluation':
         """Score a fine-tuned model on labeled files of any format that training reads.
 
         Args:
             gold: files or globs.
             changes: keys of the config's `data` that differ from the training, such as
                 {'format': 'csv', 'columns.label': 'stars'}.
+            show_progress: whether to show a bar with the time left, if it takes some seconds;
+                `advance` of `bert_jax.load` is then not called.
 
         Returns:
-            The metrics, their intervals, tables, and the lines of predictions.jsonl.
+            The metrics and losses, their intervals, tables, and the lines of predictions.jsonl.
         """
         if self.finetuned and self.finetuned.unsupported:
             self.require('classify')  # says why
         found = self._fine_tuned('; it has nothing to score')
-        return found.evaluate(check_list(gold), changes or {})
+        return found.evaluate(check_list(gold), changes or {}, show_progress=show_progress)
 
 
 def _is_fine_tuned(model: LoadedModel) -> bool:

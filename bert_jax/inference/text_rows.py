@@ -34,17 +34,19 @@ class TextRows:
         batch_tokens: int,
         advance: Callable[[int], object],
         counts: Counter[str],
+        concurrent_batches: int = batching.CONCURRENT_BATCHES,
     ) -> None:
         """Prepare windows of `max_length` tokens.
 
         Args:
             tokenizer, max_length, overlap, batch_tokens, advance: as for `bert_jax.load`.
             counts: counts the texts that are truncated, split into windows, or mostly unknown.
+            concurrent_batches: batches that are computed at the same time.
         """
         self.size = max_length - 2
         self._tokenizer, self._batch_tokens, self._advance = tokenizer, batch_tokens, advance
         self._overlap = min(int(overlap * self.size), self.size - 1)
-        self._counts = counts
+        self._counts, self._concurrent_batches = counts, concurrent_batches
 
     def encode(self, texts: Sequence[str], long_texts: str | None = None) -> list[np.ndarray]:
         """Return the token ids of each text, truncated if `long_texts` is 'truncate'."""
@@ -78,6 +80,7 @@ class TextRows:
             pad_id=self._tokenizer.pad_id,
             advance=self._advance,
             last_type=CLS_TYPE if self._tokenizer.is_cls_last else 0,
+            concurrent_batches=self._concurrent_batches,
         )
         remaining = iter(results)
         return [[(row, next(remaining)) for row in text_rows] for text_rows in rows_of_texts]

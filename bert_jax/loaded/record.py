@@ -16,6 +16,8 @@ _SECTIONS = ('data', 'evaluation', 'objectives', 'problem', 'rtd', 'training')
 # Key of `kept` → type of its value; a problem may keep others.
 _KEPT: dict[str, Any] = {
     'activation': str,
+    'batch_size': int,
+    'class_counts': tuple[int, ...],
     'decoder_start': str | None,
     'group_size': int,
     'of_root': tuple[str, ...],

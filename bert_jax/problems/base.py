@@ -3,16 +3,16 @@
 tasks/finetuning/task.py trains any `Problem`. An example passes through its parts:
 
     Encoding                  Loss                              Decoder
-    parse_input ─▶ encode ─▶ outputs ─▶ host_outputs ─▶ decode ─▶ postprocess ─▶ score
-     raw input     packed    logits       arrays         one         all       to_record
-                    rows   └▶ terms (loss)   per example  prediction  predictions
+    parse_input ─▶ encode ─▶ outputs ─▶ host_outputs ─▶ decode ─▶ postprocess ─▶ complete ─▶ score
+     raw input     packed    logits       arrays         one         all         written   to_record
+                    rows   └▶ terms (loss)   per example  prediction  predictions  texts
 """
 
 import abc
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import jax
 import numpy as np
@@ -62,6 +62,10 @@ class HostOutputs(NamedTuple):
 ExampleOutputs = Sequence[Sequence[Mapping[str, np.ndarray]]]
 
 
+# 'ids', int32 [n], and 'log_p', fp32 [n], of the tokens of a text that the model wrote.
+WrittenTokens: TypeAlias = Mapping[str, np.ndarray]
+
+
 class Calibration(NamedTuple):
     """What `Decoder.decode` takes from other examples.
 
@@ -72,6 +76,26 @@ class Calibration(NamedTuple):
 
     thresholds: Mapping[str, float] = {}
     references: Sequence[ExampleOutputs] = ()
+
+
+class ExampleWriter(Protocol):
+    """A model that writes texts token by token, for `Decoder.complete`."""
+
+    def write_targets(self, encoding: Any, examples: Sequence[Any]) -> list[WrittenTokens]:
+        """Write the target of each `TargetExample`; its own targets are not read.
+
+        Args:
+            encoding: the `TargetEncoding` of the problem.
+            examples: the examples.
+        """
+
+    def respond(self, encoding: Any, examples: Sequence[Any]) -> list[str]:
+        """Write the next answer of each `ConversationExample`; '' if there is no room for one.
+
+        Args:
+            encoding: the `InstructionEncoding` of the problem.
+            examples: conversations that end with the user's turn.
+        """
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,13 +125,17 @@ class Encoding(_Part, abc.ABC, Generic[ExampleT]):
         return Counter()
 
     def class_counts(self, train: Sequence[ExampleT]) -> Sequence[int]:
-        """Return `Setup.class_counts` of a train split."""
+        """Return how often each class occurs in a train split, for `Setup.class_weights_C`."""
         counts = self.count_labels(train)
         return [counts[label] for label in self.labels]
 
     def keep(self, train: Sequence[ExampleT]) -> JsonView:
         """Check a train split and return its `Setup.kept`; nothing by default."""
         return {}
+
+    def uncounted(self) -> Self:
+        """Return this encoding for examples whose truncations `Setup.counts` already holds."""
+        return dataclasses.replace(self, setup=dataclasses.replace(self.setup, counts=Counter()))
 
     @property
     def layout(self) -> SpecialTokenLayout:
@@ -280,9 +308,12 @@ class Decoder(_Part, abc.ABC, Generic[ExampleT, PredictionT]):
 
     Attributes:
         encoding: how the examples are encoded.
+        reads_outputs: whether `decode` reads the outputs of a forward pass; if not, `complete`
+            makes the predictions.
     """
 
     encoding: Any  # the problem's class of `Encoding`
+    reads_outputs: ClassVar[bool] = True
 
     @property
     def dev_keys(self) -> Sequence[str]:
@@ -308,6 +339,15 @@ class Decoder(_Part, abc.ABC, Generic[ExampleT, PredictionT]):
         self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]
     ) -> Sequence[PredictionT]:
         """Revise predictions that depend on each other; by default returns them unchanged."""
+        return predictions
+
+    def complete(
+        self,
+        examples: Sequence[ExampleT],
+        predictions: Sequence[PredictionT],
+        writer: ExampleWriter,
+    ) -> Sequence[PredictionT]:
+        """Add to predictions the texts that the model writes; by default returns them unchanged."""
         return predictions
 
     @abc.abstractmethod
@@ -377,6 +417,7 @@ class Parts(NamedTuple):
     def build_for(self, train: Sequence[Any], setup: Setup) -> AnyProblem:
         """Build a problem that is trained on these examples."""
         kept = self.encoding(setup).keep(train)
-        setup = dataclasses.replace(setup, kept=kept)
-        counts = tuple(self.encoding(setup).class_counts(train))
-        return self.build(dataclasses.replace(setup, class_counts=counts))
+        if setup.settings.get('class_weights', 'none') != 'none':
+            setup = dataclasses.replace(setup, kept=kept)
+            kept = {**kept, 'class_counts': list(self.encoding(setup).class_counts(train))}
+        return self.build(dataclasses.replace(setup, kept=kept))

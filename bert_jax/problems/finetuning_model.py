@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -20,7 +20,7 @@ from bert_jax.examples.finetune_batches import (
 from bert_jax.labels.examples import Example
 from bert_jax.models.model import Model
 from bert_jax.models.rows import Rows
-from bert_jax.problems.base import AnyProblem, Calibration, ExampleOutputs, HostOutputs, Outputs
+from bert_jax.problems.base import AnyProblem, ExampleOutputs, HostOutputs, Outputs
 from bert_jax.types import Batch, Params, Tree
 
 # Examples and their items → the host outputs of every example.
@@ -177,15 +177,3 @@ def _predict_packed(
             by_item[placed.item] = list(map(problem.loss.compact, unpacked))
         advance(len(places))
     return encoded.by_example(by_item), total
-
-
-def decode_all(
-    problem: AnyProblem,
-    examples: Sequence[Example],
-    parts: Iterable[ExampleOutputs],
-    calibration: Calibration,
-) -> Sequence[object]:
-    """Return the prediction for each example, from its host outputs."""
-    pairs = zip(examples, parts, strict=True)
-    predictions = [problem.decoder.decode(example, own, calibration) for example, own in pairs]
-    return problem.decoder.postprocess(examples, predictions)

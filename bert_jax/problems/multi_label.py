@@ -94,7 +94,7 @@ class LabelSetLoss(base.Loss):
         }
 
     def _positive_weights_C(self) -> np.ndarray:
-        if self.settings.class_weights == 'none' or not self.setup.class_counts:
+        if not self.setup.class_counts:
             return np.ones(len(self.labels), np.float32)
         counts_C = np.maximum(np.array(self.setup.class_counts, np.float32), 1)
         others_C = self.setup.kept['examples'] - counts_C

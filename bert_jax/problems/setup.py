@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections import Counter
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,6 @@ class Setup:
         settings: the config's `problem`.
         layout: where special tokens go around one or two texts.
         labels: class names in the order of their numbers.
-        class_counts: how often each class occurs in the train split; () to predict.
         kept: JSON values from the training examples that predictions need, stored in checkpoints;
             while training is prepared, 'modules' of a sentence-transformers folder in init_from.
         activation: function on the logit of a regression: 'identity', or 'sigmoid' for some models
@@ -33,14 +33,13 @@ class Setup:
         window_overlap: for problems that truncate by default, the share of a window that the next
             window repeats; None to truncate.
         is_causal: whether the model attends only to earlier positions.
-        batch_size: examples of a training batch; 0 to predict.
+        batch_size: examples of a training batch; 0 if the model is not trained here.
         counts: encoding counts here how many texts or labels were truncated or unusable, by reason.
     """
 
     settings: ConfigDict
     layout: SpecialTokenLayout
     labels: tuple[str, ...] = ()
-    class_counts: tuple[int, ...] = ()
     kept: JsonView = dataclasses.field(default_factory=dict)
     activation: str = 'identity'
     all_probabilities: bool = False
@@ -53,6 +52,12 @@ class Setup:
     def splitter(self) -> str:
         """How plain text is split into words (SPLITTERS in labels/word_spans.py)."""
         return str(self.kept.get('splitter', 'punctuation'))
+
+    @property
+    def class_counts(self) -> Sequence[int]:
+        """How often each class occurs in the train split; empty without class weights."""
+        counts: Sequence[int] = self.kept.get('class_counts', ())
+        return counts
 
     @functools.cached_property
     def label_numbers(self) -> dict[str, int]:
@@ -82,14 +87,14 @@ class Setup:
 
     @functools.cached_property
     def class_weights_C(self) -> np.ndarray:
-        """The weight of each class in the loss, fp32 [C].
+        """The weight of each class in the loss, fp32 [C]; of spans [C + 1], 'no label' first.
 
         With class_weights='balanced' the weight is N / (C · count), as in scikit-learn (after King
         & Zeng 2001); otherwise it is 1.
         """
+        if not self.class_counts:
+            return np.ones(len(self.labels) + 1, np.float32)  # enough for spans, too
         counts_C = np.array(self.class_counts, np.float32)
-        if self.settings.get('class_weights', 'none') == 'none':
-            return np.ones_like(counts_C)
         return np.asarray(counts_C.sum() / (len(counts_C) * np.maximum(counts_C, 1)))
 
     def class_terms(self, name: str, logits_XC: jax.Array, label_X: Array) -> Terms:

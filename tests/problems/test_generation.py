@@ -1,6 +1,7 @@
 """Generation: rows, the loss of targets alone, label smoothing, templates, what is refused."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +9,11 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import problems, tokenizers
+from bert_jax import problems, progress, tokenizers
 from bert_jax.averages import mean
 from bert_jax.errors import UserError
-from bert_jax.inference import target_writing
 from bert_jax.inference.generate_options import never_written
+from bert_jax.inference.problem_writer import ProblemWriter
 from bert_jax.labels.examples import TargetExample
 from bert_jax.models.architecture import Compute
 from bert_jax.models.architecture_parts import DecoderStack
@@ -52,6 +53,11 @@ def make(problem, architecture):
     wrapped = FineTuningModel(problem, model)
     encoded = EncodedExamples.of(problem, EXAMPLES)
     return model, small_problems.large_params(wrapped, encoded), wrapped
+
+
+def writer(problem, model, params=None):
+    bars = functools.partial(progress.evaluation_bar, is_shown=False)
+    return ProblemWriter.of(problem, model, params, 64, bars)
 
 
 @pytest.mark.parametrize('form', ['uniform', 'fairseq'])
@@ -134,16 +140,15 @@ def test_a_decoder_learns_targets_and_writes_the_most_probable_tokens(name, star
     assert mean(terms['nll']) == pytest.approx(np.mean(nll), rel=1e-5)
 
     never = []  # a decoder may write special tokens, as in transformers
-    for example, (part,) in zip(
-        EXAMPLES, target_writing.write(problem, model, params, EXAMPLES, 64), strict=True
-    ):
+    written = writer(problem, model, params).write_targets(problem.encoding, EXAMPLES)
+    for example, tokens in zip(EXAMPLES, written, strict=True):
         ids = first.copy()
         while len(ids) < 14 and ids[-1:] != [tokenizer.sep_id]:
             next_V = log_p(example, [before, *ids])[-1]
             next_V[never] = -np.inf
             is_last = name != 't5' and len(ids) == 13  # BART and mBART are made to end
             ids.append(tokenizer.sep_id if is_last else int(next_V.argmax()))
-        assert part[0]['ids'].tolist() == ids
+        assert tokens['ids'].tolist() == ids
 
 
 def test_long_sources_and_targets_are_truncated_and_counted():
@@ -184,16 +189,15 @@ def test_sentinels_are_written_and_belong_to_the_text():
     text = '<extra_id_0> the ship <extra_id_1> a cow <extra_id_2>'
     ids = problem.encoding.target_ids(TargetExample('1', ('a <extra_id_0> sea',), (text,)))
     assert {*tokenizer.sentinel_ids[:3]} < {*ids.tolist()}
-    parts = [[{'ids': ids, 'log_p': np.zeros(len(ids))}]]
-    written = problem.decoder.decode(EXAMPLES[0], parts, None).text
+    written = problem.decoder.written({'ids': ids, 'log_p': np.zeros(len(ids))}).text
     assert written.replace(' ', '') == text.replace(' ', '')
     architecture = small_problems.architecture('t5', decoder=DecoderStack(1, 'pad'))
     architecture = dataclasses.replace(architecture, vocab_size=tokenizer.vocab_size + 2)
-    writer = target_writing._Writer(tokenizer, architecture)
+    model = Model(architecture, Compute(), problem.loss.heads())
     size = tokenizer.vocab_size
-    assert never_written(writer) == [size, size + 1]  # ids without a token
-    causal = writer._replace(architecture=dataclasses.replace(architecture, decoder=None))
-    assert {*tokenizer.special_ids} < {*never_written(causal)}
+    assert never_written(writer(problem, model)) == [size, size + 1]  # ids without a token
+    causal = model.clone(architecture=dataclasses.replace(architecture, decoder=None))
+    assert {*tokenizer.special_ids} < {*never_written(writer(problem, causal))}
 
 
 def test_white_space_at_the_start_of_a_target_is_learned_and_written():
@@ -202,8 +206,8 @@ def test_white_space_at_the_start_of_a_target_is_learned_and_written():
     problem = build(tokenizer=tokenizer, max_length=90, target_tokens=40)
     text = '    x = 1\n    return x'
     ids = problem.encoding.target_ids(TargetExample('1', ('a',), (text,)))
-    parts = [[{'ids': ids, 'log_p': np.zeros(len(ids))}]]
-    assert problem.decoder.decode(EXAMPLES[0], parts, None).text == text
+    tokens = {'ids': ids, 'log_p': np.zeros(len(ids))}
+    assert problem.decoder.written(tokens).text == text
 
 
 def test_names_of_special_tokens_in_sources_and_targets_are_these_tokens():

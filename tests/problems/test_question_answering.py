@@ -19,7 +19,8 @@ from bert_jax.examples.finetune_batches import BatchShape, Items, evaluation_bat
 from bert_jax.labels.examples import Answer, QuestionExample
 from bert_jax.metrics import squad
 from bert_jax.problems.base import Calibration
-from bert_jax.problems.finetuning_model import EncodedExamples, decode_all
+from bert_jax.problems.evaluation import decode
+from bert_jax.problems.finetuning_model import EncodedExamples, Predicted
 from bert_jax.problems.question_answering import QUESTION_ANSWERING
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks.small_problems import TEXT, make, problem_of
@@ -302,7 +303,7 @@ def test_questions_without_answer_and_the_tuned_threshold():
     assert (metrics['f1'], metrics['has_answer_f1'], metrics['best_f1']) == (0.5, 0.0, 1.0)
     thresholds = task.decoder.tune_thresholds(examples, biased)
     assert thresholds == {'no_answer_threshold': pytest.approx(38)}
-    after = decode_all(task, examples, biased, Calibration(thresholds))
+    after = decode(task, examples, Predicted(biased, [], {}), thresholds, None)
     assert task.decoder.score(examples, after).metrics['f1'] == 1.0
     assert task.decoder.to_record(examples[0], after[0])['gold'] == []
 

@@ -15,7 +15,8 @@ from bert_jax.errors import UserError
 from bert_jax.labels import word_spans
 from bert_jax.labels.examples import Span, SpansExample
 from bert_jax.problems.base import Calibration
-from bert_jax.problems.finetuning_model import decode_all
+from bert_jax.problems.evaluation import decode
+from bert_jax.problems.finetuning_model import Predicted
 from bert_jax.problems.spans import HALF, SPANS, best_threshold
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from tests.tasks import small_problems
@@ -228,13 +229,13 @@ def test_a_threshold_is_tuned_on_dev_or_set():
         problem.decoder.decode(examples[0], parts[0], Calibration())
     thresholds = problem.decoder.tune_thresholds(examples, parts)
     assert 0.1 / 3 < thresholds['threshold'] < 0.3
-    found = decode_all(problem, examples, parts, Calibration(thresholds))
+    found = decode(problem, examples, Predicted(parts, [], {}), thresholds, None)
     assert problem.decoder.score(examples, found).metrics['f1'] == 1.0
 
     fixed = make(max_span_words=3, decoding='threshold', threshold=0.31)
     assert fixed.decoder.tune_thresholds(examples, parts) == {}
     assert fixed.decoder.dev_keys == ()
-    assert not any(decode_all(fixed, examples, parts, Calibration(thresholds)))
+    assert not any(decode(fixed, examples, Predicted(parts, [], {}), thresholds, None))
 
 
 def test_raw_text_and_words_are_accepted_as_input():
@@ -287,7 +288,7 @@ def test_a_model_learns_a_few_sentences_in_packed_rows():
     problem, model = small_problems.make(SPANS, LABELS, **settings)
     examples = list(sentences(8, line=small_problems.TEXT))
     parts, losses = small_problems.fit(model, examples, 250)
-    found = decode_all(problem, examples, parts, Calibration())
+    found = decode(problem, examples, Predicted(parts, [], {}), {}, None)
     assert losses[-1] < 0.1 < losses[0]
     assert problem.decoder.score(examples, found).metrics['f1'] == 1.0
 

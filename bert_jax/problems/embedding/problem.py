@@ -57,6 +57,7 @@ class EmbeddingEncoding(base.Encoding[TextGroup]):
             'group_size': num_texts * copies,
             'num_scores': num_scores if 'scores' in loss.reads else 0,
             'vector_size': vector_size if 'vectors' in loss.reads else 0,
+            'batch_size': self.setup.batch_size,
         }
 
     def compared_by(self) -> str:
@@ -369,10 +370,11 @@ class EmbeddingTraining(base.Loss):
         """Return the terms of batches of the size of training, in the order of the examples.
 
         A last batch that is too small for the loss is left out. Nothing for examples that the loss
-        cannot learn from, and for SimCSE, whose two passes do not differ without dropout.
+        cannot learn from, for SimCSE, whose two passes do not differ without dropout, and for a
+        model that was trained elsewhere, whose batches are unknown.
         """
-        loss, size = self.encoding.embedding_loss, self.setup.batch_size
-        if loss.copies > 1 or not all(map(self.encoding.is_usable, examples)):
+        loss, size = self.encoding.embedding_loss, self.setup.kept.get('batch_size', 0)
+        if not size or loss.copies > 1 or not all(map(self.encoding.is_usable, examples)):
             return {}
         terms: Terms = {}
         for first in range(0, len(examples), size):

@@ -102,7 +102,7 @@ class TargetLoss(base.Loss):
         return terms
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        """Return nothing: texts are written token by token (inference/target_writing.py)."""
+        """Return nothing: texts are written token by token (`TargetDecoder.complete`)."""
         return base.HostOutputs({}, {})
 
 
@@ -110,6 +110,7 @@ class TargetDecoder(base.Decoder[TargetExample, Written]):
     """The text that the model writes, compared with the references."""
 
     encoding: TargetEncoding
+    reads_outputs = False
 
     @property
     def tokenizers(self) -> Tokenizers:
@@ -127,13 +128,25 @@ class TargetDecoder(base.Decoder[TargetExample, Written]):
     def decode(
         self, example: TargetExample, parts: base.ExampleOutputs, calibration: base.Calibration
     ) -> Written:
-        """Return the text of the written tokens."""
-        (part,) = parts[0]
-        tokenizer, ids = self.encoding.tokenizer, part['ids'].tolist()
+        """Return no text yet; `complete` writes it."""
+        return Written('')
+
+    def complete(
+        self,
+        examples: Sequence[TargetExample],
+        predictions: Sequence[Written],
+        writer: base.ExampleWriter,
+    ) -> list[Written]:
+        """Write a text for each example."""
+        return list(map(self.written, writer.write_targets(self.encoding, examples)))
+
+    def written(self, tokens: base.WrittenTokens) -> Written:
+        """Return the text of written tokens."""
+        tokenizer, ids = self.encoding.tokenizer, tokens['ids'].tolist()
         text = tokenizer.decode_text(ids)
         is_forced = len(ids) == self.settings.target_tokens and self.encoding.forces_end
         has_ended = ids[-1:] == [tokenizer.sep_id] and not is_forced
-        return Written(text.rstrip(), float(part['log_p'].sum()), has_ended)
+        return Written(text.rstrip(), float(tokens['log_p'].sum()), has_ended)
 
     def references(self, example: TargetExample) -> list[str]:
         """Return the references of an example as they are scored."""

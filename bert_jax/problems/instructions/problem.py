@@ -94,7 +94,7 @@ class AnswerPrediction(NamedTuple):
         tokens: number of tokens of the answers, with their ends.
         scored: number of tokens that were predicted.
         right: number of these tokens that were the most probable.
-        written: the answer that the model wrote itself; None if it was not asked to.
+        written: the answer that the model wrote itself; None if the conversation has no answer.
     """
 
     nats: float
@@ -105,7 +105,7 @@ class AnswerPrediction(NamedTuple):
 
 
 class InstructionDecoder(base.Decoder[ConversationExample, AnswerPrediction]):
-    """Loss, perplexity and accuracy of answers; exact matches if answers were written."""
+    """Loss, perplexity and accuracy of answers, and how many the model writes itself."""
 
     encoding: InstructionEncoding
 
@@ -119,6 +119,18 @@ class InstructionDecoder(base.Decoder[ConversationExample, AnswerPrediction]):
         sums = {name: sum(float(part[name].sum()) for (part,) in parts) for name in names}
         nats, tokens, scored, right = sums.values()
         return AnswerPrediction(nats, int(tokens), int(scored), right)
+
+    def complete(
+        self,
+        examples: Sequence[ConversationExample],
+        predictions: Sequence[AnswerPrediction],
+        writer: base.ExampleWriter,
+    ) -> list[AnswerPrediction]:
+        """Write the last answer of each conversation; '' if its prompt leaves no room."""
+        asked = {n: one.before_answer() for n, one in enumerate(examples) if one.answer is not None}
+        answers = writer.respond(self.encoding, list(asked.values()))
+        written = dict(zip(asked, answers, strict=True))
+        return [one._replace(written=written.get(n)) for n, one in enumerate(predictions)]
 
     def score(
         self, examples: Sequence[ConversationExample], predictions: Sequence[AnswerPrediction]

@@ -14,10 +14,9 @@ from bert_jax import problems, progress
 from bert_jax.errors import warn
 from bert_jax.labels import seen_examples
 from bert_jax.labels.examples import Example, is_labeled
-from bert_jax.metrics import intervals
-from bert_jax.metrics.scores import Scores
 from bert_jax.problems import finetuning_model
 from bert_jax.problems.base import AnyProblem
+from bert_jax.problems.evaluation import Evaluated
 from bert_jax.reports import finetuning_card, glue, tables
 from bert_jax.tasks import initialization
 from bert_jax.training.early_stopping import lower_is_better
@@ -25,22 +24,11 @@ from bert_jax.training.workdir import Workdir
 from bert_jax.types import JsonObject, Params
 
 
-class Evaluated(NamedTuple):
-    """The evaluation of a split.
-
-    Attributes:
-        params: the parameters.
-        predictions: one for each example.
-        scores: None if the split has examples without a label.
-        metrics: the metrics of `scores`, and losses.
-        thresholds: the thresholds of the predictions.
-    """
+class EvaluatedSplit(NamedTuple):
+    """The evaluation of a split with some parameters."""
 
     params: Params
-    predictions: Sequence[object]
-    scores: Scores | None
-    metrics: dict[str, float]
-    thresholds: Mapping[str, float]
+    result: Evaluated
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,7 +51,7 @@ class Report:
     problem: AnyProblem
     learning_rate: float
     attention: str
-    evaluated: Mapping[str, Evaluated]
+    evaluated: Mapping[str, EvaluatedSplit]
 
     @functools.cached_property
     def copies(self) -> dict[str, str]:
@@ -82,7 +70,7 @@ class Report:
     @property
     def _tuned(self) -> Mapping[str, float]:
         """The thresholds that were tuned on the dev split; {} if none were."""
-        return self.evaluated['dev'].thresholds if 'dev' in self.evaluated else {}
+        return self.evaluated['dev'].result.thresholds if 'dev' in self.evaluated else {}
 
     def write(self, workdir: Workdir, results: JsonObject) -> None:
         """Write predictions, scores and the card; add warnings to the results."""
@@ -90,16 +78,14 @@ class Report:
         if self._tuned:
             results['tuned_on_dev'] = dict(self._tuned)
             progress.say(f'tuned on dev: {finetuning_card.describe_thresholds(self._tuned)}')
-        for split, (_, predictions, _, metrics, _) in self.evaluated.items():
-            examples = self.held_out[split].examples
-            records = list(map(self.problem.decoder.to_record, examples, predictions))
-            if metrics:
-                scored[split] = self._split_scores(split)
+        for split, (_, result) in self.evaluated.items():
+            if result.metrics:
+                scored[split] = self._split_scores(result)
             with workdir.writing():
-                self._save(workdir.local / split, split, records, scored.get(split))
-            shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
+                self._save(workdir.local / split, split, result, scored.get(split))
+            shown = ', '.join(f'{name} {value:.4g}' for name, value in result.metrics.items())
             name = finetuning_card.name_of_split(split, self._tuned)
-            progress.say(f'{name}: {shown or why_no_metrics(examples)}')
+            progress.say(f'{name}: {shown or why_no_metrics(result.examples)}')
         if self.attention:
             results['attention'] = self.attention
         results['warnings'] = self._warnings(scored)
@@ -122,18 +108,15 @@ class Report:
             seen_examples.save(self.train, workdir.local)
             (workdir.local / 'README.md').write_text(card, encoding='utf-8')
 
-    def _split_scores(self, split: str) -> finetuning_card.SplitScores:
+    def _split_scores(self, result: Evaluated) -> finetuning_card.SplitScores:
         """Return the scores of a split with intervals, and those of a blind guess."""
-        examples, decoder = self.held_out[split].examples, self.problem.decoder
-        score_rows = decoder.score_rows(examples, self.evaluated[split].predictions)
-        scores = self.evaluated[split].scores
-        assert scores is not None
+        assert result.scores is not None
         return finetuning_card.SplitScores(
-            len(examples),
-            scores.metrics,
-            intervals.of_rows(score_rows, len(examples)),
-            decoder.baseline(self.train, examples),
-            scores.signatures,
+            len(result.examples),
+            result.scores.metrics,
+            result.intervals(),
+            self.problem.decoder.baseline(self.train, result.examples),
+            result.scores.signatures,
         )
 
     def _warnings(self, scored: Mapping[str, finetuning_card.SplitScores]) -> list[str]:
@@ -155,23 +138,22 @@ class Report:
         self,
         folder: pathlib.Path,
         split: str,
-        records: list[JsonObject],
+        result: Evaluated,
         scored: finetuning_card.SplitScores | None,
     ) -> None:
         """Write predictions, scores, and the file for the scorer of GLUE or GAP, if it applies."""
-        tables.save_predictions(records, folder)
-        if self.config.data.columns.candidate_labels:
-            tables.save_candidates(records, self.config.data.columns.candidate_labels, folder)
-        if scored and (scores := self.evaluated[split].scores):
-            title = f'{self.config.task}, {finetuning_card.name_of_split(split, self._tuned)}'
-            tables.save_scores(
-                scores,
-                folder,
-                title,
-                scored.intervals,
-                baseline=scored.baseline,
-                attention=self.attention,
-            )
+        records = result.records
+        tables.save_results(
+            folder,
+            f'{self.config.task}, {finetuning_card.name_of_split(split, self._tuned)}',
+            records,
+            result.scores if scored else None,
+            self.config.data.columns.candidate_labels,
+            intervals=scored.intervals if scored else {},
+            baseline=scored.baseline if scored else {},
+            attention=self.attention,
+            losses=result.losses,
+        )
         if test_set := glue.test_set(self.config.data.dataset, split):
             predicted = {record['id']: record['predicted'] for record in records}
             glue.write_submission(test_set, predicted, folder)

@@ -18,7 +18,7 @@ from bert_jax.examples.finetune_batches import (
     evaluation_batches,
     evaluation_slots,
 )
-from bert_jax.inference import target_writing
+from bert_jax.inference.problem_writer import ProblemWriter
 from bert_jax.labels import loader
 from bert_jax.labels.examples import (
     DistilledExample,
@@ -29,7 +29,6 @@ from bert_jax.labels.examples import (
     TaggedExample,
     TargetExample,
     TextExample,
-    is_labeled,
     texts_of,
 )
 from bert_jax.labels.loader import Splits
@@ -38,11 +37,12 @@ from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.head_states import describe_states
 from bert_jax.models.visibility import Pattern
-from bert_jax.problems import finetuning_model
-from bert_jax.problems.base import AnyProblem, Calibration
+from bert_jax.problems import evaluation, finetuning_model
+from bert_jax.problems.base import AnyProblem
+from bert_jax.problems.evaluation import Evaluated
 from bert_jax.tasks import attention_direction, initialization, next_commands, show_batch
 from bert_jax.tasks.finetuning import inputs
-from bert_jax.tasks.finetuning.report import Evaluated, Report
+from bert_jax.tasks.finetuning.report import EvaluatedSplit, Report
 from bert_jax.training import sharding
 from bert_jax.training.step import all_rows, map_micro_batches
 from bert_jax.training.task import Stage
@@ -78,7 +78,7 @@ class FineTuning:
     stage: Stage
     learning_rate: float
     rate_origin: str
-    evaluated: dict[str, Evaluated] = dataclasses.field(default_factory=dict)
+    evaluated: dict[str, EvaluatedSplit] = dataclasses.field(default_factory=dict)
 
     memory = None
 
@@ -277,46 +277,26 @@ class FineTuning:
 
     @property
     def _thresholds(self) -> Mapping[str, float]:
-        return self.evaluated['dev'].thresholds if 'dev' in self.evaluated else {}
+        return self.evaluated['dev'].result.thresholds if 'dev' in self.evaluated else {}
 
     def evaluate_split(self, params: Params, split: str) -> Evaluated:
         """Evaluate a held-out split; on dev, tune the thresholds first."""
         encoded, shape = self.held_out[split], self._evaluation_shape()
-        examples, decoder = encoded.examples, self.problem.decoder
-        parts, references, terms = self._predicted(params, encoded, shape)
-        is_dev = split == 'dev'
-        thresholds = decoder.tune_thresholds(examples, parts) if is_dev else self._thresholds
-        calibration = Calibration(thresholds, references)
-        predictions = finetuning_model.decode_all(self.problem, examples, parts, calibration)
-        scores, metrics = None, {}
-        if all(map(is_labeled, examples)):
-            terms |= self.problem.loss.held_out_terms(examples, predictions)
-            scores, means = decoder.score(examples, predictions), averages.means(terms)
-            losses = {f'{name}_loss': means[name] for name in self.weights if name in means}
-            metrics = scores.metrics | losses
-        self.evaluated[split] = Evaluated(params, predictions, scores, metrics, thresholds)
-        return self.evaluated[split]
-
-    def _predicted(
-        self, params: Params, encoded: finetuning_model.EncodedExamples, shape: BatchShape
-    ) -> finetuning_model.Predicted:
-        """Predict a split, and show how much of it is left."""
-        is_host0 = jax.process_index() == 0
-        with progress.evaluation_bar(len(encoded.items), ' windows', is_host0) as bar:
-            predicted = finetuning_model.predict(self._predict, params, encoded, shape, bar.update)
-        if not target_writing.writes(self.problem):
-            return predicted
-        with progress.evaluation_bar(len(encoded.examples), ' texts', is_host0) as bar:
-            parts = target_writing.write(
-                self.problem,
-                self.model.model,
-                params,
-                encoded.examples,
-                shape.rows * shape.length,
-                concurrent_batches=1,  # computations of several devices must have one order
-                advance=bar.update,
-            )
-        return predicted._replace(parts=parts)
+        bars = functools.partial(progress.evaluation_bar, is_shown=jax.process_index() == 0)
+        with bars(len(encoded.items), ' windows') as advance:
+            predicted = finetuning_model.predict(self._predict, params, encoded, shape, advance)
+        writer = ProblemWriter.of(
+            self.problem,
+            self.model.model,
+            params,
+            shape.rows * shape.length,
+            bars,
+            concurrent_batches=1,  # computations of several devices must have one order
+        )
+        thresholds = None if split == 'dev' else self._thresholds
+        result = evaluation.evaluate(self.problem, encoded.examples, predicted, thresholds, writer)
+        self.evaluated[split] = EvaluatedSplit(params, result)
+        return result
 
     def _predict(self, params: Params, batch: Batch) -> Tree:
         """Run the prediction step with rows distributed over the mesh."""

@@ -222,11 +222,9 @@ class Pretraining:
         """
         rows, totals = self._held_out_rows(stage), dict[str | None, Terms]()
         number = sum(first.num_examples for first in rows.values())
-        with progress.evaluation_bar(number, ' rows', jax.process_index() == 0) as bar:
+        with progress.evaluation_bar(number, ' rows', jax.process_index() == 0) as advance:
             for language, first in rows.items():
-                totals[language] = self._held_out_totals(
-                    params, first, stage.accumulation, bar.update
-                )
+                totals[language] = self._held_out_totals(params, first, stage.accumulation, advance)
         total = totals.pop(None)
         names = objectives.predicting_tokens(self.objectives)
         counts_V = np.asarray(total.pop(_COUNTS).sum) if names else np.zeros(0)
