@@ -56,7 +56,8 @@ def from_state_dict(
     }
     if not any(name.startswith(family.prefix) for name in state):  # a bare encoder
         names = (place.name for place in all_places.values())
-        known = {*names, family.position_ids, *family.duplicates(architecture)}
+        skipped = (*family.training_only, *family.unused)
+        known = {*names, *skipped, family.position_ids, *family.duplicates(architecture)}
         state = {
             full if (full := family.prefix + name) in known else name: array
             for name, array in state.items()
@@ -114,6 +115,9 @@ def _without_extras(
     skipped = [name for name in family.training_only if state.pop(name, None) is not None]
     if skipped:
         warn(f'{source}: skipped training-only weights: {", ".join(skipped)}')
+    unused = [name for name in family.unused if state.pop(name, None) is not None]
+    if unused:
+        warn(f'{source}: skipped weights of outputs not computed here: {", ".join(unused)}')
     positions = state.pop(family.position_ids, np.arange(1))
     if not (positions == np.arange(positions.shape[-1])).all():
         raise UserError(f'{source}: {family.position_ids} is not 0, 1, 2, …')

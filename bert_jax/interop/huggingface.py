@@ -54,10 +54,14 @@ def load(
     ignored = family.ignored_keys(config)
     if ignored:
         warn(f'{folder / "config.json"}: ignored keys: {", ".join(ignored)}')
-    published = families.published_class(config) or ''
+    published = family.current_class(families.published_class(config) or '')
     state = _with_decoder(weights.read(folder), family, architecture, published, folder)
     if leave_out:
         state = _without(state, leave_out, folder)
+    try:
+        architecture = family.fit(architecture, state)
+    except UserError as error:
+        raise UserError(f'{folder}: {error}') from None
     if not architecture.pooler and conversion.has_weight(family, state, 'encoder/pooler'):
         architecture = dataclasses.replace(architecture, pooler=True)
     position = 'encoder/embeddings/position'
@@ -68,7 +72,7 @@ def load(
         _check_start(architecture, tokenizer, config, folder)
     if tokenizer and lowercase:
         tokenizer = tokenizer.with_lowercase()
-    if published in family.without_pooler:
+    if (published or family.bare_class) in family.without_pooler:
         allow_missing = (*allow_missing, '^encoder/pooler/')
     declared = family.classes.get(published, ())
     params, new = conversion.from_state_dict(

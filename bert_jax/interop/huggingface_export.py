@@ -172,6 +172,9 @@ def plan(model: LoadedModel) -> Plan:
     if modules and modules.unsupported and not (modules.sparse and 'mlm' in heads):
         dropped.append('modules.json')
         lines.append(f'modules.json is dropped: it has {modules.unsupported}')
+    if family.unused:
+        names = ', '.join(family.unused)
+        lines.append(f'{names} are left out: transformers initializes them newly')
     if architecture.positions.kind == 'mask_decoder' and 'mlm' in heads:
         lines.append('transformers has no enhanced mask decoder: its predictions of [MASK] differ')
     return Plan(architecture, heads, tokenizer, tuple(dropped), lines)
@@ -324,6 +327,7 @@ def _write(model: LoadedModel, folder: pathlib.Path) -> None:
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
     state = state_dict_map.split(state, family.parts(architecture))
+    state |= family.constants(architecture)
     is_untied = not architecture.prediction.tied
     predicts_tokens = any(HEADS[name].predicts_tokens for name in model.heads)
     if predicts_tokens and is_untied and family.prediction_bias in state:

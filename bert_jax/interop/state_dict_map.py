@@ -37,6 +37,9 @@ class Place:
         num_heads: number of heads, if the last dimension of the array in the state dict is divided
             into heads and their features; None if it is not.
         is_row: whether the array in the state dict has one more dimension, of size 1, in front.
+        is_swapped: whether the halves of the first dimension, gate and value, are exchanged.
+        paired_heads: number of heads whose feature 2k forms a rotated pair with 2k + 1, as in
+            RoFormer, and here with k + K/2; None for other arrays.
     """
 
     name: str
@@ -50,6 +53,8 @@ class Place:
     is_transposed: bool = False
     num_heads: int | None = None
     is_row: bool = False
+    is_swapped: bool = False
+    paired_heads: int | None = None
 
     @property
     def their_shape(self) -> tuple[int, ...]:
@@ -72,6 +77,7 @@ class Place:
         array = array.T if self.is_transposed else array
         rest = array.shape[1:]
         array = array.reshape(self.groups, self.parts, -1, *rest)[:, self.part].reshape(-1, *rest)
+        array = self._reorder(array, is_theirs=True)
         array = (array.T if self.is_kernel else array).reshape(self.published)
         return np.ascontiguousarray(np.pad(array, [(0, rows) for rows in self.padding]))
 
@@ -80,7 +86,18 @@ class Place:
         array = np.asarray(array, np.float32)[tuple(slice(size) for size in self.published)]
         shape = (self.shape[0] // self.parts, *self.shape[1:])
         array = array.reshape(shape[::-1]).T if self.is_kernel else array.reshape(shape)
-        return np.ascontiguousarray(array)
+        return np.ascontiguousarray(self._reorder(array, is_theirs=False))
+
+    def _reorder(self, array: np.ndarray, is_theirs: bool) -> np.ndarray:
+        """Convert the order of the first dimension from theirs to ours, or back."""
+        if self.is_swapped:
+            array = np.concatenate(np.split(array, 2)[::-1])
+        if self.paired_heads is None:
+            return array
+        half = len(array) // self.paired_heads // 2
+        pairs = (half, 2) if is_theirs else (2, half)
+        features = array.reshape(self.paired_heads, *pairs, -1)
+        return features.swapaxes(1, 2).reshape(array.shape)
 
 
 def places(
@@ -94,7 +111,9 @@ def places(
             i of n equal slices, 'name|i/n by head' is slice i of n in each head, and
             'name|i/n transposed' is slice i of n of the transposed array; a further 'with heads'
             says that the last dimension of the array is divided into heads and their features.
-            'name|0/1 as row' has one more dimension, of size 1, in front.
+            'name|0/1 as row' has one more dimension, of size 1, in front; the halves of
+            'name|0/1 swapped' are exchanged, and 'name|i/n by pairs' has another order of the
+            features of each head (see `Place`).
 
     Raises:
         UserError: a parameter is not in the table.
@@ -185,11 +204,13 @@ def _place(
     fraction, *options = fraction.split(' ')
     part, parts = map(int, fraction.split('/')) if fraction else (0, 1)
     groups = architecture.num_heads if options == ['by', 'head'] else 1
+    paired_heads = architecture.num_heads if options == ['by', 'pairs'] else None
     num_heads = architecture.num_heads if options[-2:] == ['with', 'heads'] else None
     shape = (shape[0] * parts, *shape[1:])
     padding = tuple(a - b for a, b in zip(full, published, strict=True))
     layout = (part, parts, groups, 'transposed' in options, num_heads, 'row' in options)
-    return Place(name, shape, published, padding, is_kernel, *layout)
+    order = ('swapped' in options, paired_heads)
+    return Place(name, shape, published, padding, is_kernel, *layout, *order)
 
 
 def _their_name(table: Mapping[str, str], ours: str, sharing: SharedLayers | None) -> str:

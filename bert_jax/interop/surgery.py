@@ -19,7 +19,7 @@ _INDEPENDENT |= {'initializer_range', 'fan_in_init'}
 _INDEPENDENT |= {'attention.theta', 'attention.local_theta', 'pair_pooling'}
 _INDEPENDENT |= {'head_states', 'head_lstm.layers', 'head_lstm.size'}
 _INDEPENDENT |= {'classifier.pooling', 'classifier.skipped_id'}
-_FITTED = {'vocab_size', 'max_position_embeddings', 'characters.spelling'}
+_FITTED = {'vocab_size', 'max_position_embeddings', 'characters.spelling', 'token_dropout.mask_id'}
 _POSITIONS = tuple(f'{stack}/embeddings/position' for stack in ('encoder', 'decoder'))
 
 

@@ -20,6 +20,7 @@ from bert_jax.models.architecture import Architecture
 
 # Sizes that may grow. The width of a head stays, because its features have a meaning in pairs.
 SIZES = ('hidden_size', 'num_layers', 'num_heads', 'intermediate_size', 'embedding_size')
+SIZES += ('kv_heads',)
 _LAYER = re.compile(r'^encoder/layers_(\d+)/')
 
 

@@ -28,6 +28,7 @@ from bert_jax.models.architecture_parts import (
     Recurrence,
     SharedLayers,
     Standard,
+    TokenDropout,
 )
 from bert_jax.models.tuning_method import Tuning
 
@@ -70,6 +71,9 @@ class Architecture(Checked):
     initializer_range: float = 0.02
     # Size of the queries, keys and values of a head; None: hidden_size / num_heads.
     size_per_head: int | None = None
+    # Heads of keys and values; each is shared by num_heads / kv_heads heads of queries (Ainslie et
+    # al. 2023, arXiv 2305.13245). None: num_heads.
+    kv_heads: int | None = None
     # The kind of encoder, a key of encoders.ENCODERS.
     encoder: str = 'transformer'
     # Size of the embeddings if they are projected to hidden_size.
@@ -80,6 +84,8 @@ class Architecture(Checked):
     characters: Characters | None = None
     # Whether the embeddings of padding are set to zero.
     embedding_mask: bool = False
+    # The mask token has no vector, and the others are scaled; None: it has one.
+    token_dropout: TokenDropout | None = None
     # Position vectors added to the embeddings.
     positions: AnyPositions = LearnedPositions()
     # How attention scores depend on positions.
@@ -167,6 +173,10 @@ class Architecture(Checked):
         """Describe values that do not fit together: of sizes, of the encoder, of each part."""
         if self.size_per_head is None and self.hidden_size % self.num_heads:
             yield f'hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}'
+        if self.num_heads % self.num_kv_heads:
+            yield f'num_heads {self.num_heads} is not a multiple of kv_heads {self.kv_heads}'
+        if self.kv_heads and self.attention.kind not in ('standard', 'rotary'):
+            yield f'attention {self.attention.kind} has no kv_heads; standard and rotary have'
         if self.max_length < 1:
             yield (
                 f'max_position_embeddings {self.max_position_embeddings} leaves no positions after '
@@ -233,6 +243,10 @@ class Architecture(Checked):
     @property
     def head_size(self) -> int:
         return self.size_per_head or self.hidden_size // self.num_heads
+
+    @property
+    def num_kv_heads(self) -> int:
+        return self.kv_heads or self.num_heads
 
     @property
     def longest_sum(self) -> int:

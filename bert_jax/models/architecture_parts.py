@@ -22,9 +22,9 @@ CHARACTERS = 261  # bytes, begin and end of a text, begin and end of a token, pa
 WORD_LENGTH = 50  # characters of a token, its begin and its end included
 FILTER_WIDTHS = range(1, 8)
 _FILTER_SHARES = (1, 1, 2, 4, 8, 16, 32)
-_MOST = {name: limits.VOCABULARY for name in ('vocab_size', 'skipped_id')}
+_MOST = {name: limits.VOCABULARY for name in ('vocab_size', 'skipped_id', 'mask_id')}
 _MOST |= dict.fromkeys(('num_layers', 'layers', 'highways'), limits.LAYERS)
-_MAY_BE_ZERO = ('type_vocab_size', 'first', 'layers', 'highways', 'skipped_id')
+_MAY_BE_ZERO = ('type_vocab_size', 'first', 'layers', 'highways', 'skipped_id', 'mask_id')
 
 
 def _problems_of_field(field: dataclasses.Field[Any], value: Any) -> Iterator[str]:
@@ -197,16 +197,29 @@ class Rotary(Checked):
         theta: base of the wavelengths.
         local_theta: base in layers with a window; None: theta.
         qk_norm: see `Standard`; before the rotation.
+        factor: positions are divided by this in layers that rotate by theta, which stretches them
+            over longer texts (Chen et al. 2023, arXiv 2306.15595).
+        precision: to which the angles per position are rounded; models that were trained in float16
+            may need its rounding (ESM-2).
     """
 
     theta: float = 10_000.0
     local_theta: float | None = None
     qk_norm: bool = False
+    factor: float = 1.0
+    precision: Literal['float32', 'float16'] = 'float32'
     kind: Literal['rotary'] = dataclasses.field(default='rotary', init=False)
 
     def problems_in(self, whole: Whole) -> Iterator[str]:
         if (size := whole.head_size) % 2:
             yield f'rotary attention needs an even head size, not {size} (hidden_size / num_heads)'
+
+    @property
+    def local(self) -> 'Rotary':
+        """The rotation of layers with a window."""
+        if self.local_theta is None:
+            return self
+        return Rotary(self.local_theta, precision=self.precision)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -311,7 +324,9 @@ class Norms(Checked):
         embeddings: whether the embeddings are normalized.
     """
 
-    function: Literal['layer_norm', 'unbiased_layer_norm', 'rms_norm'] = 'layer_norm'
+    function: Literal['layer_norm', 'unbiased_layer_norm', 'rms_norm', 'centered_rms_norm'] = (
+        'layer_norm'
+    )
     placement: Literal['post', 'pre', 'pre_except_first', 'both'] = 'post'
     embeddings: bool = True
 
@@ -414,7 +429,8 @@ class Classifier(Checked):
     Attributes:
         layers: the layers before the logits, a key of heads.classification.CLASSIFIERS.
         activation: of a dense layer among them.
-        pooling: how a sequence becomes one vector: 'concat' is [last; max; mean].
+        pooling: how a sequence becomes one vector: 'concat' is [last; max; mean]; 'late' averages
+            the logits of its tokens instead.
         dropout: None: hidden_dropout of the architecture.
         bias: whether the logits of sequences have a bias.
         skipped_id: a token that cannot be the last one, as transformers skips the padding token by
@@ -423,7 +439,7 @@ class Classifier(Checked):
 
     layers: Literal['none', 'linear', 'dense', 'dropout_dense', 'dense_norm'] = 'linear'
     activation: Activation = 'tanh'
-    pooling: Literal['pooler', 'first', 'last', 'mean', 'concat'] = 'pooler'
+    pooling: Literal['pooler', 'first', 'last', 'mean', 'concat', 'late'] = 'pooler'
     dropout: float | None = None
     bias: bool = True
     skipped_id: int | None = None
@@ -489,6 +505,27 @@ class Characters(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
+class TokenDropout(Checked):
+    """Embeddings as ESM-2 reads them, in training and afterwards alike (Lin et al. 2023, Science).
+
+    The vector of the mask token is zero, and all vectors of a row are multiplied by
+    (1 − rate) / (1 − share of mask tokens in the row), so that their sum does not depend on the
+    number of masks (fair-esm, esm/model/esm2.py, token_dropout).
+
+    Attributes:
+        mask_id: the mask token; set from the tokenizer where a model is made.
+        rate: share of mask tokens in training: 15 % of the tokens, of which 80 % become the mask.
+    """
+
+    mask_id: int = 0
+    rate: float = 0.15 * 0.8
+
+    def problems(self) -> Iterator[str]:
+        if self.rate >= 1:
+            yield f'token_dropout.rate is {self.rate}, must be below 1'
+
+
+@dataclasses.dataclass(frozen=True)
 class HeadLSTM(Checked):
     """A bidirectional LSTM between the encoder and a fine-tuning head (models/recurrence.py).
 
@@ -533,6 +570,8 @@ class DecoderStack(Checked):
             'embedding_size': whole.embedding_size is not None,
             'characters': whole.characters is not None,
             'head_states': whole.head_states != 'last',
+            'kv_heads': whole.kv_heads is not None,
+            'token_dropout': whole.token_dropout is not None,
         }
         for name in (name for name, is_refused in parts.items() if is_refused):
             yield f'a model with a decoder cannot have {name} {getattr(whole, name)}'

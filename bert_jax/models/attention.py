@@ -101,7 +101,7 @@ class Attention(Module):
         if architecture.fan_in_init:  # T5: the scale of scores is in the initial queries
             query_range = float((architecture.hidden_size * architecture.head_size) ** -0.5)
         self.query = self.projection(init_range=query_range)
-        self.value = self.projection()
+        self.value = self.projection(heads=self.architecture.num_kv_heads)
         self.key = self.key_projection()
         self.output = self.make_dense(
             'BTHK,HKD->BTD',
@@ -121,13 +121,20 @@ class Attention(Module):
 
     def key_projection(self) -> Dense:
         """A learned projection from states to keys."""
-        return self.projection(self.architecture.biases.attention == 'all')
+        has_bias = self.architecture.biases.attention == 'all'
+        return self.projection(has_bias, heads=self.architecture.num_kv_heads)
 
-    def projection(self, use_bias: bool | None = None, init_range: float | None = None) -> Dense:
-        """A learned projection from states to heads."""
+    def projection(
+        self,
+        use_bias: bool | None = None,
+        init_range: float | None = None,
+        heads: int | None = None,
+    ) -> Dense:
+        """A learned projection from states to `heads` heads, by default those of queries."""
         architecture = self.architecture
-        shape = (architecture.hidden_size, architecture.num_heads, architecture.head_size)
-        names = ('embed', 'heads', 'head_dim')
+        heads = heads or architecture.num_heads
+        shape = (architecture.hidden_size, heads, architecture.head_size)
+        names = ('embed', self._heads_axis(heads), 'head_dim')
         if use_bias is None:
             use_bias = architecture.biases.attention != 'none'
         options = dict(use_bias=use_bias, init_range=init_range)
@@ -156,8 +163,10 @@ class Attention(Module):
         """
         source_BTD = self.source(x_BTD, context)
         projected = (self.query(x_BTD), self.key(source_BTD), self.value(source_BTD))
-        axes = ('batch', 'length', 'heads', 'head_dim')
-        query_BTHK, key_BUHK, value_BUHK = (constrain(x_BTHK, axes) for x_BTHK in projected)
+        query_BTHK, key_BUHK, value_BUHK = (
+            constrain(x_BTHK, ('batch', 'length', self._heads_axis(x_BTHK.shape[2]), 'head_dim'))
+            for x_BTHK in projected
+        )
         if self._has_qk_norm:
             query_BTHK, key_BUHK = self.query_norm(query_BTHK), self.key_norm(key_BUHK)
         prefix = self._prefix(query_BTHK)
@@ -167,12 +176,25 @@ class Attention(Module):
             assert positions_BT is not None
             past = past.write(key_BUHK, value_BUHK, positions_BT)
             key_BUHK, value_BUHK = past.key_BUHK, past.value_BUHK
+        key_BUHK, value_BUHK = self._for_queries(key_BUHK), self._for_queries(value_BUHK)
         window, length = constants.window, key_BUHK.shape[1]
         if window is not None and not is_symbolic_dim(length) and window >= length - 1:
             window = None
         visibility = dataclasses.replace(context.visibility, window=window, slopes_H=self.slopes())
         states = (query_BTHK, key_BUHK, value_BUHK)
         return self.output(self.attend(*states, visibility, prefix, context, seeds_B)), past
+
+    def _heads_axis(self, heads: int) -> str:
+        """The logical axis of some heads; shared ones may be too few to be sharded."""
+        return 'heads' if heads == self.architecture.num_heads else 'kv_heads'
+
+    def _for_queries(self, x_BUGK: jax.Array) -> jax.Array:
+        """[B, U, H, K]: the keys or values that each head of queries reads."""
+        repeats = self.architecture.num_heads // x_BUGK.shape[2]
+        if repeats == 1:
+            return x_BUGK
+        axes = ('batch', 'length', 'heads', 'head_dim')
+        return constrain(jnp.repeat(x_BUGK, repeats, axis=2), axes)
 
     def attend(
         self,
@@ -278,21 +300,22 @@ class Attention(Module):
 
 
 @functools.lru_cache(maxsize=16)  # the same arrays for all layers: a program has them once
-def known_rotations(length: int, theta: float, num_features: int) -> kernels.Rotations:
+def known_rotations(length: int, rotary: Rotary, num_features: int) -> kernels.Rotations:
     """The rotations of positions 0, 1, 2, …, as constants.
 
     If they were computed in the program, XLA would repeat their sines for every head and row on
     CPU.
     """
     positions_T = np.arange(length, dtype=np.float32)
-    angles_TJ = positions_T[:, None] * rotation_frequencies(theta, num_features)
+    angles_TJ = positions_T[:, None] * rotation_frequencies(rotary, num_features)
     return kernels.Rotations(np.cos(angles_TJ), np.sin(angles_TJ))
 
 
-def rotation_frequencies(theta: float, num_features: int) -> np.ndarray:
-    """fp32 [J]: θ^(-2j/K), the angle per position of each pair of a head's K features."""
+def rotation_frequencies(rotary: Rotary, num_features: int) -> np.ndarray:
+    """fp32 [J]: θ^(-2j/K) / factor, the angle per position of each pair of a head's K features."""
     exponents_J = np.arange(0, num_features, 2) / num_features
-    return np.asarray(1 / theta**exponents_J, np.float32)
+    frequencies_J = 1 / rotary.theta**exponents_J / rotary.factor
+    return frequencies_J.astype(rotary.precision).astype(np.float32)
 
 
 class RotaryAttention(Attention):
@@ -310,15 +333,14 @@ class RotaryAttention(Attention):
     ) -> tuple[jax.Array, jax.Array]:
         attention, num_features = self.architecture.attention, self.architecture.head_size
         assert isinstance(attention, Rotary)
-        theta = attention.theta
-        if constants.window is not None and attention.local_theta is not None:
-            theta = attention.local_theta
+        rotary = attention if constants.window is None else attention.local
         length = query_BTHK.shape[1]
         if positions_BT is None and not is_symbolic_dim(length):
-            rotations = known_rotations(length, theta, num_features)
+            rotations = known_rotations(length, rotary, num_features)
         else:
             positions_XT = jnp.arange(length) if positions_BT is None else positions_BT
-            angles_XTJ = positions_XT[..., None] * rotation_frequencies(theta, num_features)
+            frequencies_J = rotation_frequencies(rotary, num_features)
+            angles_XTJ = positions_XT[..., None] * frequencies_J
             rotations = kernels.Rotations(jnp.cos(angles_XTJ), jnp.sin(angles_XTJ))
         return kernels.rotate(query_BTHK, rotations), kernels.rotate(key_BUHK, rotations)
 

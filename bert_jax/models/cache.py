@@ -58,7 +58,7 @@ class Cache(flax.struct.PyTreeNode):
                 f'{num_slots} tokens exceed the {architecture.max_length} positions of the model '
                 '(max_position_embeddings)'
             )
-        shape = (num_rows, num_slots, architecture.num_heads, architecture.head_size)
+        shape = (num_rows, num_slots, architecture.num_kv_heads, architecture.head_size)
         zeros = jnp.zeros(shape, compute.activation_dtype)
         layers = (KeysValues(zeros, zeros),) * architecture.num_layers
         return cls(jax.tree.map(jnp.copy, layers), jnp.zeros(num_rows, jnp.int32))

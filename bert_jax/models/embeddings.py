@@ -77,6 +77,8 @@ class Embeddings(Module):
             )
         is_token_BT = rows.is_token_BT
         x_BTE = constrain(self._token_vectors(rows, token_VE), ('batch', 'length', 'embed'))
+        if architecture.token_dropout is not None:
+            x_BTE = x_BTE * self._token_dropout(rows)[..., None]
         if architecture.scaled_embeddings:
             x_BTE = x_BTE * architecture.embedding_width**0.5
         if architecture.positions.kind == 'learned':
@@ -107,6 +109,17 @@ class Embeddings(Module):
             return vectors_BTE
         # Unshard embed first: gathering from a table sharded along embed would exchange vectors.
         return constrain(table_VE, ('vocab', None))[rows.input_ids_BT]
+
+    def _token_dropout(self, rows: Rows) -> jax.Array:
+        """fp32 [B, T]: the factor of each token's vector, 0 for masks; see `TokenDropout`."""
+        options = self.architecture.token_dropout
+        assert options is not None
+        is_mask_BT = jnp.asarray(rows.input_ids_BT) == options.mask_id
+        member_BST = rows.members()
+        share_BS = (member_BST & is_mask_BT[:, None]).sum(2) / jnp.maximum(member_BST.sum(2), 1)
+        factor_BS = (1 - options.rate) / jnp.maximum(1 - share_BS, 1e-6)
+        factor_BT = jnp.einsum('BS,BST->BT', factor_BS, member_BST.astype(jnp.float32))
+        return jnp.where(is_mask_BT, 0, factor_BT)
 
     def position_vectors(self, length: int, rows_BT: jax.Array | None = None) -> jax.Array:
         """Return vectors [T, E] of the first positions, or [B, T, E] of the given table rows."""

@@ -15,11 +15,12 @@ def training_flops_per_token(
              + 2 E D if E ≠ D + 2 W D² with a convolution + A with characters + H / T]
 
     with hidden size D (in 8 D² and 4 T' D, half of the first and the second D are num_heads ·
-    head_size), M feed-forward matrices of width F (2, or 3 if gated), sequence length T, T'
-    visible positions (T, or the width of the layer's attention window if smaller), P projections
-    onto the vocabulary per sequence, embedding width E and vocabulary size V (without padding
-    rows); 2 D E counts if predictions have a dense layer. With disentangled attention, contents are
-    multiplied by R relative positions in N terms. Relative attention projects 2 T distances and
+    head_size; with kv_heads, 4 D² are smaller by num_heads / kv_heads), M feed-forward matrices of
+    width F (2, or 3 if gated), sequence length T, T' visible positions (T, or the width of the
+    layer's attention window if smaller), P projections onto the vocabulary per sequence, embedding
+    width E and vocabulary size V (without padding rows); 2 D E counts if predictions have a dense
+    layer. With disentangled attention, contents are multiplied by R relative positions in N terms.
+    Relative attention projects 2 T distances and
     multiplies contents by them and by two types, 4 D² + 4 T D + 4 D operations. A convolution
     covers W positions. A mask decoder adds two layers. A layer of the recurrent encoder takes
     36 E F instead, in two directions with cells of width F. Heads take H operations per sequence
@@ -42,7 +43,8 @@ def training_flops_per_token(
         for window in architecture.layer_windows
     )
     inner = architecture.num_heads * architecture.head_size
-    layer = 8 * size * inner + feedforward_flops(architecture)
+    shared = architecture.num_kv_heads * architecture.head_size
+    layer = 4 * size * (inner + shared) + feedforward_flops(architecture)
     if attention.kind == 'disentangled':
         distances = min(
             2 * sequence_length - 1, 2 * attention.span(architecture.max_position_embeddings)

@@ -52,7 +52,19 @@ class RMSNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        return rms_norm(x, _scale(self, x), self.architecture.layer_norm_eps)
+        return rms_norm(x, self.scale(x), self.architecture.layer_norm_eps)
+
+    def scale(self, x: jax.Array) -> jax.Array:
+        """Return the factor of each feature."""
+        return _scale(self, x)
+
+
+class CenteredRMSNorm(RMSNorm):
+    """`rms_norm` whose parameters are added to 1, so that decay pulls scales to 1 (Gemma)."""
+
+    def scale(self, x: jax.Array) -> jax.Array:
+        shape = (x.shape[-1],)
+        return 1 + param(self, 'scale', nn.initializers.zeros, shape, ('norm',))
 
 
 def _scale(module: nn.Module, x: jax.Array) -> jax.Array:
@@ -63,6 +75,7 @@ NORMS: dict[str, Callable[..., nn.Module]] = {
     'layer_norm': LayerNorm,
     'unbiased_layer_norm': functools.partial(LayerNorm, use_bias=False),
     'rms_norm': RMSNorm,
+    'centered_rms_norm': CenteredRMSNorm,
 }
 
 

@@ -1,8 +1,9 @@
 """Logical axis names, by which sharding rules lay out parameters and activations on a mesh.
 
 Parameters:  vocab, positions, types, embed, features (output of a square D × D kernel), heads,
-             head_dim, mlp, labels, norm (scales and biases of norms), layers (stacked by scan).
-Activations: batch, length, embed, heads, head_dim, mlp, vocab.
+             kv_heads (of keys and values if they are fewer; never sharded), head_dim, mlp, labels,
+             norm (scales and biases of norms), layers (stacked by scan).
+Activations: batch, length, embed, heads, kv_heads, head_dim, mlp, vocab.
 
 Rules are pairs (logical name, mesh axis or tuple of axes or None). Earlier rules win, and each mesh
 axis is used once per array: with ('batch', ('data', 'fsdp')) before ('embed', 'fsdp') parameters

@@ -129,6 +129,16 @@ def _unsupported(model: LoadedModel) -> Iterator[str]:
         yield f'its attention is {architecture.attention.kind}; known: {", ".join(_ATTENTIONS)}'
     if getattr(architecture.attention, 'qk_norm', False) or architecture.norms.placement == 'both':
         yield 'it normalizes queries and keys, or the outputs of its layers'
+    others = {
+        'kv_heads': architecture.kv_heads,
+        'token_dropout': architecture.token_dropout,
+        'scaled_embeddings': architecture.scaled_embeddings,
+        'attention.factor': getattr(architecture.attention, 'factor', 1) != 1,
+        'attention.precision': getattr(architecture.attention, 'precision', '') == 'float16',
+        'norms.function centered_rms_norm': architecture.norms.function == 'centered_rms_norm',
+    }
+    for name in (name for name, is_set in others.items() if is_set):
+        yield f'its architecture has {name}'
     if architecture.prediction.soft_cap:
         yield 'it caps the logits of tokens'
     if architecture.convolution is not None or architecture.positions.kind == 'mask_decoder':

@@ -124,7 +124,7 @@ def initialize(
     from bert_jax.loaded.loaded_model import check_padding
     from bert_jax.models.parameters import stack_layers
 
-    architecture = _spelled(model.architecture.changed(sizes), tokenizer)
+    architecture = _for_vocabulary(model.architecture.changed(sizes), tokenizer)
     check_padding(architecture, tokenizer, config.init_from)
     loaded, grown = model, list[str]()
     if config.get('init_sizes') == 'tile':
@@ -251,7 +251,7 @@ def _initialize_randomly(
             f'transfer.reinit_layers is {config.transfer.reinit_layers}, but without init_from '
             'all layers are newly initialized; set it to 0'
         )
-    architecture = _spelled(architectures.build(name, **sizes), tokenizer)
+    architecture = _for_vocabulary(architectures.build(name, **sizes), tokenizer)
     _check_pooling(config, architecture)
     positions = architecture.positions
     if positions.kind == 'offset' and not positions.counts_padding:  # as in the published models
@@ -259,8 +259,10 @@ def _initialize_randomly(
     return InitialModel(architectures.find(name).family, architecture, {}, [])
 
 
-def _spelled(architecture: Architecture, tokenizer: Tokenizer) -> Architecture:
-    """Let an encoder that reads characters know how the tokens of the vocabulary are written."""
+def _for_vocabulary(architecture: Architecture, tokenizer: Tokenizer) -> Architecture:
+    """Let an encoder know the mask token or, if it reads characters, how tokens are written."""
+    if architecture.token_dropout is not None:
+        architecture = architecture.changed({'token_dropout.mask_id': tokenizer.mask_id})
     if architecture.characters is None:
         return architecture
     from bert_jax.models.characters import spell

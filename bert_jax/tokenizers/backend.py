@@ -37,7 +37,7 @@ class Backend:
         """
         # No special tokens are added, and `_trim_spaces` trims offsets.
         self._trims = _trims_spaces(settings.get('post_processor'))
-        self.library = read(settings | {'post_processor': None}, literal)
+        self.library = read(settings | {'post_processor': None, 'padding': None}, literal)
         vocab = self.library.get_vocab() if self._trims else {}
         self._space_ids = [i for token, i in vocab.items() if not token.strip(BYTE_SPACE)]
         steps = list(_flatten(settings['normalizer']))

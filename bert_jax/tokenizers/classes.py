@@ -12,6 +12,7 @@ normalized text.
 import functools
 import json
 import pathlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ _CASED_SHARE = 0.05  # a vocabulary is cased if more tokens have capital letters
 _END_OF_WORD = '</w>'
 _T5_SENTINELS = 100
 _MBART_SOURCE = 'en_XX'
+_ESM_NAMES = {role: f'<{role}>' for role in ('pad', 'unk', 'cls', 'mask')} | {'sep': '<eos>'}
 _MPNET_NAMES = ('<s>', '<pad>', '</s>', '<mask>')
 
 
@@ -61,6 +63,25 @@ def _read_mpnet(file: pathlib.Path, configuration: Configuration, lowercase: boo
     names = dict(zip(('cls', 'pad', 'sep', 'mask'), _MPNET_NAMES, strict=True))
     with_names = configuration._replace(names={**names, **configuration.names})
     return read_vocab_txt(file, with_names, lowercase)
+
+
+def _read_esm(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
+    """Read the vocab.txt of ESM: the tokens are letters of proteins, others become <unk>."""
+    lines = file.read_bytes().decode('utf-8-sig').splitlines()
+    vocab = {line.strip(): index for index, line in enumerate(lines)}
+    names = _ESM_NAMES | _roles(configuration)
+    missing = [name for name in names.values() if name not in vocab]
+    if missing:
+        raise errors.UserError(f'the vocabulary lacks {", ".join(missing)}')
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token=names['unk']))
+    longest_first = sorted(vocab, key=len, reverse=True)
+    any_token = tokenizers.Regex('|'.join(map(re.escape, longest_first)))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(any_token, 'isolated'), pre_tokenizers.WhitespaceSplit()]
+    )
+    special_tokens.add(backend, names.values())
+    backend.post_processor = special_tokens.template(names, vocab, has_types=True)
+    return special_tokens.contents(backend)
 
 
 def read_byte_bpe(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
@@ -246,6 +267,7 @@ CLASSES: Mapping[str, TokenizerClass] = {
     'DebertaV2Tokenizer': _sentencepiece(),
     'DistilBertTokenizer': _BERT,
     'ElectraTokenizer': _BERT,
+    'EsmTokenizer': TokenizerClass('vocab.txt', _read_esm),
     'GPT2Tokenizer': TokenizerClass('*vocab.json', _read_gpt2, _override_byte_bpe),
     'HerbertTokenizer': TokenizerClass('*vocab.json', _read_herbert),
     'MBartTokenizer': TokenizerClass('*.model', _read_mbart),

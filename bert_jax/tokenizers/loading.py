@@ -56,7 +56,10 @@ def load(path: str, lowercase: bool = True, strip_accents: bool | None = None) -
             file = _find_file(folder, configuration.tokenizer_class)
             with backend.library_errors():
                 settings = _read(file, configuration, lowercase, option)
-                tokenizer = Tokenizer(json.dumps(folders.add_tokens(settings, configuration)))
+                settings = folders.add_tokens(settings, configuration)
+                if 'pad' in configuration.names:
+                    settings = special_tokens.with_padding(settings, configuration.names['pad'])
+                tokenizer = Tokenizer(json.dumps(settings))
             _check_names(tokenizer, configuration)
         if strip_accents not in (None, tokenizer.strip_accents):
             does = 'strips' if tokenizer.strip_accents else 'keeps'

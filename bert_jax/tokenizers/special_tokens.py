@@ -62,12 +62,36 @@ def extend(ids: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
     return {**ids, **{name: first + number for number, name in enumerate(missing)}}
 
 
+def with_padding(settings: JsonObject, name: str) -> JsonObject:
+    """Return the contents of a tokenizer.json that names its padding token.
+
+    Models made of language models may pad with the token that ends texts.
+    """
+    ids = {token['content']: token['id'] for token in settings['added_tokens']}
+    if name in NAMES['pad'] or name not in ids:
+        return settings
+    padding = dict(strategy='BatchLongest', direction='Right', pad_to_multiple_of=None)
+    return settings | {
+        'padding': padding | {'pad_id': ids[name], 'pad_type_id': 0, 'pad_token': name}
+    }
+
+
+def named_padding(settings: JsonObject) -> JsonObject | None:
+    """Return the padding that `with_padding` made; None for a padding token with a known name."""
+    padding = settings.get('padding')
+    name = padding.get('pad_token') if isinstance(padding, dict) else None
+    if not isinstance(name, str):
+        return None
+    return with_padding({'added_tokens': [], **settings, 'padding': None}, name)['padding']
+
+
 def find_in_settings(settings: JsonObject, ids: dict[str, int]) -> dict[str, int]:
     """Return the id of each role of a tokenizer.json; raise UserError if a role has no token.
 
-    The tokenizer of a left-to-right model, which has no token before or after a text but END, needs
-    no unknown and mask tokens; the roles in END_ROLES that have no token are left out as well. A
-    template without a token before a text (T5, mBART) has no cls, and needs no mask token.
+    A byte-level BPE may have no unknown token. The tokenizer of a left-to-right model, which has no
+    token before or after a text but END, needs no unknown and mask tokens; the roles in END_ROLES
+    that have no token are left out as well. A template without a token before a text (T5, mBART)
+    has no cls, and needs no mask token.
 
     The template has the tokens around a text, and the model has its unknown token; published names
     alone could be wrong, because mmBERT has an <s> for HTML beside its <bos>. The other roles have
@@ -76,6 +100,8 @@ def find_in_settings(settings: JsonObject, ids: dict[str, int]) -> dict[str, int
     special = [token['content'] for token in settings['added_tokens'] if token['special']]
     around = around_text(settings.get('post_processor'))
     known = around | {'unk': _unknown(settings['model'])}
+    if padding := settings.get('padding'):
+        known['pad'] = padding['pad_token']
     role_ids: dict[str, int] = {}
     begins_plain = around.get('sep') is not None and around.get('cls') is None
     for role, published in NAMES.items():
@@ -89,6 +115,8 @@ def find_in_settings(settings: JsonObject, ids: dict[str, int]) -> dict[str, int
     ends = {role_ids[role] for role in ('cls', 'sep') if role in role_ids}
     is_left_to_right = END in ids and ends <= {ids[END]}
     optional = {*NAMES} if is_left_to_right else {'cls', 'mask'} if begins_plain else set()
+    if '"ByteLevel"' in json.dumps(settings.get('pre_tokenizer')):
+        optional |= {'unk'}  # every byte has a token
     for role in NAMES:
         if role not in role_ids and role not in optional:
             raise lacking(role)

@@ -278,7 +278,10 @@ class Tokenizer:
 
 
 def parse(text: str) -> JsonObject:
-    """Read the settings of a tokenizer.json, without truncation and padding."""
+    """Read the settings of a tokenizer.json, without truncation.
+
+    Padding is left out, too, unless it names a padding token that its name does not show.
+    """
     try:
         settings = parse_json(text)
     except ValueError as error:
@@ -291,7 +294,8 @@ def parse(text: str) -> JsonObject:
     if model_type not in MODELS:
         raise errors.unknown('tokenizer model', model_type, MODELS)
     defaults: JsonObject = {'normalizer': None, 'pre_tokenizer': None, 'added_tokens': []}
-    return {**defaults, **settings, 'truncation': None, 'padding': None}
+    padding = special_tokens.named_padding(settings)
+    return {**defaults, **settings, 'truncation': None, 'padding': padding}
 
 
 def _without_special_subwords(settings: JsonObject, names: set[str]) -> JsonObject:

@@ -74,6 +74,26 @@ CHANGES = {
     },
     'xlnet': {'vocab_size': 131, 'd_model': 20, 'n_layer': 2, 'n_head': 2, 'd_inner': 28},
 }
+_IDS = {'pad_token_id': 0, 'bos_token_id': 2, 'eos_token_id': 3}
+CHANGES['eurobert'] = {'num_key_value_heads': 2, 'num_attention_heads': 4, 'head_dim': 6} | _IDS
+CHANGES['eurobert'] |= {'mask_token_id': 4}
+CHANGES['gemma3_text'] = {
+    'num_key_value_heads': 2,
+    'head_dim': 6,
+    'query_pre_attn_scalar': 6,
+    'sliding_window': 4,
+    'use_bidirectional_attention': True,
+    'layer_types': ['sliding_attention', 'full_attention'],
+} | _IDS
+CHANGES['esm'] = {
+    'num_attention_heads': 2,
+    'pad_token_id': 0,
+    'mask_token_id': 4,
+    'position_embedding_type': 'rotary',
+    'token_dropout': True,
+}
+for _model_type in ('nomic_bert', 'gte', 'jina_embeddings_v3'):
+    CHANGES[_model_type] = {'num_attention_heads': 2}  # rotary: an even head size
 CHANGES['modernbert-decoder'] = CHANGES['modernbert']
 _STACKS, _END = ('encoder', 'decoder'), 2  # </s> of BART without a tokenizer
 CHANGES['bart'] = CHANGES['mbart'] = {

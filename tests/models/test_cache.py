@@ -29,6 +29,7 @@ ARCHITECTURES = {
     'modernbert': {'windows': (None, 3, 2)},
     'mosaicbert': {},
     'albert': {},
+    'eurobert': {'kv_heads': 1},
 }
 LENGTHS = np.array([LENGTH, 7, 3])  # of the texts, in one batch
 IDS = np.random.default_rng(0).integers(3, VOCAB, (3, LENGTH), dtype=np.int32)

@@ -38,6 +38,9 @@ ARCHITECTURES = {
     'roberta': {'max_position_embeddings': LENGTH + 2},
     'modernbert': {'windows': (None, 2, 2), 'num_layers': 3},
     'mosaicbert': {},
+    'mpnet': {'max_position_embeddings': LENGTH + 2},
+    'eurobert': {'kv_heads': 1},
+    'esm2_8m': {'token_dropout.mask_id': MASK},
     'deberta': {'attention.buckets': None},
     'deberta_v2': {'attention.buckets': 6, 'convolution': ConvolutionOptions(3)},
 }

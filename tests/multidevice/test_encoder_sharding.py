@@ -87,6 +87,24 @@ def test_loss_and_gradients_equal_those_on_one_device(scan_layers):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-5 * scale)
 
 
+def test_heads_of_keys_and_values_may_be_too_few_to_be_sharded():
+    sizes = dict(hidden_size=32, num_layers=1, num_heads=4, kv_heads=1, intermediate_size=48)
+    architecture = architectures.build('eurobert', vocab_size=100, initializer_range=0.2, **sizes)
+    encoder = build_encoder(architecture, Compute())
+    ids = np.random.default_rng(0).integers(0, 100, (8, 12)).astype(np.int32)
+    rows = Rows(ids, np.ones_like(ids))
+    boxed = encoder.init(jax.random.key(0), rows)
+    params = nn.unbox(boxed)
+    expected = encoder.apply(params, rows).hidden_BTD
+    mesh = make_mesh()
+    shardings = sharding.param_shardings(boxed, mesh, RULES)
+    key = shardings['params']['layers_0']['attention']['key']['kernel'].spec
+    assert 'tensor' not in key
+    with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
+        found = jax.jit(encoder.apply)(jax.device_put(params, shardings), rows).hidden_BTD
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
 def test_constraints_take_effect_only_under_a_mesh_with_rules():
     x = jnp.zeros((8, 4, 6))
     names = ('batch', 'length', 'mlp')

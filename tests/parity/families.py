@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 import transformers
+from transformers.core_model_loading import revert_weight_conversion
 
 from bert_jax.interop import conversion, state_dict_map
 from bert_jax.interop.families import FAMILIES
@@ -28,14 +29,14 @@ class Case:
 
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
-        """Published classes that together have every head once."""
+        """Published classes that together have every head once; else the one without heads."""
         chosen, seen = {}, set()
         classes = FAMILIES[self.family].classes.items()
         for name, heads in sorted(classes, key=lambda item: -len(item[1])):
             if heads and not seen & set(heads):
                 chosen[name] = heads
                 seen |= set(heads)
-        return chosen
+        return chosen or {FAMILIES[self.family].bare_class: ()}
 
 
 _ODD = dict(
@@ -48,6 +49,27 @@ _ODD = dict(
 )
 _MOST = _ODD | dict(vocab_size=128, hidden_size=20, num_attention_heads=5, num_hidden_layers=2)
 _ONE = _ODD | dict(num_hidden_layers=1, num_attention_heads=1, hidden_size=16)
+_ROTARY = _ODD | dict(num_attention_heads=2)
+_STRETCHED = dict(rope_type='linear', rope_theta=300.0, factor=1.7)
+_LLAMA = _ODD | dict(num_attention_heads=4, pad_token_id=0, bos_token_id=2, eos_token_id=3)
+_LLAMA |= dict(mask_token_id=4)
+_GEMMA = _ODD | dict(
+    num_key_value_heads=1,
+    head_dim=6,
+    query_pre_attn_scalar=6,
+    sliding_window=8,
+    use_bidirectional_attention=True,
+    # With three layers the gradients of transformers are off by 1.1e-5 of the largest themselves.
+    num_hidden_layers=2,
+    layer_types=['sliding_attention', 'full_attention'],
+    rope_parameters={
+        'full_attention': {'rope_type': 'linear', 'rope_theta': 500.0, 'factor': 2.5},
+        'sliding_attention': {'rope_type': 'default', 'rope_theta': 30.0},
+    },
+)
+_PROTEIN = dict(pad_token_id=1, mask_token_id=7)
+_ESM2 = _ODD | _PROTEIN | dict(token_dropout=True, position_embedding_type='rotary')
+_ESM2 |= dict(num_attention_heads=4, rope_theta=50.0, emb_layer_norm_before=False)
 _GPT2 = dict(n_embd=24, n_layer=3, n_head=3, n_inner=40, n_positions=19, vocab_size=97) | dict(
     pad_token_id=0
 )
@@ -90,6 +112,27 @@ CASES = {
     'xlm-roberta-xl-one': Case('xlm-roberta-xl', 1, _ONE),
     'megatron-bert-odd': Case('megatron-bert', 11, _ODD),
     'megatron-bert-one': Case('megatron-bert', 1, _ONE),
+    'nomic_bert-odd': Case('nomic_bert', 11, _ROTARY),
+    'nomic_bert-one': Case('nomic_bert', 1, _ONE | dict(head_dim=6)),
+    'gte-odd': Case('gte', 11, _ROTARY | dict(type_vocab_size=0)),
+    'gte-most': Case('gte', 11, _ROTARY | dict(rope_parameters=_STRETCHED)),
+    'gte-one': Case('gte', 1, _ONE | dict(type_vocab_size=2)),
+    'jina_embeddings_v3-odd': Case('jina_embeddings_v3', 11, _ROTARY),
+    'jina_embeddings_v3-one': Case('jina_embeddings_v3', 1, _ONE),
+    'eurobert-odd': Case('eurobert', 11, _LLAMA | dict(num_key_value_heads=2)),
+    'eurobert-most': Case(
+        'eurobert', 11, _LLAMA | dict(classifier_pooling='mean', head_dim=10, attention_bias=True)
+    ),
+    'eurobert-one': Case('eurobert', 1, _LLAMA | _ONE | dict(classifier_pooling='bos')),
+    'gemma3_text-odd': Case('gemma3_text', 17, _GEMMA),
+    'gemma3_text-one': Case(
+        'gemma3_text',
+        1,
+        _GEMMA | _ONE | dict(num_key_value_heads=1, layer_types=['full_attention']),
+    ),
+    'esm-odd': Case('esm', 11, _ESM2),
+    'esm-most': Case('esm', 11, _ODD | _PROTEIN | dict(emb_layer_norm_before=True)),
+    'esm-one': Case('esm', 1, _ESM2 | _ONE),
     'albert-odd': Case('albert', 11, _ODD | {'embedding_size': 10}),
     'albert-most': Case('albert', 19, _MOST | {'embedding_size': 20, 'hidden_act': 'gelu'}),
     'albert-one': Case('albert', 1, _ONE | {'embedding_size': 30}),
@@ -217,9 +260,18 @@ def make_models(case: Case, seed: int, deviation: float) -> dict[str, torch.nn.M
 
 def untied(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     """Parameters by name; tied parameters once, under the name they are tied to."""
-    tied = model._tied_weights_keys or {}
+    is_tied = getattr(model.config, 'tie_word_embeddings', True)
+    tied = (model._tied_weights_keys or {}) if is_tied else {}
     every = model.named_parameters(remove_duplicate=False)
     return {name: value for name, value in every if name not in tied}
+
+
+def in_files(model: torch.nn.Module, arrays: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """Arrays of the model's parameters, such as gradients, as a file of the model has them."""
+    saved = revert_weight_conversion(
+        model, {name: array.detach() for name, array in arrays.items()}
+    )
+    return {name: array.numpy().copy() for name, array in saved.items()}
 
 
 def convert(case: Case, models: Mapping[str, torch.nn.Module]) -> tuple[Architecture, dict]:
@@ -233,7 +285,7 @@ def convert(case: Case, models: Mapping[str, torch.nn.Module]) -> tuple[Architec
     if 'encoder/pooler' not in family.table:
         poolers = dict.fromkeys(models, False)
     for name in sorted(models, key=poolers.get):  # the last encoder stays: the one with a pooler
-        state = {key: value.detach().numpy().copy() for key, value in untied(models[name]).items()}
+        state = in_files(models[name], untied(models[name]))
         own, fresh = conversion.from_state_dict(
             family,
             dataclasses.replace(architecture, pooler=poolers[name]),
@@ -256,12 +308,14 @@ def convert_gradients(
     family, total = FAMILIES[case.family], {}
     for name, model in models.items():
         places = state_dict_map.places(family.table, architecture, case.classes[name], LABELS)
-        state = {
-            family.current_name(key): (0 * value if value.grad is None else value.grad)
-            .detach()
-            .numpy()
+        gradients = {
+            key: 0 * value if value.grad is None else value.grad
             for key, value in untied(model).items()
         }
+        state = state_dict_map.join(in_files(model, gradients), family.parts(architecture))
+        is_bare = not any(key.startswith(family.prefix) for key in state)
+        prefix = family.prefix if is_bare else ''
+        state = {prefix + family.current_name(key): value for key, value in state.items()}
         for ours, gradient in state_dict_map.to_ours(places, state).items():
             total[ours] = total.get(ours, 0) + gradient
     return total

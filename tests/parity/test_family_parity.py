@@ -46,23 +46,28 @@ def test_every_head_of_every_family_has_cases():
 def run_theirs(models, batch, weights):
     """Hidden states and the logits of all heads.
 
-    Leaves the gradients of the weighted sum of logits in the models.
+    Leaves the gradients of the weighted sum of logits, or of states without them, in the models.
     """
     logits = {}
     for model in models.values():
         computed = published.compute(model, batch)
-        hidden = computed.pop('all_hidden').detach()
-        loss = sum((computed[key] * torch.from_numpy(weights[key])).sum() for key in computed)
+        weighted = computed.keys() & weights.keys()
+        loss = sum((computed[key] * torch.from_numpy(weights[key])).sum() for key in weighted)
         loss.backward()
+        hidden = computed.pop('all_hidden').detach()
         logits |= {key: value.detach().numpy() for key, value in computed.items()}
     return hidden.numpy(), logits
 
 
 def make_weights(models, batch, architecture, rng):
-    """The factor of each logit in the differentiated sum; 0 for logits of padding."""
+    """The factor of each logit in the differentiated sum, or of each state; 0 for padding."""
     weights = {}
     for model in models.values():
         shapes = {key: value.shape for key, value in published.outputs(model, batch).items()}
+        if len(shapes) == 1:  # no head
+            weights = {'all_hidden': rng.standard_normal(shapes['all_hidden']).astype(np.float32)}
+            weights['all_hidden'][:, batch[1] == 0] = 0
+            weights['all_hidden'][:-1] = 0  # those of the last layer depend on all others
         del shapes['all_hidden']
         for key, shape in shapes.items():
             weights[key] = rng.standard_normal(shape).astype(np.float32) / batch[1].sum()

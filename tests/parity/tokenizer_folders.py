@@ -211,6 +211,41 @@ def mpnet(**config):
     return {'vocab.txt': lines, 'config': {'model_type': 'mpnet'}, **config}
 
 
+def eurobert():
+    """A tokenizer.json of bytes without an unknown token, padded with the token that ends texts."""
+    names = ('<|begin_of_text|>', '<|end_of_text|>', '<|mask|>', '<|finetune_right_pad_id|>')
+    vocab, merges = byte_pairs(*names)
+    backend = library.Tokenizer(library.models.BPE(vocab, list(merges), ignore_merges=True))
+    split = library.Regex(r' ?\p{L}+| ?\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s+')
+    backend.pre_tokenizer = library.pre_tokenizers.Sequence(
+        [
+            library.pre_tokenizers.Split(split, 'isolated'),
+            library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    backend.add_special_tokens(list(names))
+    begin, end = ((name, vocab[name]) for name in names[:2])
+    backend.post_processor = library.processors.TemplateProcessing(
+        single=f'{begin[0]} $A {end[0]}',
+        pair=f'{begin[0]} $A {end[0]} $B {end[0]}',
+        special_tokens=[begin, end],
+    )
+    roles = {'bos': names[0], 'eos': names[1], 'pad': names[1], 'mask': names[2]}
+    options = {f'{role}_token': name for role, name in roles.items()}
+    return {
+        'tokenizer': json.loads(backend.to_str()),
+        'config': {'model_type': 'eurobert'},
+        'tokenizer_config': options | {'tokenizer_class': 'PreTrainedTokenizerFast'},
+    }
+
+
+def esm():
+    """The vocab.txt of ESM-2."""
+    letters = 'LAGVSERTIDPKQNFYMHWCXBUZO.-'
+    tokens = ['<cls>', '<pad>', '<eos>', '<unk>', *letters, '<null_1>', '<mask>']
+    return {'vocab.txt': '\n'.join(tokens), 'config': {'model_type': 'esm'}}
+
+
 def repeated_lines():
     """A vocab.txt in which two lines are repeated."""
     lines = list(words())
@@ -306,6 +341,8 @@ LAYOUTS = {
     ),
     'tokenizer.json, early version': early_json,
     'mpnet': mpnet,
+    'esm': esm,
+    'eurobert': eurobert,
     'vocab.json': lambda: byte_bpe('roberta', ROBERTA),
     'vocab.json, added_tokens.json': lambda: byte_bpe(
         'roberta', ROBERTA, added_tokens=added(len(byte_pairs(*ROBERTA)[0]), '<ent>', '[E1]')

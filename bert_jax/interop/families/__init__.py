@@ -9,11 +9,14 @@ from bert_jax.interop.families import (
     distilbert,
     electra,
     encoder_pairs,
+    esm,
     gpt2,
+    llama_like,
     modernbert,
     mpnet,
     prenorm,
     roberta,
+    rotary_bert,
     t5,
     xlnet,
 )
@@ -28,11 +31,17 @@ FAMILIES: dict[str, Family] = {
     'deberta-v2': deberta.V2,
     'distilbert': distilbert.FAMILY,
     'electra': electra.FAMILY,
+    'esm': esm.FAMILY,
+    'eurobert': llama_like.EUROBERT,
+    'gemma3_text': llama_like.EMBEDDING_GEMMA,
     'gpt2': gpt2.FAMILY,
+    'gte': rotary_bert.GTE,
+    'jina_embeddings_v3': rotary_bert.JINA_V3,
     'modernbert': modernbert.FAMILY,
     'modernbert-decoder': modernbert.DECODER,
     'megatron-bert': prenorm.MEGATRON,
     'mpnet': mpnet.FAMILY,
+    'nomic_bert': rotary_bert.NOMIC,
     'roberta': roberta.ROBERTA,
     'roberta-prelayernorm': prenorm.ROBERTA,
     'xlm-roberta': roberta.XLM_R,
@@ -46,6 +55,9 @@ FAMILIES: dict[str, Family] = {
     'xlnet': xlnet.FAMILY,
 }
 
+# Other model_types of folders that are written under one of FAMILIES.
+_OTHER_NAMES = {'new': rotary_bert.NEW}
+
 
 def by_model_type(model_type: str | None) -> Family:
     """The family of a model_type. Raises UserError if it is unknown or None."""
@@ -54,7 +66,7 @@ def by_model_type(model_type: str | None) -> Family:
             'the architecture belongs to no published family, so the model cannot be exported'
         )
     pairs = {family.model_type: family for family in encoder_pairs.PAIRS.values()}
-    return look_up('model_type', model_type, {**FAMILIES, **pairs})
+    return look_up('model_type', model_type, {**FAMILIES, **_OTHER_NAMES, **pairs})
 
 
 def of_config(config: JsonView) -> Family:

@@ -8,6 +8,7 @@ import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from flax.core import FrozenDict
 
 from bert_jax import limits
@@ -65,11 +66,13 @@ class Key:
         default: value of an absent key.
         values: value in the config → our value; empty if values need no translation. If several
             values have the same translation, the first is written.
+        kind: type of the value, if the default does not show it.
     """
 
     field: str
     default: object
     values: Mapping[Any, Any] = FrozenDict()
+    kind: type | None = None
 
 
 def with_defaults(keys: Mapping[str, Key], **defaults: object) -> dict[str, Key]:
@@ -115,6 +118,7 @@ class Family:
         causal_class: the class that predicts the next token; '' if transformers has no class that
             obeys `is_decoder`.
         fixed: key → its only supported value; in addition to _FIXED.
+        required: key → its only supported value, which is not the default of an absent key.
         complete: (architecture from `keys`, config) → the complete architecture.
         read_by_complete: key that `complete` reads → its type; None is allowed as well.
         more_keys: architecture → config values of keys that are not in `keys`.
@@ -123,7 +127,15 @@ class Family:
         joined: end of the name of a weight in `table` → ends of the names of the weights that it
             joins (see `state_dict_map.join`); for gated feed-forward layers.
         old_names: suffix of a weight name in early versions → its current form.
+        old_prefixes: of the encoder's weights in early versions.
+        old_class_prefix: of the names of the classes in early versions.
+        old_keys: config key of early versions → its current form.
+        remote_code: regular expression for the classes of a folder's own code (auto_map) that
+            compute what `architecture` does; the code is not run. '' for none.
+        constants: architecture → constants that transformers keeps in its files.
+        fit: (architecture, state dict) → the architecture with what only the files show.
         training_only: weights that only training needs; skipped with a log line.
+        unused: weights of outputs that are not computed here; skipped with a log line.
         buffers: regular expression for names of constants in a file; '' for none.
         pad_token_id: what is written for a model without a tokenizer; it has no effect.
         is_causal: whether all models of the family predict the next token.
@@ -144,6 +156,7 @@ class Family:
     without_pooler: tuple[str, ...] = ()
     causal_class: str = ''
     fixed: Mapping[str, object] = FrozenDict()
+    required: Mapping[str, object] = FrozenDict()
     complete: Callable[[Architecture, JsonView], Architecture] = lambda partial, _: partial
     read_by_complete: JsonView = FrozenDict()
     more_keys: Callable[[Architecture], JsonObject] = lambda architecture: {}
@@ -151,7 +164,14 @@ class Family:
     copies: tuple[str, ...] = ()
     joined: Mapping[str, tuple[str, ...]] = FrozenDict()
     old_names: Mapping[str, str] = FrozenDict()
+    old_prefixes: tuple[str, ...] = ()
+    old_class_prefix: str = ''
+    old_keys: Mapping[str, str] = FrozenDict()
+    remote_code: str = ''
+    constants: Callable[[Architecture], dict[str, np.ndarray]] = lambda architecture: {}
+    fit: Callable[[Architecture, Mapping[str, np.ndarray]], Architecture] = lambda fitted, _: fitted
     training_only: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
     buffers: str = ''
     pad_token_id: int | None = None
     is_causal: bool = False
@@ -208,10 +228,20 @@ class Family:
 
     def current_name(self, name: str) -> str:
         """The name of a weight in the latest version."""
+        for prefix in self.old_prefixes:
+            if name.startswith(prefix):
+                name = self.prefix + name.removeprefix(prefix)
         for old, new in self.old_names.items():
             if name.endswith(old):
                 return name.removesuffix(old) + new
         return name
+
+    def current_class(self, published: str) -> str:
+        """The name of a class in the latest version."""
+        if not self.old_class_prefix:
+            return published
+        prefix = self.bare_class.removesuffix('Model')
+        return re.sub(f'^{self.old_class_prefix}', prefix, published)
 
     def as_decoder(self) -> 'Family':
         """The family with `is_decoder`: models with causal attention.
@@ -275,6 +305,7 @@ class Family:
         Raises:
             UserError: a value has another type or is not supported.
         """
+        config = self._current(config)
         self._check(config)
         fields: JsonObject = {
             key.field: _read(config, name, key) for name, key in {**_KEYS, **self.keys}.items()
@@ -286,7 +317,8 @@ class Family:
     def ignored_keys(self, config: JsonView) -> list[str]:
         """Keys that neither change what the model computes nor belong to every config."""
         read = {*_METADATA.split(), *_TYPES, *_FIXED, *_KEYS, *self.keys, *self.fixed}
-        return sorted(config.keys() - read - {*self.read_by_complete, *self.token_keys})
+        known = read | {*self.read_by_complete, *self.token_keys, *self.required}
+        return sorted(self._current(config).keys() - known)
 
     def write_config(self, architecture: Architecture) -> JsonObject:
         """The config that `read_config` reads as this architecture. Raises UserError."""
@@ -296,18 +328,32 @@ class Family:
         for name, key in {**_KEYS, **self.keys}.items():
             if name not in config:
                 config[name] = _write(operator.attrgetter(key.field)(written), key)
-        if _normalize(self.read_config(config)) != written:
+        again = self.fit(self.read_config(config), self.constants(architecture))
+        if _normalize(again) != written:
             raise UserError(f'a {self.model_type} config cannot express {architecture}')
         return config
+
+    def _current(self, config: JsonView) -> JsonObject:
+        """The config with the keys of the latest version, without known code of the folder."""
+        renamed = {self.old_keys.get(name, name): config[name] for name in config}
+        classes = renamed.get('auto_map')
+        if self.remote_code and isinstance(classes, dict):
+            if all(re.fullmatch(self.remote_code, str(name)) for name in classes.values()):
+                del renamed['auto_map']
+        return renamed
 
     def _check(self, config: JsonView) -> None:
         for name, expected in {**_TYPES, **self.read_by_complete}.items():
             _check_type(name, config.get(name), expected)
         for name, value in {**_FIXED, **self.fixed}.items():
-            if name in config and config[name] != value:
+            if config.get(name) is not None and config[name] != value:
                 raise UserError(
                     f'{name} is {reprlib.repr(config[name])}; only {value!r} is supported'
                 )
+        for name, value in self.required.items():
+            if config.get(name) != value:
+                given = reprlib.repr(config.get(name))
+                raise UserError(f'{name} is {given}; only {value!r} is supported')
 
 
 def _normalize(architecture: Architecture) -> Architecture:
@@ -366,7 +412,7 @@ def _read(config: JsonView, name: str, key: Key) -> Any:
             known = ', '.join(map(str, key.values))
             raise UserError(f'{name} is {value!r}; known: {known}')
         return key.values[value]
-    expected = type(key.default) if isinstance(key.default, int) else float
+    expected = key.kind or (type(key.default) if isinstance(key.default, int) else float)
     if expected is float and type(value) is int:
         value = float(value)
     if key.field == 'num_layers' and expected is type(value) and value > limits.LAYERS:
@@ -379,6 +425,13 @@ def _read(config: JsonView, name: str, key: Key) -> Any:
 def _write(value: Any, key: Key) -> Any:
     """The inverse of `_read`; reading back rejects a value that has no translation."""
     return next((theirs for theirs, ours in key.values.items() if ours == value), value)
+
+
+def with_usual_heads(architecture: Architecture) -> Architecture:
+    """Leave out a size of heads (head_dim) that is the usual one, hidden_size / num_heads."""
+    if architecture.head_size * architecture.num_heads != architecture.hidden_size:
+        return architecture
+    return dataclasses.replace(architecture, size_per_head=None)
 
 
 def bert_like(prefix: str, layer: str, names: Mapping[str, str] | None = None) -> dict[str, str]:

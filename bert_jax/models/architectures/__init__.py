@@ -9,7 +9,7 @@ from bert_jax.models.architectures import bert
 from bert_jax.models.architectures.builder import FIELDS, Builder
 
 # Files whose tables are imported when they are searched for a name.
-_OTHERS = ('modernbert', 'deberta', 'gpt2', 'elmo', 'xlnet', 'bart', 't5')
+_OTHERS = ('modernbert', 'deberta', 'llama_like', 'esm', 'gpt2', 'elmo', 'xlnet', 'bart', 't5')
 BUILDERS: LazyTable[Builder] = LazyTable(
     {
         **bert.BUILDERS,

@@ -96,6 +96,60 @@ NEOBERT = Builder(
     ),
 )
 
+# BERT with rotary positions and gated feed-forward, for embeddings of long texts: Nomic's (Nussbaum
+# et al. 2024, arXiv 2402.01613) and GTE (Zhang et al. 2024, arXiv 2407.19669). Jina's version 3
+# (Sturua et al. 2024, arXiv 2409.10173) is XLM-R with rotary positions.
+NOMIC_BERT = Builder(
+    family='nomic_bert',
+    sizes=dict(
+        vocab_size=30528,
+        max_position_embeddings=2048,
+        hidden_act='silu',
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        attention=Rotary(theta=1000.0),
+    ),
+    fixed=dict(
+        positions=NoPositions(),
+        feedforward='gated',
+        biases=Biases(attention='none', feed_forward='none'),
+    ),
+)
+GTE = Builder(
+    family='gte',
+    sizes=dict(
+        vocab_size=250_048,
+        max_position_embeddings=8192,
+        type_vocab_size=1,
+        attention_dropout=0.0,
+        attention=Rotary(theta=160_000.0),
+    ),
+    fixed=dict(
+        positions=NoPositions(),
+        feedforward='gated',
+        biases=Biases(feed_forward='output'),
+        prediction=Prediction('gelu'),
+    ),
+)
+JINA_V3 = Builder(
+    family='jina_embeddings_v3',
+    sizes=dict(
+        vocab_size=250_002,
+        hidden_size=1024,
+        num_layers=24,
+        max_position_embeddings=8194,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        pooler=False,
+        attention=Rotary(theta=20_000.0),
+    ),
+    fixed=dict(
+        positions=NoPositions(),
+        prediction=Prediction('gelu'),
+        classifier=Classifier('dropout_dense', 'tanh', pooling='first'),
+    ),
+)
+
 # Rotary positions, norms before, gated feed-forward and no biases, in which every part can be
 # changed: the start of recipes that follow no published model.
 ROTARY_PRENORM = Builder(
@@ -125,5 +179,8 @@ BUILDERS = {
     'mosaicbert_base': MOSAICBERT,
     'mosaicbert_large': MOSAICBERT.resized(num_layers=24, hidden_size=1024),
     'neobert': NEOBERT,
+    'nomic_bert': NOMIC_BERT,
+    'gte': GTE,
+    'jina_v3': JINA_V3,
     'rotary_prenorm': ROTARY_PRENORM,
 }

@@ -7,6 +7,8 @@ The architecture's `classifier.pooling` represents a sequence as one vector:
     mean: the mean state of the tokens.
     concat: [last; max; mean], the state of the last token, and maximum and mean over the tokens
         (Howard & Ruder 2018, arXiv 1801.06146, section 3.3).
+    late: none; each token has logits, whose mean over the tokens are those of the sequence
+        (EuroBERT).
 The `classifier.layers` precede the output projection:
     none: nothing (GPT-2).
     linear: dropout.
@@ -29,7 +31,7 @@ from bert_jax.models.heads import Head
 from bert_jax.models.linear import TRUNCATED_STDDEV
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.pooling import POOLINGS
-from bert_jax.models.rows import Rows
+from bert_jax.models.rows import Rows, masked_mean
 
 CLASSIFIERS: dict[str, tuple[str, ...]] = {
     'none': (),
@@ -104,8 +106,20 @@ class SequenceClassificationHead(_Classifier):
     published = ('sequence_classification',)
     has_labels = True
 
+    def __call__(
+        self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None
+    ) -> jax.Array:
+        """As `_Classifier`."""
+        logits = super().__call__(states, rows, dropout_seeds_B)
+        if self.architecture.pooling != 'late' or self.reads_pooler():
+            return logits
+        logits_BSC = masked_mean(logits, rows.members())
+        return logits_BSC[:, 0] if rows.first_positions_BS is None else logits_BSC
+
     def inputs(self, states: EncoderOutput, rows: Rows) -> Inputs:
         layers = CLASSIFIERS[self.architecture.classifier.layers]
+        if self.architecture.pooling == 'late':
+            return states.hidden_BTD, layers
         return _pool(self.architecture, states, rows), layers
 
     @property
