@@ -62,6 +62,7 @@ class Format(abc.ABC):
         needs_tensorflow: whether writing and checking need TensorFlow.
         runtime: pip requirements of the loader, besides NumPy and tokenizers.
         has_erf: whether its operations include erf.
+        input_dtype: of all inputs of a written model.
         only_task: the only task that it supports; None: all tasks.
     """
 
@@ -69,6 +70,7 @@ class Format(abc.ABC):
     needs_tensorflow: ClassVar[bool] = False
     runtime: ClassVar[tuple[str, ...]] = ()
     has_erf: ClassVar[bool] = True
+    input_dtype: ClassVar[str] = 'int32'
     only_task: ClassVar[str | None] = None
 
     @abc.abstractmethod

@@ -54,7 +54,7 @@ class Computation(NamedTuple):
         function: maps (params, inputs by name) to outputs by name; traceable for any batch size and
             any length that the model supports.
         params: nested float32 NumPy arrays.
-        inputs: name → shape without the axis of texts, with 't' for tokens; all are int32.
+        inputs: name → shape without the axis of texts, with 't' for tokens; all are integers.
         per_token: outputs with an axis of tokens, [B, T, …]; other outputs are [B, …].
     """
 
@@ -63,10 +63,10 @@ class Computation(NamedTuple):
     inputs: Mapping[str, tuple[int | str, ...]]
     per_token: frozenset[str]
 
-    def describe_inputs(self) -> dict[str, str]:
+    def describe_inputs(self, dtype: str) -> dict[str, str]:
         """Input → its dtype, shape and meaning."""
         return {
-            name: f'int32 [{", ".join(map(str, ("batch", *shape)))}]: {_INPUTS[name]}'.replace(
+            name: f'{dtype} [{", ".join(map(str, ("batch", *shape)))}]: {_INPUTS[name]}'.replace(
                 ', t', ', tokens'
             )
             for name, shape in self.inputs.items()
@@ -84,7 +84,7 @@ class Computation(NamedTuple):
 
 
 def of_embedding(model: LoadedModel, modules: SentenceModules, has_erf: bool) -> Computation:
-    """The vector of each text, 'embedding' [B, E], and 'states' [B, T, D] of its tokens."""
+    """'sentence_embedding' [B, E] of each text, and 'last_hidden_state' [B, T, D] of its tokens."""
     module, inputs = _build(model, {}, has_erf)
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
@@ -92,10 +92,10 @@ def of_embedding(model: LoadedModel, modules: SentenceModules, has_erf: bool) ->
         member_B1T = (jnp.asarray(batch['attention_mask']) > 0)[:, None]
         vectors = [POOLINGS[mode](states_BTD, member_B1T)[:, 0] for mode in modules.pooling]
         embedding_BE = modules.apply(jnp.concatenate(vectors, axis=-1), jnp)
-        return {'embedding': embedding_BE, 'states': states_BTD}
+        return {'last_hidden_state': states_BTD, 'sentence_embedding': embedding_BE}
 
     params = {'encoder': _without_pooler(model)}
-    return Computation(function, params, inputs, frozenset(['states']))
+    return Computation(function, params, inputs, frozenset(['last_hidden_state']))
 
 
 def of_masked_tokens(model: LoadedModel, has_erf: bool) -> Computation:

@@ -19,7 +19,7 @@ from bert_jax.export_formats import computation, samples
 from bert_jax.export_formats.base import Export
 from bert_jax.inference import problem_kinds
 from bert_jax.inference.predictor import Predictor
-from bert_jax.interop import huggingface_export
+from bert_jax.interop import huggingface_config
 from bert_jax.loaded import tuned
 from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.loaded.sentence_modules import Normalize, SentenceModules
@@ -107,8 +107,9 @@ def write(
         export = _export(model, predictor, task, exporter.has_erf)
         export = export._replace(lengths=lengths, dtype=dtype)
         result = exporter.write(export, folder)
-        huggingface_export.write_tokenizer(predictor.tokenizer, model.architecture, folder)
-        write_loader(export, format_name, exporter.runtime, folder, result.signature)
+        huggingface_config.write_tokenizer(predictor.tokenizer, model.architecture, folder)
+        arguments = (exporter.runtime, folder, result.signature, exporter.input_dtype)
+        write_loader(export, format_name, *arguments)
         report = run_loader(folder)
     return WrittenFolder(task, report, result.lines)
 
@@ -154,12 +155,14 @@ def write_loader(
     runtime: Sequence[str],
     folder: pathlib.Path,
     signature: JsonObject,
+    input_dtype: str = 'int32',
 ) -> None:
     """Write samples.npz, signature.json, and the loader with its requirements.
 
     Args:
         runtime: pip requirements of the loader, besides NumPy and tokenizers.
         signature: further keys of signature.json.
+        input_dtype: of the inputs.
     """
     tokenizer = export.model.tokenizer
     assert tokenizer is not None
@@ -168,7 +171,7 @@ def write_loader(
     common = {
         'format': format_name,
         'task': export.task,
-        'inputs': export.computation.describe_inputs(),
+        'inputs': export.computation.describe_inputs(input_dtype),
         'outputs': _describe_outputs(export),
         'labels': export.model.labels,
         'max_length': export.max_length,

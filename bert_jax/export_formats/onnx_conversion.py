@@ -4,21 +4,23 @@ Each primitive of a jaxpr becomes a few operators (onnx_operators.py). Sizes tha
 inputs are computed in the graph, from the shape of an input.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 import onnx
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 from numpy.typing import ArrayLike
 from onnx import helper, numpy_helper
 
 from bert_jax.errors import UserError
+from bert_jax.export_formats import onnx_fusion
 from bert_jax.export_formats.onnx_graph import Equation, Graph, Size, value_info
 from bert_jax.export_formats.onnx_operators import CONVERTERS, ELEMENTWISE
 from bert_jax.types import Params
 
-OPSET = 18
+OPSET = 20  # the first with Gelu
 IR_VERSION = 10
 _INNER = ('jaxpr', 'call_jaxpr', 'fun_jaxpr')  # parameters that hold the jaxpr of a call
 
@@ -32,7 +34,8 @@ def to_model(
 
     Args:
         params: nested dictionaries of arrays, which become constants.
-        inputs: shapes of the inputs; each symbolic dimension must be an axis of the first input.
+        inputs: shapes of the inputs, int32; each symbolic dimension must be an axis of the first
+            input. The inputs of the model are int64, as clients of ONNX models feed them.
 
     Raises:
         UserError: a primitive has no converter.
@@ -45,14 +48,16 @@ def to_model(
         axis_name = graph.add('Gather', [shape, graph.integers([axis])])
         graph.sizes[str(size)] = Size(graph, axis_name)
     leaves = [graph.constant(leaf) for leaf in jax.tree.leaves(params)]
-    results = _run(graph, closed.jaxpr, closed.consts, [*leaves, *sorted(inputs)])
+    casts = [graph.cast(name, inputs[name].dtype) for name in sorted(inputs)]
+    results = _run(graph, closed.jaxpr, closed.consts, [*leaves, *casts])
     for name, result in zip(sorted(outputs), results, strict=True):
-        graph.nodes.append(helper.make_node('Identity', [result], [name]))
-    used = {name for node in _all_nodes(graph.nodes) for name in node.input}
+        graph.nodes.append(helper.make_node('Identity', [graph.expanded(result)], [name]))
+    onnx_fusion.fuse(graph, {*outputs})
+    used = set[str]().union(*map(onnx_fusion.names_read, graph.nodes))
     proto = helper.make_graph(
         graph.nodes,
         'model',
-        [value_info(name, inputs[name]) for name in inputs],
+        [value_info(name, inputs[name], np.int64) for name in inputs],
         [value_info(name, outputs[name]) for name in sorted(outputs)],
         [numpy_helper.from_array(a, n) for n, a in graph.constants.items() if n in used],
     )
@@ -62,19 +67,10 @@ def to_model(
     )
 
 
-def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """The nodes, and the nodes of loop bodies inside them."""
-    all_nodes = list(nodes)
-    for node in nodes:
-        for attribute in node.attribute:
-            all_nodes += _all_nodes(attribute.g.node)
-    return all_nodes
-
-
 def _run(
     graph: Graph, jaxpr: Jaxpr, constants: Sequence[ArrayLike], inputs: Sequence[str]
 ) -> list[str]:
-    """Add the equations of a jaxpr; return the names of its outputs."""
+    """Add the equations of a jaxpr; return the names of its outputs, broadcasts deferred."""
     names: dict[Var, str] = dict(zip(jaxpr.invars, inputs, strict=True))
     for variable, value in zip(jaxpr.constvars, constants, strict=True):
         names[variable] = graph.constant(value)
@@ -88,7 +84,7 @@ def _run(
     for equation in _live_equations(jaxpr):
         outputs = _convert(graph, equation, [read(atom) for atom in equation.invars])
         names.update(zip(equation.outvars, outputs, strict=True))
-    return [graph.expanded(read(atom)) for atom in jaxpr.outvars]
+    return [read(atom) for atom in jaxpr.outvars]
 
 
 def _live_equations(jaxpr: Jaxpr) -> list[Equation]:
@@ -133,7 +129,9 @@ def _scan(graph: Graph, equation: Equation, *inputs: str) -> list[str]:
     body = Graph(graph)
     names = [body.new_name() for _ in inputs[num_consts:]]
     outputs = _run(body, closed.jaxpr, closed.consts, [*inputs[:num_consts], *names])
-    outputs = [body.add('Identity', [name]) for name in outputs]  # distinct tensors of the body
+    outputs = [
+        body.add_many('Identity', [body.expanded(name)], 1)[0] for name in outputs
+    ]  # distinct tensors of the body
     variables = closed.jaxpr.invars[num_consts:]
     proto = helper.make_graph(
         body.nodes,
@@ -141,12 +139,15 @@ def _scan(graph: Graph, equation: Equation, *inputs: str) -> list[str]:
         [value_info(name, v.aval) for name, v in zip(names, variables, strict=True)],
         [value_info(name, v.aval) for name, v in zip(outputs, closed.jaxpr.outvars, strict=True)],
     )
+    directions = {
+        'scan_input_directions': [reverse] * num_scanned,
+        'scan_output_directions': [reverse] * num_stacked,
+    }
     return graph.add_many(
         'Scan',
         inputs[num_consts:],
         len(outputs),
         body=proto,
         num_scan_inputs=num_scanned,
-        scan_input_directions=[reverse] * num_scanned,
-        scan_output_directions=[reverse] * num_stacked,
+        **{name: values for name, values in directions.items() if values},  # ONNX: none if empty
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import jax
 import numpy as np
 
 from bert_jax.errors import UserError
@@ -28,27 +29,47 @@ _OPERATORS = {
     'min': 'Min', 'pow': 'Pow', 'eq': 'Equal', 'lt': 'Less', 'gt': 'Greater',
     'ge': 'GreaterOrEqual', 'le': 'LessOrEqual', 'exp': 'Exp', 'log': 'Log', 'tanh': 'Tanh',
     'neg': 'Neg', 'sqrt': 'Sqrt', 'abs': 'Abs', 'sign': 'Sign', 'floor': 'Floor', 'ceil': 'Ceil',
-    'erf': 'Erf', 'logistic': 'Sigmoid', 'cos': 'Cos', 'sin': 'Sin', 'stop_gradient': 'Identity',
-    'copy': 'Identity', 'copy_p': 'Identity', 'sharding_constraint': 'Identity',
-    'reduce_precision': 'Identity',
+    'erf': 'Erf', 'logistic': 'Sigmoid', 'cos': 'Cos', 'sin': 'Sin',
 }  # fmt: skip
-ELEMENTWISE = {*_OPERATORS, 'ne', 'and', 'or', 'xor', 'not', 'select_n', 'rsqrt', 'square', 'rem'}
+_IDENTITIES = ('stop_gradient', 'copy', 'copy_p', 'sharding_constraint', 'reduce_precision')
+ELEMENTWISE = {
+    *_OPERATORS, *_IDENTITIES, 'ne', 'and', 'or', 'xor', 'not', 'select_n', 'rsqrt', 'square',
+    'rem', 'integer_pow', 'convert_element_type', 'broadcast_in_dim',
+}  # fmt: skip
 
 
 def _apply(graph: Graph, equation: Equation, operator: str, *inputs: str, **attributes: Any) -> str:
-    """Add an operator whose inputs broadcast to the shape of the equation's output."""
+    """Add an operator whose inputs broadcast to the shape of the equation's output.
+
+    If all inputs of this shape are deferred broadcasts, the output is a deferred broadcast.
+    """
     shape = equation.outvars[0].aval.shape
-    is_full = all(atom.aval.shape == shape for atom in equation.invars)
-    if is_full and any(name not in graph.broadcasts for name in inputs):
-        inputs = tuple(graph.broadcasts.get(name, (name,))[0] for name in inputs)
-    else:
-        inputs = tuple(map(graph.expanded, inputs))
-    return graph.add(operator, inputs, **attributes)
+    if not all(atom.aval.shape in (shape, ()) for atom in equation.invars):
+        return graph.add(operator, list(map(graph.expanded, inputs)), **attributes)
+    result = graph.add(operator, list(map(graph.small, inputs)), **attributes)
+    is_full = [atom.aval.shape == shape for atom in equation.invars]
+    full = [name for name, full in zip(inputs, is_full, strict=False) if full]
+    if full and all(name in graph.broadcasts for name in full):
+        return graph.deferred(result, shape)
+    return result
+
+
+def _then(graph: Graph, operator: str, name: str, **attributes: Any) -> str:
+    """Add an operator of one tensor, which may be a deferred broadcast."""
+    if name not in graph.broadcasts:
+        return graph.add(operator, [name], **attributes)
+    small, shape = graph.broadcasts[name]
+    return graph.deferred(graph.add(operator, [small], **attributes), shape)
 
 
 @_converter(*_OPERATORS)
 def _operator(graph: Graph, equation: Equation, *inputs: str) -> str:
     return _apply(graph, equation, _OPERATORS[equation.primitive.name], *inputs)
+
+
+@_converter(*_IDENTITIES)
+def _identity(graph: Graph, equation: Equation, x: str) -> str:
+    return x
 
 
 @_converter('and', 'or', 'xor', 'not')
@@ -60,7 +81,7 @@ def _logical(graph: Graph, equation: Equation, *inputs: str) -> str:
 
 @_converter('ne')
 def _not_equal(graph: Graph, equation: Equation, *inputs: str) -> str:
-    return graph.add('Not', [_apply(graph, equation, 'Equal', *inputs)])
+    return _then(graph, 'Not', _apply(graph, equation, 'Equal', *inputs))
 
 
 @_converter('rem')
@@ -70,7 +91,7 @@ def _remainder(graph: Graph, equation: Equation, *inputs: str) -> str:
 
 @_converter('rsqrt')
 def _rsqrt(graph: Graph, equation: Equation, x: str) -> str:
-    return graph.add('Reciprocal', [_apply(graph, equation, 'Sqrt', x)])
+    return _then(graph, 'Reciprocal', _apply(graph, equation, 'Sqrt', x))
 
 
 @_converter('square')
@@ -87,7 +108,7 @@ def _log1p(graph: Graph, equation: Equation, x: str) -> str:
 @_converter('integer_pow')
 def _integer_pow(graph: Graph, equation: Equation, x: str) -> str:
     exponent = graph.constant(equation.params['y'], equation.outvars[0].aval.dtype)
-    return graph.add('Pow', [x, exponent])
+    return _apply(graph, equation, 'Pow', x, exponent)
 
 
 @_converter('is_finite')
@@ -103,36 +124,48 @@ def _clamp(graph: Graph, equation: Equation, least: str, x: str, most: str) -> s
 
 @_converter('select_n')
 def _select(graph: Graph, equation: Equation, which: str, *cases: str) -> str:
-    if len(cases) != 2 or equation.invars[0].aval.shape != equation.outvars[0].aval.shape:
-        which, cases = graph.expanded(which), tuple(map(graph.expanded, cases))
-    return _apply(graph, equation, 'Where', which, cases[1], cases[0])
+    if len(cases) != 2:
+        raise UserError('--format=onnx has no operators for a choice among more than two arrays')
+    if equation.outvars[0].aval.dtype != bool:
+        return _apply(graph, equation, 'Where', which, cases[1], cases[0])
+    # ONNX Runtime has no Where of truth values.
+    is_second = _apply(graph, equation, 'And', which, cases[1])
+    is_first = _apply(graph, equation, 'And', _then(graph, 'Not', which), cases[0])
+    return _apply(graph, equation, 'Or', is_second, is_first)
 
 
 @_converter('convert_element_type')
 def _convert_type(graph: Graph, equation: Equation, x: str) -> str:
     dtype = equation.params['new_dtype']
-    return x if equation.invars[0].aval.dtype == dtype else graph.cast(x, dtype)
+    if equation.invars[0].aval.dtype == dtype:
+        return x
+    if x in graph.broadcasts:
+        small, shape = graph.broadcasts[x]
+        return graph.deferred(graph.cast(small, dtype), shape)
+    return graph.cast(x, dtype)
 
 
 @_converter('broadcast_in_dim')
 def _broadcast(graph: Graph, equation: Equation, x: str, *sizes: str) -> str:
     shape, axes_of_x = equation.params['shape'], equation.params['broadcast_dimensions']
-    if tuple(equation.invars[0].aval.shape) == tuple(shape):
-        return x
-    small = graph.unsqueeze(x, [axis for axis in range(len(shape)) if axis not in axes_of_x])
-    name = graph.new_name()
-    graph.broadcasts[name] = (small, shape)
-    return name
+    new_axes = [axis for axis in range(len(shape)) if axis not in axes_of_x]
+    small = graph.unsqueeze(graph.small(x), new_axes)
+    given = [1] * len(shape)
+    for axis, size in zip(axes_of_x, equation.invars[0].aval.shape, strict=True):
+        given[axis] = size
+    if x not in graph.broadcasts and given == list(shape):
+        return small
+    return graph.deferred(small, shape)
 
 
 @_converter('reshape')
 def _reshape(graph: Graph, equation: Equation, x: str, *sizes: str) -> str:
-    return graph.reshape(x, equation.outvars[0].aval.shape)
+    return graph.reshape(x, equation.outvars[0].aval.shape, equation.invars[0].aval.shape)
 
 
 @_converter('squeeze')
 def _squeeze(graph: Graph, equation: Equation, x: str) -> str:
-    return graph.add('Squeeze', [x, graph.integers(equation.params['dimensions'])])
+    return graph.squeeze(x, equation.params['dimensions'])
 
 
 @_converter('expand_dims')
@@ -174,7 +207,7 @@ def _slice(graph: Graph, equation: Equation, x: str) -> str:
 
 @_converter('dynamic_slice')
 def _dynamic_slice(graph: Graph, equation: Equation, x: str, *starts: str) -> str:
-    vectors = [graph.reshape(graph.cast(start, np.int64), [1]) for start in starts]
+    vectors = [graph.unsqueeze(graph.cast(start, np.int64), [0]) for start in starts]
     first, sizes = graph.add('Concat', vectors, axis=0), equation.params['slice_sizes']
     last = graph.add('Add', [first, graph.shape(sizes)])
     return graph.slice(x, first, last, range(len(sizes)), [1] * len(sizes))
@@ -201,11 +234,14 @@ def _iota(graph: Graph, equation: Equation, *sizes: str) -> str:
     shape, axis = equation.params['shape'], equation.params['dimension']
     numbers = graph.cast(_range(graph, shape[axis]), equation.params['dtype'])
     small = graph.unsqueeze(numbers, [other for other in range(len(shape)) if other != axis])
-    return small if len(shape) == 1 else graph.add('Expand', [small, graph.shape(shape)])
+    is_full = all(size == 1 for other, size in enumerate(shape) if other != axis)
+    return small if is_full else graph.deferred(small, shape)
 
 
 def _range(graph: Graph, size: Dimension) -> str:
     """The numbers 0, 1, …, size − 1, int64."""
+    if not jax.export.is_symbolic_dim(size):
+        return graph.constant(np.arange(size))
     zero, one = (graph.constant(value, np.int64) for value in (0, 1))
     return graph.add('Range', [zero, graph.add('Squeeze', [graph.size(size)]), one])
 
@@ -275,19 +311,60 @@ def _dot_general(graph: Graph, equation: Equation, a: str, b: str) -> str:
     shape_a, shape_b = (atom.aval.shape for atom in equation.invars)
     free_a = [axis for axis in range(len(shape_a)) if axis not in (*sum_a, *batch_a)]
     free_b = [axis for axis in range(len(shape_b)) if axis not in (*sum_b, *batch_b)]
-    a = graph.transpose(a, [*batch_a, *free_a, *sum_a])
-    b = graph.transpose(b, [*batch_b, *sum_b, *free_b])
-    batch, summed = [shape_a[axis] for axis in batch_a], _product(shape_a, sum_a)
+    out, summed = equation.outvars[0].aval.shape, _product(shape_a, sum_a)
+    if not batch_a and b in graph.constants and list(sum_b) == [1] and len(shape_b) == 2:
+        return _times_transposed(graph, a, b, [*free_a, *sum_a], [*shape_a], out)
+    order_a, order_b = [*batch_a, *free_a, *sum_a], [*batch_b, *sum_b, *free_b]
+    if batch_a and len(free_a) == len(free_b) == len(sum_a) == 1:
+        swapped = [*batch_b, *free_b, *sum_b], [*batch_a, *sum_a, *free_a]
+        if _num_moved(*swapped) < _num_moved(order_a, order_b):
+            product = graph.add('MatMul', list(map(graph.transpose, (b, a), swapped)))
+            rank = len(out)
+            return graph.transpose(product, [*range(rank - 2), rank - 1, rank - 2])
+    is_plain = len(shape_a) == len(shape_b) == 2 and not _num_moved(order_a, order_b)
+    source = graph.before_merging(a, shape_a) if is_plain and b in graph.constants else None
+    if source is not None:
+        name, shape = source
+        return graph.reshape(graph.add('MatMul', [name, b]), out, [*shape[:-1], shape_b[1]])
+    a, b = graph.transpose(a, order_a), graph.transpose(b, order_b)
+    batch = [shape_a[axis] for axis in batch_a]
     merges_a = len(sum_a) != 1 or not free_a or (len(free_a) > 1 and len(batch) > 0)
     merges_b = len(sum_b) != 1 or len(free_b) != 1
     if merges_a:
-        a = graph.reshape(a, [*batch, _product(shape_a, free_a), summed])
+        given = [shape_a[axis] for axis in order_a]
+        a = graph.reshape(a, [*batch, _product(shape_a, free_a), summed], given)
     if merges_b:
-        b = graph.reshape(b, [*batch, summed, _product(shape_b, free_b)])
+        given = [shape_b[axis] for axis in order_b]
+        b = graph.reshape(b, [*batch, summed, _product(shape_b, free_b)], given)
     product = graph.add('MatMul', [a, b])
     if not (merges_a or merges_b):
         return product
-    return graph.reshape(product, equation.outvars[0].aval.shape)
+    merged_a = [_product(shape_a, free_a)] if merges_a else [shape_a[axis] for axis in free_a]
+    merged_b = [_product(shape_b, free_b)]
+    return graph.reshape(product, out, [*batch, *merged_a, *merged_b])
+
+
+def _times_transposed(
+    graph: Graph,
+    a: str,
+    b: str,
+    order: Sequence[int],
+    shape: Sequence[Dimension],
+    out: Sequence[Dimension],
+) -> str:
+    """A Gemm with a transposed constant, such as the token embeddings, which is stored once.
+
+    Quantizers know a Gemm; they leave a product with the output of Transpose in float32.
+    """
+    given = [shape[axis] for axis in order]
+    rows = _product(given, range(len(given) - 1))
+    matrix = graph.reshape(graph.transpose(a, order), [rows, given[-1]], given)
+    product = graph.add('Gemm', [matrix, b], transB=1)
+    return graph.reshape(product, out, [rows, out[-1]])
+
+
+def _num_moved(*orders: Sequence[int]) -> int:
+    return sum(list(order) != sorted(order) for order in orders)
 
 
 def _product(shape: Sequence[Dimension], axes: Sequence[int]) -> Dimension:
@@ -301,13 +378,13 @@ def _product(shape: Sequence[Dimension], axes: Sequence[int]) -> Dimension:
 def _gather(graph: Graph, equation: Equation, x: str, indices: str, *sizes: str) -> str:
     numbers, slice_sizes = equation.params['dimension_numbers'], equation.params['slice_sizes']
     x_aval, index_aval = (atom.aval for atom in equation.invars[:2])
-    indices = graph.cast(indices, np.int64)
     mapped, batched = list(numbers.start_index_map), list(numbers.operand_batching_dims)
     dropped = [*numbers.collapsed_slice_dims, *batched]
     if index_aval.ndim == 1:  # one slice
+        indices = graph.cast(indices, np.int64)
         ends = graph.add('Add', [indices, graph.shape([slice_sizes[axis] for axis in mapped])])
         part = graph.slice(x, indices, ends, mapped, [1] * len(mapped))
-        return graph.add('Squeeze', [part, graph.integers(dropped)]) if dropped else part
+        return graph.squeeze(part, dropped) if dropped else part
     rest = [axis for axis in range(x_aval.ndim) if axis not in dropped]
     is_whole = all(str(slice_sizes[axis]) == str(x_aval.shape[axis]) for axis in rest)
     if not is_whole or not {*mapped} <= {*dropped}:
@@ -316,8 +393,9 @@ def _gather(graph: Graph, equation: Equation, x: str, indices: str, *sizes: str)
     others = [axis for axis in range(index_aval.ndim - 1) if axis not in index_batched]
     x = graph.transpose(x, [*batched, *mapped, *rest])
     if not batched and len(mapped) == 1:
-        gathered = graph.add('Gather', [x, graph.add('Squeeze', [indices, graph.integers([-1])])])
+        gathered = graph.add('Gather', [x, graph.squeeze(indices, [index_aval.ndim - 1])])
     else:
+        indices = graph.cast(indices, np.int64)
         indices = graph.transpose(indices, [*index_batched, *others, index_aval.ndim - 1])
         gathered = graph.add('GatherND', [x, indices], batch_dims=len(batched))
     # The axes are now the batch axes, the other axes of the indices, and the rest of x.

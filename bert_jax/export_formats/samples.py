@@ -108,7 +108,10 @@ def expected_of_task(
     for row_TD, text_TD in zip(states_BTD, token_vectors, strict=True):
         row_TD[: len(text_TD)] = text_TD
     embedding = predictor.embed(texts)
-    return {'embedding': embedding, 'states': at_tokens(states_BTD, batch)}
+    return {
+        'last_hidden_state': at_tokens(states_BTD, batch),
+        'sentence_embedding': embedding,
+    }
 
 
 def expected_of_problem(

@@ -8,9 +8,10 @@ import jax
 import numpy as np
 
 from bert_jax import files, rounding, tree_paths
-from bert_jax.errors import UserError, warn
+from bert_jax.errors import UserError
 from bert_jax.interop import (
     huggingface,
+    huggingface_config,
     sentence_folder,
     sparse_modules,
     state_dict_map,
@@ -28,16 +29,7 @@ from bert_jax.models.rows import Rows
 from bert_jax.reports import model_card
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import JsonObject, JsonView, Params
-
-# Setting of a generation problem → key of generation_config.json, and the type of the value.
-_GENERATION_KEYS: tuple[tuple[str, str, Any], ...] = (
-    ('target_tokens', 'max_new_tokens', int),
-    ('min_new_tokens', 'min_new_tokens', int),
-    ('beams', 'num_beams', int),
-    ('length_penalty', 'length_penalty', float),
-    ('no_repeat_ngrams', 'no_repeat_ngram_size', int),
-)
+from bert_jax.types import Params, Tree
 
 
 def save(model: LoadedModel, path: str | pathlib.Path) -> tuple[LoadedModel, list[str]]:
@@ -95,10 +87,27 @@ def publishable(model: LoadedModel) -> tuple[LoadedModel, list[str]]:
     planned = plan(model)
     known, num_labels = tree_paths.flatten(model.params), loaded_model.num_labels(model.params)
     params, _ = loaded_model.fill(known, planned.architecture, planned.heads, num_labels)
+    params, lines = _without_single_type(params)
     model = dataclasses.replace(
         model, architecture=planned.architecture, tokenizer=planned.tokenizer, params=params
     )
-    return model, planned.lines
+    return model, planned.lines + lines
+
+
+def _without_single_type(params: Params) -> tuple[dict[str, Tree], list[str]]:
+    """Add the vector of the only token type to all positions: programs such as keras-hub drop it.
+
+    Returns:
+        The parameters, which compute the same function, and a line that says so if it was not zero.
+    """
+    parts: dict[str, Any] = {**params}
+    embeddings = parts['encoder'].get('embeddings', {})
+    types = np.asarray(embeddings.get('type', np.zeros((0, 1))))
+    if len(types) != 1 or 'position' not in embeddings or not types.any():
+        return parts, []
+    moved = {'position': embeddings['position'] + types, 'type': np.zeros_like(types)}
+    parts['encoder'] = {**parts['encoder'], 'embeddings': {**embeddings, **moved}}
+    return parts, ['the vector of the only token type is added to the vectors of the positions']
 
 
 def is_complete(model: LoadedModel) -> bool:
@@ -204,125 +213,10 @@ def check_head_inputs(model: LoadedModel, family: Family) -> Architecture:
     return architecture.changed(defaults | classifier)
 
 
-def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pathlib.Path) -> None:
-    """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt."""
-    inputs = ['input_ids', 'attention_mask']
-    if architecture.type_vocab_size > 1:
-        tokenizer = tokenizer.with_token_types()
-        inputs.insert(1, 'token_type_ids')
-    tokenizer.save(folder)
-    if tokenizer.has_rules:
-        warn(
-            'transformers and the tokenizers library drop characters of decomposed text (NFD) with '
-            'this SentencePiece vocabulary, bert_jax does not: give them text in NFC'
-        )
-    settings = {f'{role}_token': name for role, name in _special_names(tokenizer).items()} | {
-        'do_lower_case': tokenizer.lowercase,
-        'strip_accents': tokenizer.strip_accents,
-        'tokenizer_class': 'PreTrainedTokenizerFast',  # reads everything from tokenizer.json
-        'model_max_length': architecture.max_length,
-        'model_input_names': inputs,
-    }
-    if tokenizer.is_cls_last:  # transformers pools the last position, even of padding
-        settings['padding_side'] = 'left'
-    if tokenizer.kind == 'bytebpe':  # the default of transformers 4 is false
-        settings['add_prefix_space'] = not tokenizer.sentence_prefix
-    files.write_json(folder / 'tokenizer_config.json', settings)
-    if tokenizer.kind == 'wordpiece' and all(t and '\n' not in t for t in tokenizer.vocab):
-        text = ''.join(f'{token}\n' for token in tokenizer.vocab)
-        (folder / 'vocab.txt').write_text(text, encoding='utf-8')
-
-
-def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
-    """Role of a special token, as transformers calls it → the token."""
-    names = {role: tokenizer.vocab[index] for role, index in tokenizer.role_ids.items()}
-    if tokenizer.starts_texts:
-        return names
-    if 'cls' not in names:  # an encoder–decoder
-        return {'eos': names.pop('sep')} | names
-    others = {role: names[role] for role in ('unk', 'mask') if role in names}
-    return {'bos': names['sep'], 'eos': names['sep']} | others
-
-
-def _label_config(model: LoadedModel) -> JsonObject:
-    """The config keys id2label and label2id; {} for a model without classes."""
-    labels, number = model.labels, loaded_model.num_labels(model.params)
-    has_labels = bool(loaded_model.label_heads(model.params))
-    if not labels and not has_labels:
-        return {}
-    labels = labels or tuple(f'LABEL_{index}' for index in range(number))
-    has_two_classes = bool({'question_answering', 'sop'} & model.params.keys())
-    if len(labels) != number and (has_labels or has_two_classes):
-        raise UserError(f'the head has {number} outputs, but there are {len(labels)} label names')
-    return {
-        'id2label': dict(enumerate(labels)),
-        'label2id': {label: index for index, label in enumerate(labels)},
-    }
-
-
-def _activation_config(model: LoadedModel) -> JsonObject:
-    """The keys that tell transformers and CrossEncoder the activation of a classifier."""
-    problem_type, name = model.problem_type, model.activation_fn
-    if loaded_model.num_labels(model.params) == 1:
-        is_logit = model.activation == 'identity'
-        problem_type = 'regression' if is_logit else None
-        name = 'torch.nn.modules.linear.Identity' if is_logit else name
-    config: JsonObject = {'problem_type': problem_type} if problem_type else {}
-    return config | ({'sentence_transformers': {'activation_fn': name}} if name else {})
-
-
-def _forced_tokens(architecture: Architecture, config: JsonView) -> JsonObject:
-    """The config keys for tokens that generation always writes; null: it does not."""
-    stack = architecture.decoder
-    if stack is None or stack.start not in ('sep', 'language'):
-        return {}
-    is_first = stack.forced_first and stack.start == 'sep'
-    return {
-        'forced_bos_token_id': config['bos_token_id'] if is_first else None,
-        'forced_eos_token_id': config['eos_token_id'] if stack.forced_last else None,
-    }
-
-
-def _generation_config(model: LoadedModel, config: JsonView) -> JsonObject:
-    """How a model that was fine-tuned to write does so; {} for others.
-
-    Without it, `generate` of transformers ends every text after 20 tokens.
-    """
-    run, chosen = model.usage, dict[str, Any]()
-    if run.task == 'generation':
-        for name, key, kind in _GENERATION_KEYS:
-            chosen[key] = run.setting('problem', name, kind)
-    elif run.task == 'instructions' and model.is_causal:
-        longest = run.setting('training', 'sequence_length', int)
-        longest = min(longest, model.architecture.max_length)
-        answer = run.setting('problem', 'answer_tokens', int | None)
-        chosen = {'max_new_tokens': answer or longest // 2}
-    else:
-        return {}
-    ids = {name: config[name] for name in config if name.endswith('_token_id')}
-    return {name: value for name, value in {**ids, **chosen}.items() if value is not None}
-
-
 def _write(model: LoadedModel, folder: pathlib.Path) -> None:
     family, architecture = huggingface.family_of(model), model.architecture
     published = family.class_of(model.heads)
-    config: JsonObject = {'architectures': [published], 'model_type': family.model_type}
-    config |= {'dtype': 'float32'} | family.write_config(architecture) | _label_config(model)
-    if 'sequence_classification' in model.heads:
-        config |= _activation_config(model)
-    if model.is_causal and not family.is_causal:
-        config['is_decoder'] = True
-    if model.tokenizer is not None:
-        loaded_model.check_padding(architecture, model.tokenizer, 'the model')
-        config |= {name: getattr(model.tokenizer, role) for name, role in family.token_keys.items()}
-        write_tokenizer(model.tokenizer, architecture, folder)
-    elif 'pad_token_id' not in config:
-        config['pad_token_id'] = family.pad_token_id
-    config |= _forced_tokens(architecture, config)
-    files.write_json(folder / 'config.json', config)
-    if generation := _generation_config(model, config):
-        files.write_json(folder / 'generation_config.json', generation)
-
+    huggingface_config.write(model, folder)
     num_labels = loaded_model.num_labels(model.params)
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))

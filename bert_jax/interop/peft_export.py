@@ -8,7 +8,14 @@ import numpy as np
 
 from bert_jax import files, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import families, huggingface_export, state_dict_map, usage, weights
+from bert_jax.interop import (
+    families,
+    huggingface_config,
+    huggingface_export,
+    state_dict_map,
+    usage,
+    weights,
+)
 from bert_jax.interop.peft_folder import CONFIG, HEADS_OF, PREFIX, WEIGHTS
 from bert_jax.interop.state_dict_map import Place
 from bert_jax.loaded import loaded_model
@@ -91,7 +98,8 @@ def write(
             {PREFIX + name: np.ascontiguousarray(array) for name, array in state.items()},
         )
         if model.tokenizer is not None:
-            huggingface_export.write_tokenizer(model.tokenizer, model.architecture, partial)
+            keys = family.token_keys
+            huggingface_config.write_tokenizer(model.tokenizer, model.architecture, partial, keys)
         usage.write(model, partial)
 
 

@@ -298,8 +298,12 @@ class Loss(_Part, abc.ABC):
         return values
 
     def exported_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
-        """Return the outputs of an exported model; by default the logits of each sequence."""
-        return HostOutputs({'logits': outputs['logits']}, {})
+        """Return the outputs of an exported model; by default 'logits' and the host outputs.
+
+        Programs that run exported models look for the name 'logits'.
+        """
+        of_sequences = self.host_outputs(outputs, batch).per_sequence
+        return HostOutputs({'logits': outputs['logits'], **of_sequences}, {})
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

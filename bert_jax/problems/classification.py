@@ -88,8 +88,6 @@ class OneLabelLoss(base.Loss):
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         return base.HostOutputs({'probabilities': jax.nn.softmax(outputs['logits'])}, {})
 
-    exported_outputs = host_outputs
-
 
 class ClassDecoder(base.Decoder[base.ExampleT, base.PredictionT]):
     """Scores the predicted class of each example.
@@ -317,8 +315,6 @@ class NumberLoss(base.Loss):
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         score = ACTIVATIONS[self.setup.activation](outputs['logits'][..., 0])
         return base.HostOutputs({'score': score}, {})
-
-    exported_outputs = host_outputs
 
 
 class NumberDecoder(base.Decoder[TextExample, float]):

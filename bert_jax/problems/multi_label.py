@@ -103,8 +103,6 @@ class LabelSetLoss(base.Loss):
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         return base.HostOutputs({'probabilities': jax.nn.sigmoid(outputs['logits'])}, {})
 
-    exported_outputs = host_outputs
-
 
 class LabelSetDecoder(base.Decoder[LabelSetExample, LabelSet]):
     """The classes whose probability reaches a threshold."""

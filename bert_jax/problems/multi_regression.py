@@ -73,8 +73,6 @@ class NumbersLoss(base.Loss):
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         return base.HostOutputs({'scores': outputs['logits']}, {})
 
-    exported_outputs = host_outputs
-
 
 class NumbersDecoder(base.Decoder[NumbersExample, Numbers]):
     """A number for each target of each example."""

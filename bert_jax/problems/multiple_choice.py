@@ -82,6 +82,10 @@ class ChoiceLoss(base.Loss):
         log_p_RS, _ = _log_probabilities(outputs['logits'], batch)
         return base.HostOutputs({'probability': jnp.exp(log_p_RS)}, {})
 
+    def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
+        """Return 'logits' of each pair: an exported row is one pair, not all of an example."""
+        return base.HostOutputs({'logits': outputs['logits']}, {})
+
 
 class ChoiceDecoder(base.Decoder[MultipleChoiceExample, list[float]]):
     """The most probable choice."""

@@ -164,8 +164,11 @@ class ParseLoss(base.Loss):
         return base.HostOutputs({}, values | self._trees(outputs))
 
     def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        """Return what `_trees` returns."""
-        return base.HostOutputs({}, self._trees(outputs))
+        """Return what `_trees` returns; relations to padding, which is no head, are 0."""
+        is_token_R1U = (batch['segment_ids'] > 0)[:, None, :]
+        trees = self._trees(outputs)
+        relations = {n: jnp.where(is_token_R1U, trees[n], 0) for n in trees if n != 'arcs'}
+        return base.HostOutputs({}, {'arcs': trees['arcs']} | relations)
 
     def _trees(self, outputs: base.Outputs) -> dict[str, jax.Array]:
         """Return the scores of all arcs.

@@ -156,8 +156,9 @@ class AnswerLoss(base.Loss):
         return base.HostOutputs(values, {})
 
     def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        """Return 'logits' of each token as first or last token of the answer, fp32 [R, T, 2]."""
-        return base.HostOutputs({}, {'logits': outputs['logits']})
+        """Return 'start_logits' and 'end_logits' of each token, fp32 [R, T]."""
+        start_RT, end_RT = jnp.moveaxis(outputs['logits'], -1, 0)
+        return base.HostOutputs({}, {'start_logits': start_RT, 'end_logits': end_RT})
 
 
 class AnswerDecoder(base.Decoder[QuestionExample, Prediction]):

@@ -188,10 +188,14 @@ class SpanLoss(base.Loss):
         return base.HostOutputs({}, best)
 
     def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        """Return 'probabilities' of labels, fp32 [R, T, L, C]; 0 where there is no span."""
+        """Return 'probabilities' of labels, fp32 [R, T, L, C]; 0 where there is no span.
+
+        'logits', fp32 [R, T, L, 1 + C], have no label first.
+        """
         p_RTLC = jax.nn.softmax(outputs['logits'])[..., 1:]
         is_span_RTL1 = (batch['span_sizes'] > 0)[..., None]
-        return base.HostOutputs({}, {'probabilities': jnp.where(is_span_RTL1, p_RTLC, 0)})
+        p_RTLC = jnp.where(is_span_RTL1, p_RTLC, 0)
+        return base.HostOutputs({}, {'logits': outputs['logits'], 'probabilities': p_RTLC})
 
 
 class SpanDecoder(base.Decoder[SpansExample, Prediction]):

@@ -182,13 +182,15 @@ class TagLoss(base.Loss):
         )
 
     def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        """Return 'probabilities' of all tags, fp32 [R, T, C], and with a CRF 'tags', int32 [R, T].
+        """Return 'logits' and 'probabilities' of all tags, fp32 [R, T, C].
 
-        The values of a word are at its first token.
+        With a CRF also 'tags', int32 [R, T]. The probabilities and the tag of a word are at its
+        first token.
         """
         tag_RT, p_RTC = self._tags(outputs, batch)
         tags = {'tags': tag_RT} if self.settings.crf else {}
-        return base.HostOutputs({}, {'probabilities': p_RTC} | tags)
+        values = {'logits': outputs['logits'], 'probabilities': p_RTC} | tags
+        return base.HostOutputs({}, values)
 
     def _tags(self, outputs: base.Outputs, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Return the predicted tag and the probability of every tag, [R, T] and [R, T, C]."""

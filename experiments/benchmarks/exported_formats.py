@@ -52,7 +52,7 @@ def correlation(folder: str, files: str) -> float:
     rows = [line.split('\t')[:3] for content in contents for line in content.splitlines()]
     scored = [(float(score), a, b) for score, a, b in rows if score.strip()]
     texts = [text for _, *pair in scored for text in pair]
-    parts = [load.run(texts[i : i + 16])['embedding'] for i in range(0, len(texts), 16)]
+    parts = [load.run(texts[i : i + 16])['sentence_embedding'] for i in range(0, len(texts), 16)]
     vectors = np.concatenate(parts)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = (vectors[::2] * vectors[1::2]).sum(1)
@@ -68,7 +68,7 @@ def _ranks(values) -> np.ndarray:
 def expected_outputs(model, texts: list[str]) -> dict[str, np.ndarray]:
     """Return the outputs of `predict`: vectors, or the probabilities of classes."""
     if 'classify' not in model.tasks:
-        return {'embedding': model.embed(texts)}
+        return {'sentence_embedding': model.embed(texts)}
     records = model.classify(texts, probabilities=True)
     return {'probabilities': np.array([list(r['probabilities'].values()) for r in records])}
 

@@ -39,5 +39,5 @@ def small_model(**changes):
 def embeds_like_predict(path, model, texts):
     """Whether the vectors of a folder are those of `embed` but for rounding."""
     ours, load = Predictor(model).embed(texts), loader(path)
-    difference = np.abs(load.run(texts)['embedding'] - ours).max()
-    return difference <= load.SIGNATURE['tolerance']['embedding']
+    difference = np.abs(load.run(texts)['sentence_embedding'] - ours).max()
+    return difference <= load.SIGNATURE['tolerance']['sentence_embedding']

@@ -1,6 +1,8 @@
 """ONNX models compute what predict does."""
 
+import collections
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +33,7 @@ def test_onnx_computes_vectors_of_any_number_of_texts_of_any_length(tmp_path):
     exported.write(tmp_path / 'out', 'onnx', model, task='embed')
     for texts in (exported.TEXTS, ['x ' * 30]):
         assert exported.embeds_like_predict(tmp_path / 'out', model, texts)
-    vectors = exported.loader(tmp_path / 'out').run(['x'])['embedding']
+    vectors = exported.loader(tmp_path / 'out').run(['x'])['sentence_embedding']
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
 
 
@@ -77,10 +79,94 @@ def test_operations_are_those_of_jax(tmp_path):
     session = onnxruntime.InferenceSession(model.SerializeToString())
     for shape in ((2, 5), (1, 3)):
         inputs = {'ids': rng.integers(0, 9, shape, dtype=np.int32)}
-        found = session.run(None, inputs)
+        found = session.run(None, {'ids': inputs['ids'].astype(np.int64)})
         expected = function(jax.tree.map(jnp.asarray, params), inputs)
         for name, array in zip(sorted(expected), found, strict=True):
             np.testing.assert_allclose(array, expected[name], atol=1e-5, err_msg=name)
+
+
+def _graph(path):
+    return onnx.load(path / 'onnx/model.onnx').graph
+
+
+def test_groups_of_operators_become_one(tmp_path):
+    """Numbers are compared by every export; here, that no group is left in pieces."""
+    for act, approximate in (('gelu', None), ('gelu_tanh', b'tanh')):
+        model = exported.small_model(hidden_act=act)
+        exported.write(tmp_path / act, 'onnx', model, task='embed')
+        nodes = _graph(tmp_path / act).node
+        number = collections.Counter(node.op_type for node in nodes)
+        layers = model.architecture.num_layers
+        assert (number['Gelu'], number['Softmax']) == (layers, layers)
+        assert number['LayerNormalization'] == 1 + 2 * layers
+        assert not number.keys() & {'Erf', 'Tanh', 'Exp', 'Expand', 'ReduceMax'}
+        assert number['MatMul'] == 8 * layers + 1  # and the mean over tokens
+        (gelu, *_) = (node for node in nodes if node.op_type == 'Gelu')
+        assert [attribute.s for attribute in gelu.attribute] == [approximate] * bool(approximate)
+
+
+def test_what_only_resembles_a_group_stays(tmp_path):
+    """A constant of another value, or another axis, is another function."""
+
+    def function(params, inputs):
+        x = params['table'][inputs['ids']]
+        centered = x - x.mean(-1, keepdims=True)
+        scale = jax.lax.rsqrt(jnp.square(centered).mean(1, keepdims=True) + 1e-6)
+        return {
+            'norm': centered * scale * params['scale'],
+            'gelu': 0.5 * x * (1 + jax.lax.erf(x * 0.6)),
+            'softmax': jnp.exp(x - x.max(-1, keepdims=True))
+            / jnp.exp(x - x.max(-1, keepdims=True)).sum(1, keepdims=True),
+        }
+
+    rng = np.random.default_rng(0)
+    params = {'table': rng.normal(size=(9, 4)).astype(np.float32)}
+    params['scale'] = rng.normal(size=4).astype(np.float32)
+    batch, length = jax.export.symbolic_shape('b, t')
+    shapes = {'ids': jax.ShapeDtypeStruct((batch, length), jnp.int32)}
+    model = onnx_conversion.to_model(function, params, shapes)
+    ids = rng.integers(0, 9, (2, 5))
+    found = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {'ids': ids})
+    expected = function(jax.tree.map(jnp.asarray, params), {'ids': ids})
+    for name, array in zip(sorted(expected), found, strict=True):
+        np.testing.assert_allclose(array, expected[name], atol=1e-5, err_msg=name)
+
+
+def test_the_tied_table_is_stored_once_in_a_form_that_quantizers_take(tmp_path):
+    model = exported.small_model()
+    exported.write(tmp_path / 'out', 'onnx', model)
+    graph, architecture = _graph(tmp_path / 'out'), model.architecture
+    shape = [architecture.padded_vocab_size, architecture.hidden_size]
+    tables = [array.name for array in graph.initializer if [*array.dims] in (shape, shape[::-1])]
+    readers = [node.op_type for node in graph.node if {*node.input} & {*tables}]
+    assert len(tables) == 1
+    assert sorted(readers) == ['Gather', 'Gemm']
+
+
+def test_the_folder_says_what_clients_ask_for(tmp_path):
+    run = small_runs.save_run(tmp_path / 'run', 'classification')
+    exported.write(tmp_path / 'out', 'onnx', loading.load_any(run))
+    config = json.loads((tmp_path / 'out/config.json').read_text())
+    assert config['model_type'] == 'bert'
+    assert config['architectures'] == ['BertForSequenceClassification']
+    assert config['id2label'] == {'0': 'no', '1': 'yes'}
+    assert (tmp_path / 'out/tokenizer_config.json').exists()
+    graph = _graph(tmp_path / 'out')
+    assert {tensor.type.tensor_type.elem_type for tensor in graph.input} == {onnx.TensorProto.INT64}
+    assert [tensor.name for tensor in graph.output] == ['logits', 'probabilities']
+    encoder = exported.small_model()
+    exported.write(tmp_path / 'encoder', 'onnx', encoder, task='embed')
+    names = [tensor.name for tensor in _graph(tmp_path / 'encoder').output]
+    assert names == ['last_hidden_state', 'sentence_embedding']
+    config = json.loads((tmp_path / 'encoder/config.json').read_text())
+    assert config['architectures'] == ['BertModel']
+
+
+def test_a_model_that_transformers_does_not_have_is_exported_with_a_line(tmp_path):
+    model = pages.random_model('mosaicbert', pages.tokenizer('wordpiece'))
+    written = exported.write(tmp_path / 'out', 'onnx', model, task='embed')
+    assert 'no config.json, without which transformers.js' in written.lines[0]
+    assert exported.embeds_like_predict(tmp_path / 'out', model, exported.TEXTS)
 
 
 def test_an_unknown_operation_is_one_line():
@@ -94,7 +180,7 @@ def test_matrices_that_layers_share_are_stored_once(tmp_path):
     assert model.architecture.num_layers > 1
     exported.write(tmp_path / 'out', 'onnx', model, task='embed')
     assert exported.embeds_like_predict(tmp_path / 'out', model, exported.TEXTS)
-    (file,) = (tmp_path / 'out').glob('*.onnx')
+    (file,) = (tmp_path / 'out/onnx').glob('*.onnx')
     stored = [array for array in onnx.load(file).graph.initializer if len(array.dims) > 1]
     matrices = [array for array in jax.tree.leaves(model.params['encoder']) if array.ndim > 1]
     assert 4 * sum(np.prod(array.dims) for array in stored) <= sum(a.nbytes for a in matrices)

@@ -24,7 +24,7 @@ def test_a_tflite_file_pads_texts_to_its_lengths(model, tmp_path):
     assert exported.loader(tmp_path / 'out').SIGNATURE['lengths'] == [16, 40, 64]
     load = exported.loader(tmp_path / 'out')
     with pytest.warns(UserWarning, match='truncated to 64 tokens'):
-        states = load.run(['cats ' * 70])['states']
+        states = load.run(['cats ' * 70])['last_hidden_state']
     assert states.shape == (1, 64, 16)
     for texts in (exported.TEXTS, ['cats ' * 20]):
         assert exported.embeds_like_predict(tmp_path / 'out', model, texts)

@@ -10,7 +10,7 @@ import transformers
 import bert_jax
 from bert_jax import tokenizers
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, huggingface_export
+from bert_jax.interop import huggingface, huggingface_config
 from bert_jax.tasks import make_task
 from configs import finetune
 from tests.end_to_end import small
@@ -34,7 +34,7 @@ def folder(path, name, tokenizer):
     model = published.model(name, vocab_size=tokenizer.vocab_size)
     model.save_pretrained(path)
     architecture = huggingface.load(path).architecture
-    huggingface_export.write_tokenizer(tokenizer, architecture, path)
+    huggingface_config.write_tokenizer(tokenizer, architecture, path)
     return model, transformers.AutoTokenizer.from_pretrained(path)
 
 

@@ -10,7 +10,7 @@ from bert_jax import tokenizers
 from bert_jax.corpus.corpus import Shard
 from bert_jax.examples import sentence_pairs
 from bert_jax.examples.text_example_source import RowSettings
-from bert_jax.interop import huggingface, huggingface_export
+from bert_jax.interop import huggingface, huggingface_config
 from bert_jax.models.architecture_parts import LearnedPositions
 
 TEXT = 'The cat sat on the mats. The dogs sat with them, naïve! Cafés in Москва. ' * 20
@@ -28,7 +28,7 @@ def exported(tokenizer, folder, type_vocab_size):
         max_length=77, type_vocab_size=type_vocab_size, vocab_size=300,
         positions=LearnedPositions(), first_position=0,
     )  # fmt: skip
-    huggingface_export.write_tokenizer(tokenizer, sizes, folder)
+    huggingface_config.write_tokenizer(tokenizer, sizes, folder)
     read = huggingface.load_tokenizer(folder, sizes)
     return transformers.AutoTokenizer.from_pretrained(folder), read
 

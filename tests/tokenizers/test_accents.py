@@ -10,7 +10,7 @@ import transformers
 from bert_jax import tokenizers
 from bert_jax.corpus import corpus
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface_export
+from bert_jax.interop import huggingface_config
 from bert_jax.tokenizers import accents
 
 GERMAN = ['Er musste gehen, er müsste gehen. Schön, schon; Apfel und Äpfel!'] * 9
@@ -101,7 +101,7 @@ def test_transformers_reads_exported_tokenizers_alike(strip, tmp_path):
     """As the class of the folder, and as BertTokenizer."""
     tokenizer = tokenizers.train('wordpiece:300', GERMAN, True, strip_accents=strip)
     sizes = types.SimpleNamespace(max_length=77, type_vocab_size=2)
-    huggingface_export.write_tokenizer(tokenizer, sizes, tmp_path)
+    huggingface_config.write_tokenizer(tokenizer, sizes, tmp_path)
     (ids,) = tokenizer.encode_batch(GERMAN[:1]).ids
     for kind in (transformers.AutoTokenizer, transformers.BertTokenizer):
         theirs = kind.from_pretrained(tmp_path)

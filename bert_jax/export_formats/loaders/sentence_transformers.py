@@ -11,7 +11,7 @@ def load(folder, signature):
     def compute(inputs):
         with torch.inference_mode():
             outputs = model({k: torch.tensor(array).long() for k, array in inputs.items()})
-        names = {'embedding': 'sentence_embedding', 'states': 'token_embeddings'}
-        return {name: outputs[theirs].numpy() for name, theirs in names.items()}
+        names = {'last_hidden_state': 'token_embeddings'}
+        return {k: outputs[names.get(k, k)].numpy() for k in signature['outputs']}
 
     return compute

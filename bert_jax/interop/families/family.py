@@ -52,6 +52,8 @@ _FIXED: dict[str, object] = {
 }
 # For families that supported other values in transformers 4.
 BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
+# Keys that transformers 5 dropped. CTranslate2 and others ask for them where a family had them.
+_OF_OTHERS = ('position_embedding_type', 'normalize_before', 'add_final_layer_norm')
 # Types of the keys that every family reads; None is allowed.
 _TYPES: dict[str, type] = {'architectures': list, 'id2label': dict, 'label2id': dict}
 _TYPES |= {'model_type': str, 'num_labels': int, 'problem_type': str}
@@ -331,7 +333,7 @@ class Family:
         again = self.fit(self.read_config(config), self.constants(architecture))
         if _normalize(again) != written:
             raise UserError(f'a {self.model_type} config cannot express {architecture}')
-        return config
+        return config | {name: self.fixed[name] for name in _OF_OTHERS if name in self.fixed}
 
     def _current(self, config: JsonView) -> JsonObject:
         """The config with the keys of the latest version, without known code of the folder."""

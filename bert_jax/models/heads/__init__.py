@@ -34,6 +34,7 @@ class Head(Module):
         is_pair: whether the head reads what `architecture.pair_pooling` says.
         has_labels: whether the head has the option `num_labels`.
         is_per_token: whether the output has an axis of positions.
+        writes: whether texts are written with the head, token by token from left to right.
     """
 
     reads_decoded: ClassVar[bool] = False
@@ -45,6 +46,7 @@ class Head(Module):
     is_pair: ClassVar[bool] = False
     has_labels: ClassVar[bool] = False
     is_per_token: ClassVar[bool] = False
+    writes: ClassVar[bool] = False
 
     def __call__(
         self, states: EncoderOutput, rows: Rows, dropout_seeds_B: jax.Array | None = None

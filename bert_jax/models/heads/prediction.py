@@ -95,6 +95,7 @@ class NextTokenHead(MaskedLanguageModelHead):
 
     reads_decoded = False
     published = ('clm', 'seq2seq')
+    writes = True
     can_shift = False
 
     def __call__(

@@ -137,8 +137,6 @@ class RerankingTraining(base.Loss):
         score_RS = ACTIVATIONS[activation](logits_RS)
         return base.HostOutputs({'logit': logits_RS, 'score': score_RS}, {})
 
-    exported_outputs = host_outputs
-
 
 def lists(logits_RS: jax.Array, batch: Batch) -> ScoreBatch:
     """Arrange the slots of packed rows as lists of documents, one for each first slot of a query.
