@@ -26,6 +26,7 @@ from configs import (
     deberta,
     diffusion,
     electra,
+    ettin,
     fast,
     gpt2,
     gptbert,
@@ -33,6 +34,7 @@ from configs import (
     mbart,
     mmbert,
     modernbert,
+    mosaicbert,
     neobert,
     roberta,
     spanbert,
@@ -59,6 +61,9 @@ CONFIGS = {
     'xlmr': (xlmr.get_config, 'unigram'),
     'xlmr:large': (lambda: xlmr.get_config('large'), 'unigram'),
     'modernbert': (modernbert.get_config, 'bytebpe'),
+    'ettin:17m': (lambda: ettin.get_config('17m'), 'bytebpe'),
+    'ettin:1b': (lambda: ettin.get_config('1b'), 'bytebpe'),
+    'mosaicbert': (mosaicbert.get_config, 'wordpiece'),
     'fast:tiny': (fast.get_config, 'wordpiece'),
     'fast:base': (lambda: fast.get_config('base'), 'wordpiece'),
     'mmbert': (mmbert.get_config, 'unigram'),
@@ -252,6 +257,32 @@ PUBLISHED = {
         'compute.float32_residual': True,
         'training.sequence_length': (1024,),
     },
+    'ettin:17m': {
+        'masking.rate': 0.3,
+        'optimizer.name': 'stable_adamw',
+        'optimizer.beta2': 0.98,
+        'optimizer.eps': 1e-6,
+        'schedule.name': 'constant',
+        'schedule.learning_rate': 3e-3,
+        'model.attention.theta': 10_000.0,
+        'training.sequence_length': (1024,),
+        'training.batch_size': (4608,),
+    },
+    'mosaicbert': {
+        'masking.rate': 0.3,
+        'optimizer.name': 'adamw',
+        'optimizer.beta2': 0.98,
+        'optimizer.eps': 1e-6,
+        'optimizer.weight_decay': 0.02,
+        'optimizer.decay_exclude': (),
+        'optimizer.clip_norm': 0.0,
+        'schedule.name': 'linear',
+        'schedule.learning_rate': 5e-4,
+        'schedule.end_learning_rate': 1e-5,
+        'training.steps': (70_000,),
+        'training.sequence_length': (128,),
+        'training.batch_size': (4096,),
+    },
     'mmbert': {
         'masking.rate': 0.3,
         'data.language_alpha': 0.7,
@@ -338,6 +369,9 @@ WARMUPS = {
     'gptbert': 125,
     'mmbert': 636,
     'neobert': 2_000,
+    'mosaicbert': 4_200,
+    'ettin:17m': 848,
+    'ettin:1b': 424,
     'diffusion:bert': 2500,
     'xlnet:large': 40_000,
     'bart:base': 10_000,
@@ -377,6 +411,38 @@ def test_modernbert_trains_on_the_published_number_of_tokens():
         per_step = config.optimizer.weight_decay * config.schedule.learning_rate
         assert per_step == pytest.approx(1e-5)
     assert (second.init_from, second.model.attention.theta) == (first.workdir, 160_000.0)
+
+
+# Tokens of the three phases, in 1e9, and the weight decay of a step, in the authors' files.
+ETTIN = {name: ((1700, 250, 50), 1e-5) for name in ettin.SIZES}
+ETTIN |= {name: ((1700, 250, 50), 3e-4) for name in ('17m', '32m', '68m')}
+ETTIN['1b'] = ((1700, 83.333, 16.667), 5e-5)
+
+
+@pytest.mark.parametrize('size', ettin.SIZES)
+def test_ettin_trains_in_three_phases(size):
+    published, decay = ETTIN[size]
+    phases = [ettin.get_config(f'{size}-{phase}') for phase in ettin.PHASES]
+    tokens = [
+        config.training.steps[0]
+        * config.training.batch_size[0]
+        * config.training.sequence_length[0]
+        / 1e9
+        for config in phases
+    ]
+    assert tokens == pytest.approx(published, rel=0.01)
+    assert [config.init_from for config in phases[1:]] == [one.workdir for one in phases[:2]]
+    first, second, third = (config.schedule for config in phases)
+    assert (second.learning_rate, second.name) == (first.learning_rate, 'sqrt')
+    assert second.end_learning_rate == third.learning_rate == first.learning_rate / 2
+    assert third.end_learning_rate == pytest.approx(0.04 * third.learning_rate)
+    for config in phases:
+        per_step = config.optimizer.weight_decay * config.schedule.learning_rate
+        assert per_step == pytest.approx(decay)
+        schedules.build(config.schedule, config.training.steps[0])  # raises if it does not fit
+    assert [config.masking.rate for config in phases] == [0.3, 0.3, 0.15]
+    thetas = [(c.model.attention.theta, c.model.attention.local_theta) for c in phases]
+    assert thetas == [(10_000, None), (160_000, None), (160_000, 160_000)]
 
 
 def test_mmbert_masks_less_and_adds_languages_in_each_phase():
@@ -490,6 +556,7 @@ def start(task):
 
 
 OTHER_SIZES = (
+    'ettin:1b',
     *('large', 'xlmr:large', 'electra:base', 'fast:base'),
     *('xlnet:large', 'bart:large', 't5:base'),
 )
@@ -543,6 +610,7 @@ class Trained(NamedTuple):
 REPETITIONS = (
     *('base', 'albert', 'gptbert'),
     *('roberta', 'spanbert', 'xlmr', 'mbart', 't5:small', 'mmbert', 'neobert', 'gpt2'),
+    'ettin:17m',
     'diffusion:bert',
     *('fast:tiny', 'gpt2:tiny', 't5:tiny'),
 )

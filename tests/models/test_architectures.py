@@ -75,6 +75,8 @@ def described(params):
         ('electra_large_generator', 50_999_552),
         ('modernbert_base', 149_014_272),
         ('modernbert_large', 394_781_696),
+        ('ettin_17m', 16_797_440),
+        ('ettin_400m', 394_781_696),
         ('mosaicbert_base', 137_368_320),
         ('neobert', 221_665_536),
     ],

@@ -339,9 +339,9 @@ class Family:
         """The config with the keys of the latest version, without known code of the folder."""
         renamed = {self.old_keys.get(name, name): config[name] for name in config}
         classes = renamed.get('auto_map')
-        if self.remote_code and isinstance(classes, dict):
-            if all(re.fullmatch(self.remote_code, str(name)) for name in classes.values()):
-                del renamed['auto_map']
+        given = [str(name) for name in classes.values()] if isinstance(classes, dict) else []
+        if given and all(re.fullmatch(self.remote_code, name) for name in given):
+            del renamed['auto_map']
         return renamed
 
     def _check(self, config: JsonView) -> None:

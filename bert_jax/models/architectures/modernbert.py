@@ -42,6 +42,16 @@ MODERNBERT = Builder(
     ),
 )
 
+# Ettin's encoders (Weller et al. 2025, arXiv 2507.11412): ModernBERT in six sizes.
+_ETTIN = {
+    'ettin_17m': dict(num_layers=7, hidden_size=256, intermediate_size=384),
+    'ettin_32m': dict(num_layers=10, hidden_size=384, intermediate_size=576),
+    'ettin_68m': dict(num_layers=19, hidden_size=512, intermediate_size=768),
+    'ettin_150m': {},
+    'ettin_400m': dict(num_layers=28, hidden_size=1024, intermediate_size=2624),
+    'ettin_1b': dict(num_layers=28, hidden_size=1792, intermediate_size=3840),
+}
+
 # ModernBERT for causal models, as Ettin's decoders (Weller et al. 2025, arXiv 2507.11412): a layer
 # with a window sees positions less than 64 away, and rotates them as the other layers do. Texts are
 # classified by the last token, without a bias.
@@ -174,6 +184,7 @@ BUILDERS = {
     'modernbert': MODERNBERT,
     'modernbert_base': MODERNBERT,
     'modernbert_large': MODERNBERT.resized(hidden_size=1024, num_layers=28, intermediate_size=2624),
+    **{name: MODERNBERT.resized(**sizes) for name, sizes in _ETTIN.items()},
     'modernbert_decoder': MODERNBERT_DECODER,
     'mosaicbert': MOSAICBERT,
     'mosaicbert_base': MOSAICBERT,
