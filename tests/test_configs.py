@@ -12,7 +12,7 @@ from bert_jax import config_keys
 from bert_jax.errors import UserError
 from bert_jax.export import Request, export
 from bert_jax.interop import huggingface_export, loading
-from bert_jax.models import architectures, layer_stack
+from bert_jax.models import architectures, initial_values, layer_stack
 from bert_jax.tasks.pretraining import builder
 from bert_jax.tasks.pretraining import task as pretraining
 from bert_jax.tasks.pretraining.stage_settings import stage_settings
@@ -647,7 +647,7 @@ def trained(request, folder):
     step = jax.jit(make_train_step(task, optimizer), donate_argnums=0)
     losses = []
     shapes = sharding.unbox(layer_stack.abstract(task.init))
-    arrays = layer_stack.draw(task.init, 0).values()
+    arrays = initial_values.draw(task.init, 0).values()
     params = jax.tree.unflatten(jax.tree.structure(shapes), arrays)
     state = jax.tree.map(jnp.array, state(params))  # copies: the step donates its state
     for number in range(12):

@@ -34,7 +34,7 @@ def run(code: str) -> subprocess.CompletedProcess:
 RUN_MODULES = 120
 LOAD_MODULES = 70  # to read a run: nothing of other libraries, no task, no kind of problem
 
-SLOW = {'tensorflow', 'tensorflow_datasets', 'tensorboardX', 'torch', 'matplotlib', 'pandas'}
+SLOW = {'tensorflow', 'tensorflow_datasets', 'torch', 'matplotlib', 'pandas'}
 
 
 def loaded(modules: str, names: set[str]) -> str:

@@ -23,7 +23,7 @@ from bert_jax.loaded import loaded_model
 from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.loaded.record import Usage
 from bert_jax.metrics.scores import Table
-from bert_jax.models import head_states, layer_stack
+from bert_jax.models import head_states, initial_values
 from bert_jax.models.architecture import Compute
 from bert_jax.text import scripts, text_files
 from bert_jax.types import JsonObject, Key, Tree
@@ -78,7 +78,7 @@ class AnalyzedModel:
                 params['lstm'] = {'states': lstm.initial(key)}
             return params
 
-        params = traverse_util.unflatten_dict(layer_stack.draw(start, seed), sep='/')
+        params = traverse_util.unflatten_dict(initial_values.draw(start, seed), sep='/')
         untrained = dataclasses.replace(
             self.pretrained, params=params, other_parts={}, usage=Usage()
         )

@@ -15,7 +15,7 @@ from flax import traverse_util
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.loaded.record import Base, Usage
-from bert_jax.models import layer_stack, parameters
+from bert_jax.models import initial_values, layer_stack, parameters
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import HEADS, published_heads
 from bert_jax.models.model import Model
@@ -222,7 +222,7 @@ def fill(
     arrays = dict(known)
     if missing:
         start = functools.partial(init, architecture, heads, num_labels=num_labels)
-        arrays |= layer_stack.draw(start, 0, missing)
+        arrays |= initial_values.draw(start, 0, missing)
     return traverse_util.unflatten_dict({name: arrays[name] for name in names}, sep='/'), missing
 
 

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 import jax.numpy as jnp
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.models import layer_names
 from bert_jax.models.architecture_parts import (
     KINDS,
     Activation,
@@ -191,7 +190,7 @@ class Architecture(Checked):
             if isinstance(part, Checked):
                 yield from part.problems_in(self)
         try:
-            layer_names.resolve(self.head_states, self.num_layers, 'the encoder', ('mix',))
+            self._resolve_head_states()
         except UserError as error:
             yield f'head_states: {error}'
 
@@ -219,8 +218,15 @@ class Architecture(Checked):
     @property
     def head_layer(self) -> int | None:
         """The layer that fine-tuning heads read; None: a combination."""
-        layer = layer_names.resolve(self.head_states, self.num_layers, 'the encoder', ('mix',))
+        layer = self._resolve_head_states()
         return layer if isinstance(layer, int) else None
+
+    def _resolve_head_states(self) -> int | str:
+        if self.head_states == 'last':
+            return self.num_layers
+        from bert_jax.models import layer_names  # pretraining does without it
+
+        return layer_names.resolve(self.head_states, self.num_layers, 'the encoder', ('mix',))
 
     @property
     def reads_last_layer(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.models.dropout import dropout
@@ -152,8 +153,8 @@ class Embeddings(Module):
 def _zero_from_row(row: int, init: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Wrap `init` to return zeros from this row on."""
 
-    def padded_init(key: jax.Array, shape: tuple[int, ...], *dtype: jnp.dtype) -> jax.Array:
-        values = init(key, shape, *dtype)
-        return jnp.where(jnp.arange(shape[0])[:, None] < row, values, 0)
+    def padded_init(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+        values = init(key, (row, shape[1]))
+        return jax.lax.pad(values, np.float32(0), [(0, shape[0] - row, 0), (0, 0, 0)])
 
     return padded_init

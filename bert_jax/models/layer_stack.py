@@ -3,17 +3,14 @@
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
-from jax.interpreters.partial_eval import dce_jaxpr
 
-from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Context, LayerConstants, layer_constants
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from bert_jax.models.cache import Cache
 _CONVOLUTION, _OUTPUT = 2**29, 2**29 + 1  # dropout sites, beyond the numbers of layers
 _class_lock = threading.Lock()
-_NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
 
 
 class LayerStack(Module):
@@ -184,42 +180,6 @@ def abstract(init: Callable[[Key], Tree]) -> Tree:
     with nn.intercept_methods(_EqualLayers()):
         shapes: Tree = jax.eval_shape(init, key)
     return shapes
-
-
-def draw(
-    init: Callable[[Key], Tree], seed: int, names: Collection[str] | None = None
-) -> dict[str, np.ndarray]:
-    """Compute parameters that `init` returns, on the host, operation by operation.
-
-    Each operation is a program that all arrays of one shape share. One program that draws all
-    parameters takes XLA much longer to compile: on an H200, 89 of the 160 s before the first step
-    of BERT-base (27 November 2026).
-
-    Args:
-        init: returns the parameters for a key, boxed or not.
-        seed: seed of the key.
-        names: '/'-joined names of the parameters to draw; None: all.
-
-    Returns:
-        The arrays by '/'-joined name. They do not depend on the mesh or the number of processes.
-    """
-    if names is not None and not names:
-        return {}
-    with jax.set_mesh(_NO_MESH), jax.default_device(_host()):
-        key = jax.random.key(seed)
-        jaxpr, shapes = jax.make_jaxpr(lambda key: nn.unbox(init(key)), return_shape=True)(key)
-        every = list(tree_paths.flatten(shapes))
-        drawn = [name for name in every if names is None or name in names]
-        needed, _ = dce_jaxpr(jaxpr.jaxpr, [name in drawn for name in every], instantiate=True)
-        arrays = jaxpr_as_fun(ClosedJaxpr(needed, jaxpr.consts))(key)
-    return {name: np.asarray(array) for name, array in zip(drawn, arrays, strict=True)}
-
-
-def _host() -> jax.Device:
-    """Return the CPU, or the first device if JAX_PLATFORMS leaves the CPU out."""
-    platforms: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]
-    has_cpu = not platforms or 'cpu' in platforms.split(',')
-    return jax.local_devices(backend='cpu' if has_cpu else None)[0]
 
 
 class _EqualLayers:

@@ -10,6 +10,7 @@ from flax import linen as nn
 
 from bert_jax.models import cpu_linear
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.initial_values import normal, truncated_normal
 from bert_jax.models.partitioning import param, platform
 from bert_jax.models.tuning_method import ADDED
 
@@ -146,7 +147,7 @@ class Dense(nn.Module):
 
     def _init(self, inputs: int) -> Callable[..., jax.Array]:
         if self.architecture.fan_in_init:
-            return nn.initializers.normal(self.init_range or inputs**-0.5)
+            return normal(self.init_range or inputs**-0.5)
         return weight_init(self.architecture, self.init_range)
 
     def _tuning(self, num_inputs: int) -> nn.Module | None:
@@ -177,20 +178,10 @@ def weight_init(
     """Truncated normal initializer; `stddev` defaults to the architecture's initializer_range.
 
     With fan_in_init it is for embeddings only, whose standard deviation is 1.
-
-    Truncated at two standard deviations and not rescaled afterwards, as in the original code
-    (tf.truncated_normal_initializer in modeling.py).
     """
     if architecture.fan_in_init:
-        return nn.initializers.normal(1.0 if stddev is None else stddev)
-    init = nn.initializers.truncated_normal(
-        architecture.initializer_range if stddev is None else stddev
-    )
-
-    def flat_init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        return init(key, (math.prod(shape),)).reshape(shape)  # arrays of one size share a program
-
-    return flat_init
+        return normal(1.0 if stddev is None else stddev)
+    return truncated_normal(architecture.initializer_range if stddev is None else stddev)
 
 
 def output_init_range(architecture: Architecture) -> float | None:

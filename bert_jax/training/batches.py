@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import itertools
+import threading
 import weakref
 from collections.abc import Iterator, Mapping
 
@@ -20,6 +21,12 @@ _STEPS_PER_CALL = 4
 AbstractBatch = Mapping[str, jax.ShapeDtypeStruct]
 
 
+def import_reader() -> None:
+    """Import TensorFlow, which takes seconds, in a thread: meanwhile a step is compiled."""
+    if tensorflow_import.is_installed():
+        threading.Thread(target=tensorflow_import.tensorflow).start()
+
+
 def read(
     source: BatchSource, start: int, stop: int, threads: int
 ) -> Iterator[dict[str, jax.Array]]:
@@ -27,15 +34,30 @@ def read(
 
     Each process reads only the rows that its own devices hold.
     """
+    for batch in read_ahead(source, start, stop, _local_rows(source), workers=threads):
+        yield _to_devices(source, batch)
+
+
+def read_one(source: BatchSource, number: int) -> dict[str, jax.Array]:
+    """Return global batch `number` of a source, as `read` yields it, without threads."""
+    return _to_devices(source, source.batch(number, _local_rows(source)))
+
+
+def _local_rows(source: BatchSource) -> np.ndarray:
+    """Return the rows of a global batch that the devices of this process hold."""
     row_sharding = sharding.batch_sharding(jax.sharding.get_mesh())
-    rows = sharding.local_rows(row_sharding, source.batch_size)
-    for batch in read_ahead(source, start, stop, rows, workers=threads):
-        yield {
-            name: jax.make_array_from_process_local_data(
-                row_sharding, array, (source.batch_size, *array.shape[1:])
-            )
-            for name, array in batch.items()
-        }
+    return sharding.local_rows(row_sharding, source.batch_size)
+
+
+def _to_devices(source: BatchSource, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+    """Make global arrays of the rows of this process."""
+    row_sharding = sharding.batch_sharding(jax.sharding.get_mesh())
+    return {
+        name: jax.make_array_from_process_local_data(
+            row_sharding, array, (source.batch_size, *array.shape[1:])
+        )
+        for name, array in batch.items()
+    }
 
 
 def read_ahead(

@@ -82,7 +82,6 @@ class Log:
         if not self._is_host0:
             return
         with self.workdir.writing():
-            # TensorBoard's writer thread dies on a full disk, and then its queue blocks.
             check_free_space(self._folder)
             self.records.append({'kind': kind, 'step': step, **values})
             with open(self._folder / 'metrics.jsonl', 'a', encoding='utf-8') as file:

@@ -1,5 +1,6 @@
 """The training loop: any task, from its first step or its last checkpoint to its last step."""
 
+import concurrent.futures
 import dataclasses
 import signal
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from bert_jax.training import (
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
 from bert_jax.training.run import NO_HOOKS, HeldOutEvaluation, Hooks, Paused, Plan, Run, start
-from bert_jax.training.step import compile_train_step, make_train_step
+from bert_jax.training.step import lower_train_step, make_train_step
 from bert_jax.training.task import Stage, Task, first_batches
 from bert_jax.training.transfer import num_parameters
 from bert_jax.training.workdir import Workdir
@@ -69,9 +70,9 @@ def train(
             run.log.info(f'compiling stage {number + 1} of {len(task.stages)}')
             with run.log.paused():
                 if run.step == first_step:
-                    predictions.check(
-                        run.plan.task, run.state.params, stage, first_batch, run.key, threads
-                    )
+                    params = run.state.params
+                    predictions.check(run.plan.task, params, stage, first_batch, run.key)
+                batches.import_reader()
                 train_step, lines = _compile(run.plan, stage)
             for line in lines:
                 run.log.info(line)
@@ -215,10 +216,15 @@ def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
         plan.task, plan.optimizer, stage.accumulation, plan.transfer, *extras
     )
     batch = batches.abstract(stage.source)
-    compiled = compile_train_step(train_step, plan.abstract, batch, plan.is_timed)
-    evaluation = plan.task.compile_evaluation(plan.abstract.params, stage)
+    lowered = lower_train_step(train_step, plan.abstract, batch, plan.is_timed)
+    lowered_evaluation = plan.task.lower_evaluation(plan.abstract.params, stage)
+    # At the same time: XLA uses few cores for much of a compilation. In order where several hosts
+    # exchange what they find out about kernels.
+    with concurrent.futures.ThreadPoolExecutor(2 if jax.process_count() == 1 else 1) as threads:
+        steps = [step for step in (lowered, lowered_evaluation) if step is not None]
+        compiled, *evaluation = threads.map(lambda step: step.compile(), steps)
     multihost.barrier()  # compile times differ between hosts, and collectives time out
-    estimate = devices.MemoryEstimate.of(compiled, plan.abstract, batch, evaluation)
+    estimate = devices.MemoryEstimate.of(compiled, plan.abstract, batch, *evaluation)
     warning = estimate.warning(stage, plan.config.compute.remat)
     if warning and jax.process_index() == 0:
         warn(warning)

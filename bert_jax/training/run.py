@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -124,6 +125,11 @@ class Plan:
             optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
             yield cls(task, config, total_steps, schedule, trained, optimizer, abstract, is_timed)
 
+    @functools.cached_property
+    def rate(self) -> Schedule:
+        """The schedule as one compiled program, instead of one for each of its operations."""
+        return jax.jit(self.schedule)
+
     def record(self, seconds: float, is_evaluated: bool) -> RunRecord:
         """Return what a checkpoint records after so many seconds of training."""
         return dataclasses.replace(
@@ -232,7 +238,7 @@ class Run:
     def learning_rate(self) -> float:
         """The learning rate of the last step."""
         position = self.course.position
-        return float(self.plan.schedule(self.step - 1 if position is None else position))
+        return float(self.plan.rate(self.step - 1 if position is None else position))
 
     def save(self, record: RunRecord) -> None:
         """Save the log now and the state in the background (`Checkpoints.save`)."""

@@ -23,6 +23,8 @@ COMPILER_OPTIONS = {
     # step already uses all cores.
     'cpu': {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'},
 }
+# For programs that run a few times: machine code that is made quickly is enough.
+QUICK_COMPILER_OPTIONS = {'cpu': {'xla_backend_optimization_level': '0'}}
 # For parameters sharded over the fsdp axis: gather whole weights while matrix products run, instead
 # of splitting each product into steps that pass parts of the weights from chip to chip.
 FSDP_COMPILER_OPTIONS = {
@@ -140,6 +142,11 @@ def compiler_options() -> dict[str, str]:
     if mesh.shape.get('fsdp', 1) > 1:
         options = options | FSDP_COMPILER_OPTIONS.get(platform, {})
     return known_options(options)
+
+
+def quick_compiler_options() -> dict[str, str]:
+    """Return the compiler options for `jax.jit` of functions that are called a few times."""
+    return known_options(QUICK_COMPILER_OPTIONS.get(partitioning.platform(), {}))
 
 
 def known_options(options: dict[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 
 from bert_jax import tree_paths
-from bert_jax.models import layer_stack
+from bert_jax.models import initial_values, layer_stack
 from bert_jax.training import runtime, sharding
 from bert_jax.training.task import Task
 from bert_jax.training.transfer import TRAIN_ALL, Transfer
@@ -147,7 +147,7 @@ def initial_state(
 
     wanted = tree_paths.flatten(abstract.params)
     arrays = dict(task.start.params)
-    arrays |= layer_stack.draw(task.init, seed, wanted.keys() - arrays.keys())
+    arrays |= initial_values.draw(task.init, seed, wanted.keys() - arrays.keys())
     leaves = [_on_devices(arrays[name], leaf.sharding) for name, leaf in wanted.items()]
     params: Params = jax.tree.unflatten(jax.tree.structure(abstract.params), leaves)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract._replace(params={}))

@@ -174,7 +174,17 @@ def compile_train_step(
     batch: Batch | AbstractBatch,
     is_timed: bool = False,
 ) -> jax.stages.Compiled:
-    """Compile a step ahead of time, donating the state: the new state reuses its memory.
+    """Compile a step ahead of time; see `lower_train_step`."""
+    return lower_train_step(train_step, state, batch, is_timed).compile()
+
+
+def lower_train_step(
+    train_step: TrainStep,
+    state: TrainState,
+    batch: Batch | AbstractBatch,
+    is_timed: bool = False,
+) -> jax.stages.Lowered:
+    """Trace and lower a step, donating the state: the new state reuses its memory.
 
     The key of the run is an argument of the compiled step, so that runs with other seeds find the
     step in the compilation cache.
@@ -194,7 +204,7 @@ def compile_train_step(
     )
     run_key = jax.eval_shape(lambda: jax.random.key(0))
     position = [jax.ShapeDtypeStruct((), jnp.float32)] * is_timed
-    return jitted.lower(state, batch, run_key, *position).compile()
+    return jitted.lower(state, batch, run_key, *position)
 
 
 def _decide(

@@ -219,8 +219,8 @@ class Task(Protocol):
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
         """Return the held-out metrics by name."""
 
-    def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled | None:
-        """Compile the step that `evaluate` runs, if any, before training starts.
+    def lower_evaluation(self, params: Params, stage: Stage) -> jax.stages.Lowered | None:
+        """Lower the step that `evaluate` runs, if any, before training starts.
 
         Args:
             params: shapes, dtypes and shardings of the parameters.

@@ -19,6 +19,19 @@ _KERNELS = ('tpu_custom_call', '__cudnn', '__cublas')  # Pallas on TPU, cuDNN, c
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _PATH = re.compile(r'op_name="([^"]*)"')
 _SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
+_INSTRUCTION = re.compile(
+    r'\s+(?:ROOT )?%?(?P<name>[\w.-]+) = (?P<type>.*?) (?P<operation>[\w-]+)\((?P<rest>.*)'
+)
+_OPERAND = re.compile(r'%([\w.-]+)(?=[,)])')
+_NO_KERNEL = (
+    'parameter',
+    'constant',
+    'get-tuple-element',
+    'tuple',
+    'bitcast',
+    'while',
+    'after-all',
+)
 _FRAME = re.compile(r'stack_frame_id=(\d+)')
 
 
@@ -103,11 +116,58 @@ def operations(text: str) -> list[Operation]:
     return [Operation(*key, number, numbers[key]) for key, number in cycles.most_common()]
 
 
-def _instructions(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the instructions that a program runs with the number of times it runs each.
+def bytes_moved(text: str) -> int:
+    """Return the bytes of the operands and results of all kernels of a GPU program.
 
-    Instructions within fusions are included.
+    Each kernel reads its operands from memory and writes its results there, so this is what a step
+    moves if no cache helps. A kernel that reads a part of an array counts all of it.
     """
+    types, total = _types(text), 0
+    for match, times in _kernel_calls(text):
+        arrays = [match['type'], *(types.get(name, '') for name in _OPERAND.findall(match['rest']))]
+        total += times * sum(
+            _array(*array).bytes for type in arrays for array in _ARRAY.findall(type)
+        )
+    return total
+
+
+def float32_activations(text: str, least: int) -> dict[str, int]:
+    """Return the number of float32 arrays of at least this many numbers that kernels pass on.
+
+    Args:
+        text: the program.
+        least: numbers of the smallest array that counts, such as rows · length · features.
+
+    Returns:
+        JAX's name of the operation that makes the arrays, and their shape → their number.
+    """
+    found = collections.Counter[str]()
+    for match, times in _kernel_calls(text):
+        path = _PATH.search(match['rest'])
+        name = re.sub(r'(?<=_)\d+', '*', path[1] if path else match['name'])
+        for dtype, shape in _ARRAY.findall(match['type']):
+            array = _array(dtype, shape)
+            if dtype == 'f32' and math.prod(array.shape) >= least:
+                found[f'{name} [{shape}]'] += times
+    return dict(found.most_common())
+
+
+def _kernel_calls(text: str) -> Iterator[tuple[re.Match[str], int]]:
+    """Yield the instructions of a GPU program that start a kernel, and how often each runs."""
+    for line, times in _instructions(text, within_fusions=False):
+        match = _INSTRUCTION.match(line)
+        if match and match['operation'] not in _NO_KERNEL:
+            yield match, times
+
+
+def _types(text: str) -> dict[str, str]:
+    """Return the type of every value of a program by its name."""
+    matches = map(_INSTRUCTION.match, text.splitlines())
+    return {match['name']: match['type'] for match in matches if match}
+
+
+def _instructions(text: str, within_fusions: bool = True) -> Iterator[tuple[str, int]]:
+    """Yield the instructions that a program runs with the number of times it runs each."""
     lines, callers = collections.defaultdict(list), collections.defaultdict(list)
     computation, entry = '', ''
     for line in text.splitlines():
@@ -118,7 +178,7 @@ def _instructions(text: str) -> Iterator[tuple[str, int]]:
             lines[computation].append(line)
             trips = _TRIPS.search(line)
             for role, callee in _CALLED.findall(line):
-                if role in ('body', 'calls', 'to_apply'):
+                if role == 'body' or (within_fusions and role in ('calls', 'to_apply')):
                     times = int(trips[1]) if trips and role == 'body' else 1
                     callers[callee].append((computation, times))
 

@@ -2,7 +2,6 @@
 
 import matplotlib.pyplot  # noqa: F401
 import orbax.checkpoint  # noqa: F401
-import tensorboardX  # noqa: F401
 
 import bert_jax.tasks
 import bert_jax.training.loop  # noqa: F401

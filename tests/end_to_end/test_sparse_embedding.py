@@ -11,7 +11,7 @@ from flax import traverse_util
 import bert_jax
 from bert_jax import averages, evaluate, export, main, predict
 from bert_jax.errors import UserError
-from bert_jax.models import layer_stack
+from bert_jax.models import initial_values
 from bert_jax.tasks import make_task
 from configs import finetune
 from tests.interop import published
@@ -67,7 +67,7 @@ def test_loss_and_gradient_are_those_of_sentence_transformers(base, tmp_path):
     task = make_task(config_of(base, tmp_path))
     batch = task.source.batch(0)
     assert np.max(batch['segment_ids']) > 1  # packed
-    new = layer_stack.draw(task.init, 0)  # also the pooler, which no head reads
+    new = initial_values.draw(task.init, 0)  # also the pooler, which no head reads
     params = new | dict(task.start.params)
 
     def loss(flat):

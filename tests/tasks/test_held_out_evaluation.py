@@ -16,7 +16,7 @@ import configs
 from bert_jax import main, progress
 from bert_jax.errors import UserError
 from bert_jax.examples.example_source import blank_rows
-from bert_jax.models import layer_stack
+from bert_jax.models import initial_values
 from bert_jax.models.rows import Rows
 from bert_jax.objectives.edits import EDITS
 from bert_jax.reports import pretraining as reports
@@ -101,7 +101,7 @@ def test_evaluation_in_micro_batches_gives_the_same_metrics_in_less_memory(tmp_p
             params = jax.tree.map(
                 lambda leaf: 3 * leaf, sharding.unbox(jax.jit(task.init)(jax.random.key(0)))
             )
-            compiled = task.compile_evaluation(params, task.stages[1])
+            compiled = task.lower_evaluation(params, task.stages[1]).compile()
             found.append(task.evaluate(params, task.stages[1]))
         sizes.append(compiled.memory_analysis().temp_size_in_bytes)
     assert found[0].keys() == found[1].keys()
@@ -127,7 +127,7 @@ def evaluated(folder, batch_size, mesh=None, **more):
 
 
 def large_parameters(task):
-    params = traverse_util.unflatten_dict(layer_stack.draw(task.init, 0), sep='/')
+    params = traverse_util.unflatten_dict(initial_values.draw(task.init, 0), sep='/')
     return jax.tree.map(lambda leaf: 5 * leaf, params)
 
 

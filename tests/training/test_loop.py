@@ -36,13 +36,13 @@ def check_same(params, expected):
 @pytest.fixture
 def compiled(monkeypatch):
     """The arguments of every compilation."""
-    calls, compile_train_step = [], loop.compile_train_step
+    calls, lower_train_step = [], loop.lower_train_step
 
-    def compile_and_count(*arguments):
+    def lower_and_count(*arguments):
         calls.append(arguments)
-        return compile_train_step(*arguments)
+        return lower_train_step(*arguments)
 
-    monkeypatch.setattr(loop, 'compile_train_step', compile_and_count)
+    monkeypatch.setattr(loop, 'lower_train_step', lower_and_count)
     return calls
 
 

@@ -257,7 +257,7 @@ class FineTuning:
             return {}
         return self.evaluate_split(params, 'dev').metrics
 
-    def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled | None:
+    def lower_evaluation(self, params: Params, stage: Stage) -> jax.stages.Lowered | None:
         if 'dev' not in self.held_out:
             return None
         items, shape = self.held_out['dev'].items, self._evaluation_shape()
@@ -268,7 +268,7 @@ class FineTuning:
             name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharded)
             for name, array in batch.items()
         }
-        return self._step.lower(params, abstract).compile()
+        return self._step.lower(params, abstract)
 
     def _evaluation_shape(self) -> BatchShape:
         """Return the shape of a batch for evaluation, as many rows as a micro-batch of training."""

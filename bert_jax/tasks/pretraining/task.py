@@ -27,7 +27,7 @@ from bert_jax.reports import pretraining as evaluation
 from bert_jax.tasks import initialization, next_commands
 from bert_jax.tasks.pretraining import Evaluator
 from bert_jax.tasks.pretraining import sources as pretraining_data
-from bert_jax.training import batches, multihost
+from bert_jax.training import batches, multihost, runtime
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage, TaskMemory
 from bert_jax.training.workdir import Workdir
@@ -243,9 +243,9 @@ class Pretraining:
     def _held_out_step(self) -> jax.stages.Wrapped:
         return jax.jit(self._held_out_terms, static_argnums=2)
 
-    def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled:
+    def lower_evaluation(self, params: Params, stage: Stage) -> jax.stages.Lowered:
         batch = batches.abstract(self.held_out[stage_shape(stage)][None])
-        return self._held_out_step.lower(params, batch, stage.accumulation).compile()
+        return self._held_out_step.lower(params, batch, stage.accumulation)
 
     def _held_out_rows(self, stage: Stage) -> dict[str | None, FirstExamples]:
         """The rows of an evaluation: of all languages (None) and, if there are several, of each."""
@@ -305,7 +305,8 @@ class Pretraining:
             output: Tree = self.model.with_heads('mlm').apply({'params': params}, masked)
             return masked, jax.nn.softmax(output.heads['mlm'])
 
-        filled: tuple[Rows, np.ndarray] = jax.device_get(jax.jit(predict)(params, clean))
+        compiled = jax.jit(predict, compiler_options=runtime.quick_compiler_options())
+        filled: tuple[Rows, np.ndarray] = jax.device_get(compiled(params, clean))
         return filled
 
     def _write_examples(self, params: Params, workdir: Workdir) -> str:
