@@ -108,6 +108,7 @@ TASKS: dict[str, Values] = {
     ),
     'sample_entities': _sample('tagging', 'entities.conll', 'conll'),
     'sample_pos': _sample('tagging', 'pos.conllu', 'conllu', dict(tag='upos'), scheme='none'),
+    'sample_roles': _sample('semantic_roles', 'roles.conll', 'conll', dict(predicate='1')),
     'sample_trees': _sample('parsing', 'trees.conllu', 'conllu'),
     'sample_spans': _sample('spans', 'spans.jsonl', 'jsonl'),
     'sample_relation': _sample(

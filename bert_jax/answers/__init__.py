@@ -25,6 +25,7 @@ ANSWERS: 'LazyTable[type[Question]]' = LazyTable(
         'generate': 'bert_jax.answers.generate:Generate',
         'classify': 'bert_jax.answers.finetuned:Classify',
         'tag': 'bert_jax.answers.finetuned:Tag',
+        'roles': 'bert_jax.answers.finetuned:Roles',
         'parse': 'bert_jax.answers.parse:Parse',
         'spans': 'bert_jax.answers.finetuned:Spans',
         'answer': 'bert_jax.answers.finetuned:AnswerQuestions',

@@ -91,6 +91,17 @@ class Tag(OfWords):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Roles(OfWords):
+    """The arguments of a predicate."""
+
+    summary = 'the arguments of a predicate (problem semantic_roles)'
+    reads = (
+        '{"words": ["...", ...], "predicate": 2}, the index of one of the words (or "text" instead '
+        'of "words") a line'
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Spans(OfWords):
     """The labeled spans of a text."""
 

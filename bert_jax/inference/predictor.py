@@ -326,6 +326,34 @@ class Predictor(Engine):
         options = PredictionOptions(probabilities, words=words)
         return self.predict('tag', list(map(as_words, check_list(texts))), options)
 
+    def roles(
+        self,
+        texts: Sequence[str | Sequence[str] | JsonView],
+        predicates: Sequence[int],
+        words: str | None = None,
+    ) -> list[JsonObject]:
+        """The arguments of a predicate in each sentence (semantic role labeling).
+
+        Args:
+            texts, words: as for `tag`.
+            predicates: for each text, the index of the predicate among its words.
+
+        Returns:
+            A dictionary for each text: 'predicate', {'start', 'end', 'text', 'word'}, and
+            'predicted', a list of {'role', 'pieces', 'probability'}; a piece is {'start', 'end',
+            'text'}.
+        """
+        if len(check_list(texts)) != len(predicates):
+            raise UserError(
+                f'texts has {len(texts)} entries, but predicates has {len(predicates)}; give one '
+                'for each text'
+            )
+        rows = [
+            {**as_words(text), 'predicate': predicate}
+            for text, predicate in zip(texts, predicates, strict=True)
+        ]
+        return self.predict('roles', rows, PredictionOptions(words=words))
+
     def parse(
         self,
         texts: Sequence[str | Sequence[str] | JsonView],
@@ -511,7 +539,8 @@ class Predictor(Engine):
         """Answer a fine-tuned task for dictionaries, as the method of that name does.
 
         Args:
-            task: 'classify', 'tag', 'parse', 'spans', 'answer', 'rerank', 'prompt' or 'write'.
+            task: 'classify', 'tag', 'roles', 'parse', 'spans', 'answer', 'rerank', 'prompt' or
+                'write'.
             inputs: as for these methods; 'id' names an input in errors and results, by default
                 its number: 'input 1' for the first.
         """

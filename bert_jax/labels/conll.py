@@ -155,6 +155,11 @@ def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], li
     return words, tags if len(tags) == len(words) else None
 
 
+def rows_of_words(sentence: Sentence, data: ConfigDict) -> list[list[str]]:
+    """Return the columns of each word of a sentence, without comments."""
+    return [_fields(line, data) for _, line in sentence if not _is_comment(line, data.comment)]
+
+
 def _is_comment(line: str, comment: str) -> bool:
     is_marked = bool(comment) and line.startswith(comment)
     return is_marked or bool(_NEW_DOCUMENT.match(line))

@@ -304,6 +304,17 @@ def _columns(used: Callable[..., UsedBy], own: Callable[..., UsedBy]) -> ConfigD
             'tagging: names the sentence of each row, for files with one word and its tag in a '
             'row (tokens, tags); a blank value is that of the row above',
         ),
+        predicate=key(
+            'predicate',
+            'semantic_roles: the index of the predicate among the words; conll: the number of the '
+            "column in which words that are not predicates have '-'",
+            unused=own(formats=('conll', *WITH_COLUMNS)),
+        ),
+        roles=key(
+            '',
+            "semantic_roles, conll: the first column of roles; '' = the one after the predicates",
+            unused=own(formats=('conll',)),
+        ),
         spans=key(
             'spans',
             'a list of [start, end, label], or of objects with these keys:',

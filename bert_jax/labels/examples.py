@@ -99,12 +99,18 @@ class MultipleChoiceExample(NamedTuple):
 
 
 class TaggedExample(NamedTuple):
-    """A text with the offsets of its words and a tag for each word."""
+    """A text with the offsets of its words and a tag for each word.
+
+    Attributes:
+        predicate: the index of the word whose arguments the tags mark; None if tags mark something
+            else.
+    """
 
     id: ExampleId
     text: str
     words: tuple[tuple[int, int], ...]
     tags: tuple[str, ...] | None
+    predicate: int | None = None
 
 
 class ParsedExample(NamedTuple):

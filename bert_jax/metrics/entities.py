@@ -152,11 +152,11 @@ def score_counts(
     totals_L3 = np.zeros((len(counts.labels), 3), np.int64)
     np.add.at(totals_L3, counts.label_K, weighted_K3)
     by_label = {
-        label: _score(*totals)
+        label: score_of_counts(*totals)
         for label, totals in zip(counts.labels, totals_L3.tolist(), strict=True)
         if any(totals)
     }
-    overall = _score(*totals_L3.sum(0).tolist())
+    overall = score_of_counts(*totals_L3.sum(0).tolist())
     macro_f1 = float(np.mean([score.f1 for score in by_label.values()])) if by_label else 0.0
     metrics = {'f1': overall.f1, 'precision': overall.precision, 'recall': overall.recall}
     return metrics | {'f1_macro': macro_f1}, by_label
@@ -219,6 +219,7 @@ def count_errors(
     return dict(sorted(counts.items()))
 
 
-def _score(correct: int, gold: int, predicted: int) -> SpanScore:
+def score_of_counts(correct: int, gold: int, predicted: int) -> SpanScore:
+    """Return the scores of numbers of spans; ratios with denominator 0 are 0."""
     precision, recall = correct / max(predicted, 1), correct / max(gold, 1)
     return SpanScore(precision, recall, 2 * correct / max(gold + predicted, 1), gold, predicted)

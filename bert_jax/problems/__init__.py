@@ -26,6 +26,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     'word_in_context': texts.MARKED_PAIRS,
     'coreference': texts.MARKED_PAIRS,
     'tagging': words.TAGGING,
+    'semantic_roles': words.SEMANTIC_ROLES,
     'parsing': words.PARSING,
     'spans': words.SPANS,
     'embedding': text_groups.EMBEDDING,

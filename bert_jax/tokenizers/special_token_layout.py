@@ -41,6 +41,7 @@ class SpecialTokenLayout:
         tokenizer: The tokenizer of the texts.
         max_length: Longest sequence in tokens, special tokens included.
         is_plain: Whether texts have no special tokens around them.
+        has_types: Whether the model has token types that tell texts apart.
     """
 
     def __init__(
@@ -60,10 +61,10 @@ class SpecialTokenLayout:
         """
         self.tokenizer, self.max_length = tokenizer, max_length
         self.is_plain = is_published and tokenizer.adds_nothing
-        self._has_types = type_vocab_size > 1
+        self.has_types = type_vocab_size > 1
         self._start = [tokenizer.cls_id] if tokenizer.text_start and not self.is_plain else []
         self._end = [] if self.is_plain else [tokenizer.sep_id, *tokenizer.suffix_ids]
-        is_roberta = tokenizer.vocab[tokenizer.first_id] == '<s>' and not self._has_types
+        is_roberta = tokenizer.vocab[tokenizer.first_id] == '<s>' and not self.has_types
         has_none = bool(tokenizer.suffix_ids) or self.is_plain
         self._num_separators = 0 if has_none else 2 if is_roberta else 1
 
@@ -80,16 +81,16 @@ class SpecialTokenLayout:
             separators = [self.tokenizer.sep_id] * (self._num_separators if number else 0)
             starts.append(len(ids) + len(separators))
             ids += [*separators, *text]
-            types += [max(number - 1, 0) * self._has_types] * len(separators)
-            types += [number * self._has_types] * len(text)
+            types += [max(number - 1, 0) * self.has_types] * len(separators)
+            types += [number * self.has_types] * len(text)
         end = self._end if ids or self._end else [self.tokenizer.sep_id]  # no row is empty
         ids += end
-        types += [max(len(texts) - 1, 0) * self._has_types] * len(end)
+        types += [max(len(texts) - 1, 0) * self.has_types] * len(end)
         cls_position = 0
         if self.tokenizer.is_cls_last:
             cls_position = len(ids)
             ids.append(self.tokenizer.cls_id)
-            types.append(CLS_TYPE * self._has_types)
+            types.append(CLS_TYPE * self.has_types)
         arrays = np.array(ids, np.int32), np.array(types, np.int32)
         return LaidOutSequence(*arrays, tuple(starts), cls_position)
 

@@ -55,6 +55,12 @@ KINDS = {
     ),
     'sample_entities': ('f1', 0.9, 'tag', 'Anna Berg works in London.'),
     'sample_pos': ('accuracy', 0.95, 'tag', 'The dog sleeps.'),
+    'sample_roles': (
+        'f1',
+        0.5,
+        'roles',
+        json.dumps({'words': ['The', 'captain', 'sold', 'the', 'boat'], 'predicate': 2}),
+    ),
     'sample_trees': ('las', 0.85, 'parse', 'The dog sleeps.'),
     'sample_spans': ('f1', 0.7, 'spans', 'The mayor of Leeds spoke.'),
     'sample_relation': (

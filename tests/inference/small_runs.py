@@ -30,6 +30,10 @@ KINDS = {
     'multiple_choice': ((), {'premise': 'the ship', 'choices': ['a storm', 'the moon', 'star']}),
     'relation': (('near', 'far'), {'text': 'the ship near the moon', 'marks': [[4, 8], [18, 22]]}),
     'tagging': (('B-X', 'I-X', 'O'), {'words': ['the', 'ship', 'near', 'the', 'moon']}),
+    'semantic_roles': (
+        ('B-A0', 'I-A0', 'B-V', 'I-V', 'O'),
+        {'words': ['the', 'ship', 'near', 'the', 'moon'], 'predicate': 2},
+    ),
     'parsing': (('det', 'root'), {'words': ['the', 'ship', 'near', 'the', 'moon']}),
     'spans': (('X',), {'text': 'the ship near the moon'}),
     'question_answering': ((), {'question': 'the ship', 'context': 'the ship near the moon'}),

@@ -1,7 +1,7 @@
 """The kinds that label words, or spans of words."""
 
 from bert_jax.config_keys import key, needs, only_with
-from bert_jax.labels import conll, conllu, dependencies, word_lists
+from bert_jax.labels import conll, conllu, dependencies, semantic_roles, word_lists
 from bert_jax.labels.formats import LISTS, TABLES
 from bert_jax.problems.kinds.base import (
     CLASSES,
@@ -61,6 +61,38 @@ TAGGING = ProblemKind(
     fine_tuned_heads=('token_classification',),
     min_labels=2,
     has_probabilities=True,
+)
+
+SEMANTIC_ROLES = ProblemKind(
+    implementation='bert_jax.problems.semantic_roles:SEMANTIC_ROLES',
+    predict_task='roles',
+    pipeline_tag='token-classification',
+    keys={name: entry for name, entry in TAGGING.keys.items() if name not in WINDOWS}
+    | dict(
+        predicate=key(
+            None,
+            "how the model sees which word is the predicate: 'types', by token type 1; 'marks', "
+            'between two @. Default: types if the model has two token types.',
+            kind=str,
+            choices=('types', 'marks'),
+        ),
+    ),
+    readers={
+        'conll': semantic_roles.build_conll,
+        **dict.fromkeys(ROWS, semantic_roles.build_rows),
+    },
+    data_keys=TEXT_KEYS
+    | used(
+        'columns.tokens',
+        'columns.tags',
+        'columns.predicate',
+        'columns.roles',
+        lists=TABLES,
+        scheme=(*TABLES, *LISTS),
+    ),
+    pretrained_heads=('token_classification',),
+    min_labels=2,
+    long_texts=('truncate',),
 )
 
 PARSING = ProblemKind(
