@@ -65,7 +65,7 @@ def rows_of_problem(problem: AnyProblem, num_texts: int | None) -> Samples:
         marks = [[0, len(first)], [len(text) - len(last), len(text)]]
         example = {'text': text, 'premise': text, 'context': text, 'marks': marks}
         example |= {'question': _SECOND, 'choices': [_SECOND]}
-        example |= {'query': text, 'documents': [_SECOND]}
+        example |= {'query': text, 'documents': [_SECOND], 'predicate': 0}
         if num_texts == 2:
             example |= {'text2': _SECOND, 'marks': [marks[0], [0, 3]]}
         (sequence, *_), *_ = problem.encoding.encode(
