@@ -20,6 +20,7 @@ from bert_jax.storage import hub, outputs, paths
 # What the formats are written by, imported when used.
 _WRITE_PUBLISHED = 'bert_jax.export_formats.huggingface:write'
 _WRITE_OTHER = 'bert_jax.export_formats.folder:write'
+_OPTIONS = 'bert_jax.export_formats.base:FormatOptions'
 _FORMATS = tuple(lazy_table.load('bert_jax.export_formats:FORMATS'))
 # Files that show that a folder is an earlier export.
 _MARKERS = {'huggingface': 'model.safetensors', 'peft': 'adapter_config.json'}
@@ -85,6 +86,25 @@ class Request:
         (),
         '[1, inf)',
         only=('format', ('tflite',)),
+    )
+    variants: tuple[str, ...] = flag(
+        'further files: int8 (model_quantized.onnx), float16 (model_fp16.onnx), or both with a '
+        'comma; prints what they change',
+        (),
+        only=('format', ('onnx',)),
+    )
+    texts: str = flag(
+        'file with a text on each line, for which variants are compared (default: sentences of '
+        'bert_jax)',
+        '',
+        only=('format', ('onnx',)),
+    )
+    shape: tuple[int, ...] = flag(
+        'fixed number of texts and of tokens, such as 1,128, for compilers without symbolic '
+        'shapes; also writes model.mlirbc',
+        (),
+        '[1, inf)',
+        only=('format', ('stablehlo',)),
     )
 
 
@@ -166,8 +186,13 @@ def _export_other(loaded: Any, request: Request) -> None:
         task=request.task,
         normalize=request.normalize,
         overwrite=request.overwrite,
-        lengths=request.lengths,
-        dtype=request.dtype,
+        options=lazy_table.load(_OPTIONS)(
+            lengths=request.lengths,
+            dtype=request.dtype,
+            variants=request.variants,
+            texts=_lines(request.texts),
+            shape=request.shape,
+        ),
     )
     size = paths.total_bytes(path)
     progress.say(
@@ -176,6 +201,20 @@ def _export_other(loaded: Any, request: Request) -> None:
     for line in written.lines:
         progress.say(f'  {line}')
     progress.say(f'  use it: pip install -r {path}/requirements.txt; python {path}/load.py')
+
+
+def _lines(name: str) -> tuple[str, ...]:
+    """The lines of a text file that are not blank; () without a name."""
+    if not name:
+        return ()
+    try:
+        text = paths.fetch(name).read_text(encoding='utf-8')
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.UserError(f'--texts={name} cannot be read: {error}') from error
+    lines = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not lines:
+        raise errors.UserError(f'--texts={name} has no text')
+    return lines
 
 
 @errors.exit_cleanly

@@ -1,8 +1,9 @@
 """The interface of an export format."""
 
 import abc
+import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -10,6 +11,28 @@ import numpy as np
 from bert_jax.export_formats.computation import Computation
 from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.types import JsonObject
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FormatOptions:
+    """Options of single formats; the flags of bert_jax.export.
+
+    Attributes:
+        lengths: tflite: lengths to which texts are padded, besides the longest; (): the default.
+        dtype: tflite: 'float32', or 'int8' for matrices.
+        variants: onnx: further files, 'int8' or 'float16'.
+        texts: onnx: texts for which variants are compared; (): sentences of bert_jax.
+        shape: stablehlo: the fixed number of texts and of tokens; (): any.
+    """
+
+    lengths: tuple[int, ...] = ()
+    dtype: str = 'float32'
+    variants: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
+
+
+NO_OPTIONS = FormatOptions()
 
 
 class Export(NamedTuple):
@@ -25,8 +48,8 @@ class Export(NamedTuple):
             texts.
         max_length: texts are truncated to this many tokens.
         prompt: text put before each text.
-        lengths: tflite: lengths to which texts are padded, besides `max_length`; (): the default.
-        dtype: tflite: 'float32', or 'int8' for matrices.
+        inputs_of: the inputs of any texts, as `inputs`.
+        options: of the format.
     """
 
     model: LoadedModel
@@ -37,8 +60,8 @@ class Export(NamedTuple):
     texts: Sequence[str | list[str]]
     max_length: int
     prompt: str
-    lengths: tuple[int, ...] = ()
-    dtype: str = 'float32'
+    inputs_of: Callable[[Sequence[str]], Mapping[str, np.ndarray]]
+    options: FormatOptions = NO_OPTIONS
 
 
 class Result(NamedTuple):

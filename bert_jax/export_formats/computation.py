@@ -82,6 +82,15 @@ class Computation(NamedTuple):
             for name, shape in self.inputs.items()
         }
 
+    def fixed_inputs(self, batch: int, length: int) -> dict[str, jax.ShapeDtypeStruct]:
+        """The inputs for this number of texts and of tokens."""
+        return {
+            name: jax.ShapeDtypeStruct(
+                (batch, *(length if size == 't' else int(size) for size in shape)), jnp.int32
+            )
+            for name, shape in self.inputs.items()
+        }
+
 
 def of_embedding(model: LoadedModel, modules: SentenceModules, has_erf: bool) -> Computation:
     """'sentence_embedding' [B, E] of each text, and 'last_hidden_state' [B, T, D] of its tokens."""

@@ -1,13 +1,14 @@
 """The folder of an exported model: tokenizer, samples, loader, and the files of a format."""
 
 import dataclasses
+import functools
 import importlib.util
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -16,7 +17,8 @@ import numpy as np
 from bert_jax import export_formats, files, rounding, tensorflow_import
 from bert_jax.errors import UserError, warn
 from bert_jax.export_formats import computation, samples
-from bert_jax.export_formats.base import Export
+from bert_jax.export_formats.base import NO_OPTIONS, Export, FormatOptions
+from bert_jax.export_formats.computation import Computation
 from bert_jax.inference import problem_kinds
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import huggingface_config
@@ -53,8 +55,7 @@ def write(
     task: str | None = None,
     normalize: bool = False,
     overwrite: bool = False,
-    lengths: tuple[int, ...] = (),
-    dtype: str = 'float32',
+    options: FormatOptions = NO_OPTIONS,
 ) -> WrittenFolder:
     """Write the folder of a format, run its loader, and give the folder its name.
 
@@ -67,7 +68,7 @@ def write(
             model has its head, else 'embed'.
         normalize: divide the vectors of texts by their norms.
         overwrite: replace a folder at `path`.
-        lengths, dtype: see `Export`.
+        options: of the format.
 
     Raises:
         UserError: a package is missing, the model cannot do the task, the format cannot express the
@@ -104,9 +105,9 @@ def write(
     if model.architecture.tuning is not None and model.architecture.tuning.can_merge:
         model = tuned.merge(model)
     with files.new_folder(path, 'load.py', overwrite) as folder:
-        export = _export(model, predictor, task, exporter.has_erf)
-        export = export._replace(lengths=lengths, dtype=dtype)
-        result = exporter.write(export, folder)
+        longest = min([model.architecture.max_length, *options.shape[1:2]])
+        export = _export(model, predictor, task, exporter.has_erf, longest)
+        result = exporter.write(export._replace(options=options), folder)
         huggingface_config.write_tokenizer(predictor.tokenizer, model.architecture, folder)
         arguments = (exporter.runtime, folder, result.signature, exporter.input_dtype)
         write_loader(export, format_name, *arguments)
@@ -122,18 +123,26 @@ def _normalized(model: LoadedModel, name: str) -> LoadedModel:
     return dataclasses.replace(model, sentence_modules=modules)
 
 
-def _export(model: LoadedModel, predictor: Predictor, task: str, has_erf: bool) -> Export:
-    """Collect what a format writes; `predictor` has the model before merging."""
+def _export(
+    model: LoadedModel, predictor: Predictor, task: str, has_erf: bool, longest: int
+) -> Export:
+    """Collect what a format writes.
+
+    Args:
+        predictor: has the model before merging.
+        longest: number of tokens that the format can hold.
+    """
     tokenizer, architecture = predictor.tokenizer, model.architecture
     modules = model.sentence_modules or SentenceModules()
     if task in ('embed', 'fill_mask'):
-        length = architecture.max_length
+        length = longest
         if task == 'embed':
             length = min(length, modules.max_length or length)
         layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)
         mask = f' {tokenizer.vocab[tokenizer.mask_id]}' if task == 'fill_mask' else ''
         prompt = modules.prompt * (task == 'embed')
-        rows = samples.rows_of_texts(layout, mask, prompt)
+        make_rows = functools.partial(samples.rows_of_texts, layout, mask, prompt)
+        rows = make_rows()
         expected = samples.expected_of_task(model, predictor, task, rows)
         if task == 'embed':
             computed = computation.of_embedding(model, modules, has_erf)
@@ -141,12 +150,22 @@ def _export(model: LoadedModel, predictor: Predictor, task: str, has_erf: bool) 
             computed = computation.of_masked_tokens(model, has_erf)
     else:
         problem = predictor.problem
-        rows = samples.rows_of_problem(problem, model.usage.texts)
+        length = min(problem.setup.layout.max_length, longest)
+        make_rows = functools.partial(samples.rows_of_problem, problem, model.usage.texts, length)
+        rows = make_rows()
         expected = samples.expected_of_problem(model, problem, rows)
         computed = computation.of_problem(model, problem, rows.batch, has_erf)
-        length, prompt = problem.setup.layout.max_length, ''
-    inputs = {name: np.asarray(rows.batch[name], np.int32) for name in computed.inputs}
-    return Export(model, task, computed, inputs, expected, rows.texts, length, prompt)
+        prompt = ''
+
+    def inputs_of(texts: Sequence[str]) -> dict[str, np.ndarray]:
+        return _inputs(computed, make_rows(texts=texts).batch)
+
+    inputs = _inputs(computed, rows.batch)
+    return Export(model, task, computed, inputs, expected, rows.texts, length, prompt, inputs_of)
+
+
+def _inputs(computed: Computation, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(batch[name], np.int32) for name in computed.inputs}
 
 
 def write_loader(

@@ -1,6 +1,7 @@
 """Hugging Face folders with samples and a loader that runs them with transformers."""
 
 import importlib.util
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -63,11 +64,16 @@ def _export(model: LoadedModel) -> Export:
     )
     rows = samples.rows_of_texts(layout)
     computed = computation.of_published_class(model)
-    inputs = {name: np.asarray(rows.batch[name], np.int32) for name in computed.inputs}
+
+    def inputs_of(texts: Sequence[str]) -> dict[str, np.ndarray]:
+        batch = samples.rows_of_texts(layout, texts=texts).batch
+        return {name: np.asarray(batch[name], np.int32) for name in computed.inputs}
+
+    inputs = inputs_of(samples.TEXTS)
     outputs = jax.device_get(jax.jit(computed.function)(computed.params, inputs))
     expected = {
         name: samples.at_tokens(array, inputs) if name in computed.per_token else array
         for name, array in outputs.items()
     }
     task, length = ', '.join(model.heads) or 'states', architecture.max_length
-    return Export(model, task, computed, inputs, expected, rows.texts, length, '')
+    return Export(model, task, computed, inputs, expected, rows.texts, length, '', inputs_of)

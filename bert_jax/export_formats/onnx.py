@@ -23,7 +23,7 @@ class Onnx(Format):
     def write(self, export: Export, folder: pathlib.Path) -> Result:
         import onnx
 
-        from bert_jax.export_formats import onnx_conversion
+        from bert_jax.export_formats import onnx_conversion, onnx_variants
 
         computation = export.computation
         inputs = computation.symbolic_inputs(export.model.architecture.max_length)
@@ -34,7 +34,8 @@ class Onnx(Format):
         path = str(folder / 'onnx/model.onnx')
         onnx.save_model(model, path, save_as_external_data=is_large, location='model.onnx_data')
         onnx.checker.check_model(path)
-        return Result(lines=_write_config(export, folder))
+        lines = onnx_variants.write(export.options.variants, export, folder / 'onnx')
+        return Result(lines=(*_write_config(export, folder), *lines))
 
 
 def _write_config(export: Export, folder: pathlib.Path) -> tuple[str, ...]:

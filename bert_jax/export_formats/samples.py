@@ -19,7 +19,7 @@ from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 from bert_jax.types import Batch, Params
 
-_TEXTS = (
+TEXTS = (
     'The ship left at dawn, and nobody saw it leave.',
     'Good news!',
     'Anna Lind moved from Oslo to Bern in 1994; her café is still open.',
@@ -28,7 +28,7 @@ _SECOND = 'Who left the harbor?'
 
 
 class Samples(NamedTuple):
-    """Three texts, or pairs of texts, as padded rows.
+    """Texts, or pairs of texts, as padded rows.
 
     Attributes:
         texts: Plain texts that encode to the rows, each a text or a list of two; empty if none do.
@@ -39,11 +39,13 @@ class Samples(NamedTuple):
     batch: Mapping[str, np.ndarray]
 
 
-def rows_of_texts(layout: SpecialTokenLayout, suffix: str = '', prompt: str = '') -> Samples:
-    """The rows of single texts, each between a prompt and a suffix."""
+def rows_of_texts(
+    layout: SpecialTokenLayout, suffix: str = '', prompt: str = '', texts: Sequence[str] = TEXTS
+) -> Samples:
+    """The rows of single texts, each between a prompt and a suffix; long texts are halved."""
     tokenizer, max_tokens = layout.tokenizer, layout.max_text_tokens(1)
     affix_ids = tokenizer.encode_batch([prompt + suffix], special=True).ids[0]
-    texts = [text + suffix for text in _short_texts(tokenizer, max_tokens - len(affix_ids))]
+    texts = [text + suffix for text in _short_texts(texts, tokenizer, max_tokens - len(affix_ids))]
     ids = tokenizer.encode_batch([prompt + text for text in texts], special=True).ids
     rows = [layout.lay_out(text_ids[:max_tokens]) for text_ids in ids]
     sequences = [TokenSequence(row.ids, row.token_type_ids, {}, {}) for row in rows]
@@ -51,13 +53,17 @@ def rows_of_texts(layout: SpecialTokenLayout, suffix: str = '', prompt: str = ''
     return Samples(texts if tokenizer.starts_texts else [], _batch(sequences, tokenizer.pad_id))
 
 
-def rows_of_problem(problem: AnyProblem, num_texts: int | None) -> Samples:
+def rows_of_problem(
+    problem: AnyProblem, num_texts: int | None, max_length: int, texts: Sequence[str] = TEXTS
+) -> Samples:
     """The rows of examples of a fine-tuning problem.
 
     Args:
         num_texts: 2 for a problem that was trained on pairs.
+        max_length: number of tokens of the longest row.
+        texts: texts of the examples; long ones are halved.
     """
-    texts = _short_texts(problem.encoding.tokenizer, (problem.setup.layout.max_length - 5) // 2)
+    texts = _short_texts(texts, problem.encoding.tokenizer, (max_length - 5) // 2)
     sequences: list[TokenSequence] = []
     plain_texts: list[str | list[str]] = []
     for number, text in enumerate(texts):
@@ -144,15 +150,15 @@ def _batch(sequences: Sequence[TokenSequence], pad_id: int) -> dict[str, np.ndar
     return items.batch(np.arange(number), np.arange(number), BatchShape(number, longest, 1))
 
 
-def _short_texts(tokenizer: Tokenizer, max_tokens: int) -> list[str]:
-    """_TEXTS, each halved until it fits into `max_tokens` tokens or is a single word."""
-    texts = []
-    for text in _TEXTS:
+def _short_texts(texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int) -> list[str]:
+    """The texts, each halved until it fits into `max_tokens` tokens or is a single word."""
+    short = []
+    for text in texts:
         words = text.split()
         while len(words) > 1 and _num_tokens(tokenizer, ' '.join(words)) > max_tokens:
             words = words[: len(words) // 2]
-        texts.append(' '.join(words))
-    return texts
+        short.append(' '.join(words))
+    return short
 
 
 def _num_tokens(tokenizer: Tokenizer, text: str) -> int:

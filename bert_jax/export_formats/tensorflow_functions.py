@@ -6,14 +6,14 @@ from typing import Any
 import jax
 import jax.export
 import numpy as np
-from jax.extend.mlir import ir
-from jax.extend.mlir.dialects import stablehlo
 
 from bert_jax import tensorflow_import
+from bert_jax.export_formats import stablehlo_programs
 from bert_jax.export_formats.computation import Computation
 
 _PLATFORMS = ('cpu', 'cuda', 'tpu')
-_STABLEHLO = '1.13.0'  # TensorFlow 2.21 reads versions up to 1.13.7
+# TensorFlow 2.21 reads versions up to 1.13.7; a newer JAX writes for readers of the last weeks.
+_STABLEHLO = '1.13.0'
 
 
 class TensorFlowFunctions:
@@ -76,7 +76,7 @@ class TensorFlowFunctions:
         tensorflow = self._tensorflow
         attributes = {
             'version': exported.calling_convention_version,
-            'module': _for_tensorflow(exported.mlir_module_serialized),
+            'module': stablehlo_programs.rewrite(exported.mlir_module_serialized, _STABLEHLO),
             'Sout': [
                 [size if isinstance(size, int) else None for size in output.shape]
                 for output in exported.out_avals
@@ -92,13 +92,3 @@ class TensorFlowFunctions:
             return jax.tree.unflatten(exported.out_tree, results)
 
         return call
-
-
-def _for_tensorflow(module: bytes) -> bytes:
-    """Return a program in the version of StableHLO that TensorFlow reads.
-
-    A newer JAX writes it for readers of the last weeks.
-    """
-    with ir.Context() as context:
-        text = str(stablehlo.deserialize_portable_artifact(context, module))
-    return bytes(stablehlo.serialize_portable_artifact_str(text, _STABLEHLO))

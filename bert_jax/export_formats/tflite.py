@@ -31,7 +31,7 @@ class TensorFlowLite(Format):
 
     def write(self, export: Export, folder: pathlib.Path) -> Result:
         tensorflow = tensorflow_import.tensorflow()
-        lengths, dtype = _lengths(export), export.dtype
+        lengths, dtype = _lengths(export), export.options.dtype
         if dtype not in _DTYPES:
             raise UserError(f'--dtype is {dtype!r}; --format=tflite supports {", ".join(_DTYPES)}')
         functions = TensorFlowFunctions(export.computation)
@@ -62,7 +62,7 @@ class TensorFlowLite(Format):
 
 def _lengths(export: Export) -> list[int]:
     """The lengths of the signatures, ascending. Raises UserError if one is not valid."""
-    longest, lengths = export.max_length, export.lengths
+    longest, lengths = export.max_length, export.options.lengths
     for length in lengths:
         if not 3 <= length <= longest:
             raise UserError(f'--lengths has {length}, must be from 3 to {longest}')

@@ -1,11 +1,13 @@
 """Small models, exported, and the loaders of their folders."""
 
+import dataclasses
 import importlib
 import sys
 
 import numpy as np
 
 from bert_jax.export_formats import folder
+from bert_jax.export_formats.base import FormatOptions
 from bert_jax.inference.predictor import Predictor
 from tests.page import pages
 
@@ -14,7 +16,10 @@ TEXTS = ['The cats sat on the mats; the dog sits.', 'dogs', '', "we're 3.14 € 
 
 def write(path, format_name, model, **options):
     """The folder of a model in a format, and what was reported."""
-    return folder.write(model, 'the model', path, format_name, **options)
+    fields = {field.name for field in dataclasses.fields(FormatOptions)}
+    of_format = FormatOptions(**{k: v for k, v in options.items() if k in fields})
+    others = {name: value for name, value in options.items() if name not in fields}
+    return folder.write(model, 'the model', path, format_name, options=of_format, **others)
 
 
 def loader(path):

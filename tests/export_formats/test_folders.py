@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from bert_jax import export, export_formats, tokenizers
 from bert_jax.errors import UserError
+from bert_jax.interop import loading
 from bert_jax.models import pooling
 from tests.export_formats import exported
 from tests.inference import small_runs
@@ -35,6 +37,34 @@ def folder(model, tmp_path_factory):
 def test_the_program_computes_any_number_of_texts_of_any_length_like_predict(folder, model):
     for texts in (exported.TEXTS, ['one'], ['x ' * 62]):
         assert exported.embeds_like_predict(folder, model, texts)
+
+
+def test_a_program_of_a_fixed_shape_computes_texts_that_fit(model, tmp_path):
+    exported.write(tmp_path / 'out', 'stablehlo', model, task='embed', shape=(2, 32))
+    assert (tmp_path / 'out/model.mlirbc').read_bytes().startswith(b'ML\xefR')
+    load = exported.loader(tmp_path / 'out')
+    assert load.SIGNATURE['max_length'] == 32
+    assert load.SIGNATURE['arguments'][-3:] == ['attention_mask', 'input_ids', 'token_type_ids']
+    assert exported.embeds_like_predict(tmp_path / 'out', model, exported.TEXTS[:3])
+    with pytest.warns(UserWarning, match='truncated to 32 tokens'):
+        assert load.run(['cats ' * 50])['last_hidden_state'].shape == (1, 32, 16)
+    with pytest.raises(UserError, match='--shape is 2,65; it is a number of texts'):
+        exported.write(tmp_path / 'long', 'stablehlo', model, task='embed', shape=(2, 65))
+
+
+@pytest.mark.parametrize('format_name', ['onnx', 'stablehlo', 'sentence_transformers'])
+def test_no_file_has_a_path_of_the_exporting_machine(format_name, tmp_path):
+    for package in export_formats.FORMATS[format_name].requires:
+        pytest.importorskip(package, reason=f'{package} is not installed')
+    run = small_runs.save_run(tmp_path / 'run', 'classification')
+    model = loading.load_any(run)
+    out = tmp_path / 'out'
+    task = 'embed' if format_name == 'sentence_transformers' else 'classify'
+    exported.write(out, format_name, model, task=task)
+    paths = [str(tmp_path), str(pathlib.Path(export_formats.__file__).parents[2]), 'site-packages']
+    for file in out.rglob('*'):
+        found = [path for path in paths if file.is_file() and path.encode() in file.read_bytes()]
+        assert (file.name, found) == (file.name, [])
 
 
 def test_a_text_that_is_too_long_is_truncated_with_a_warning(folder):

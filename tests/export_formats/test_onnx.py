@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax import export
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.loaded.sentence_modules import Dense, Normalize, SentenceModules
@@ -19,7 +20,7 @@ from tests.page import pages
 
 onnx = pytest.importorskip('onnx', reason='onnx is not installed')
 onnxruntime = pytest.importorskip('onnxruntime', reason='onnxruntime is not installed')
-from bert_jax.export_formats import onnx_conversion  # noqa: E402  (imports onnx)
+from bert_jax.export_formats import onnx_conversion, onnx_variants  # noqa: E402  (import onnx)
 
 PROMPTS = {'document': 'a cat '}
 
@@ -160,6 +161,64 @@ def test_the_folder_says_what_clients_ask_for(tmp_path):
     assert names == ['last_hidden_state', 'sentence_embedding']
     config = json.loads((tmp_path / 'encoder/config.json').read_text())
     assert config['architectures'] == ['BertModel']
+
+
+def test_variants_are_smaller_and_their_answers_are_compared(tmp_path):
+    model = exported.small_model(num_layers=1, hidden_size=64, intermediate_size=512)
+    for task, unit in (('embed', 'cosines of 132 texts'), ('fill_mask', 'tokens of 132 texts')):
+        out = tmp_path / task
+        written = exported.write(out, 'onnx', model, task=task, variants=('int8', 'float16'))
+        for line, name, most in zip(
+            written.lines, ('model_quantized', 'model_fp16'), (0.4, 0.6), strict=True
+        ):
+            assert line.startswith(f'onnx/{name}.onnx: ')
+            assert unit in line
+            file = out / f'onnx/{name}.onnx'
+            assert file.stat().st_size < most * (out / 'onnx/model.onnx').stat().st_size
+            samples = np.load(out / 'samples.npz')
+            inputs = {
+                name: samples[name].astype(np.int64)
+                for name in exported.loader(out).SIGNATURE['inputs']
+            }
+            found = onnxruntime.InferenceSession(file).run(None, inputs)[0]
+            (first, *_) = sorted(exported.loader(out).SIGNATURE['outputs'])
+            expected = samples[f'expected_{first}']
+            difference = np.nanmax(np.abs(found - expected))
+            assert 1e-6 < difference < 0.2 * np.nanmax(np.abs(expected))
+
+
+def test_agreement_counts_texts_tokens_and_pairs():
+    mask = np.array([[1, 1, 0], [1, 1, 1]])
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(2, 3, 4))
+    changed = logits.copy()
+    changed[0, 2] = 0  # padding, which does not count
+    changed[1, 0] = -logits[1, 0]
+    inputs = {'attention_mask': mask}
+    line = onnx_variants.describe({'logits': logits}, {'logits': changed}, inputs, {'logits'})
+    assert '80.0 % of the tokens of 2 texts' in line
+    assert f'difference {np.abs(logits - changed)[1].max():.2g} in logits' in line
+    start = {'start_logits': logits[..., 0]}
+    per_token = frozenset(start)
+    assert '100.0 % of the texts' in onnx_variants.describe(start, start, inputs, per_token)
+    vectors = {'sentence_embedding': rng.normal(size=(9, 4))}
+    inputs = {'attention_mask': np.ones((9, 1))}
+    line = onnx_variants.describe(vectors, vectors, inputs, frozenset())
+    assert line.endswith('of 9 texts 1.0000')
+
+
+def test_variants_that_do_not_exist_and_texts_that_cannot_be_read_are_one_line(tmp_path, capsys):
+    with pytest.raises(UserError, match="variant.*'int4'"):
+        exported.write(tmp_path / 'out', 'onnx', exported.small_model(), variants=('int4',))
+    assert not (tmp_path / 'out').exists()
+    run = small_runs.save_run(tmp_path / 'run', 'classification')
+    flags = [f'--model={run}', f'--output={tmp_path / "out"}', '--format=onnx', '--variants=int8']
+    with pytest.raises(SystemExit):
+        export.main([*flags, f'--texts={tmp_path / "none.txt"}'])
+    assert 'none.txt cannot be read' in capsys.readouterr().err
+    (tmp_path / 'some.txt').write_text('the ship\nthe moon and the star\n\n')
+    export.main([*flags, f'--texts={tmp_path / "some.txt"}'])
+    assert '% of the texts of 2 texts' in capsys.readouterr().out
 
 
 def test_a_model_that_transformers_does_not_have_is_exported_with_a_line(tmp_path):
