@@ -30,6 +30,9 @@ _FEW_SHOT_PROTOCOL = {
 # The rate and the length of the MS MARCO models of sentence-transformers; larger batches have more
 # negatives.
 _EMBEDDING = dict(batch_size=64, learning_rate=2e-5, epochs=1, sequence_length=256)
+# Khattab and Zaharia 2020, section 4.1: batches of 32, documents of 180 tokens; a rate of 1e-5 is
+# that of ColBERTv2.
+_LATE = dict(batch_size=32, learning_rate=1e-5, epochs=1, sequence_length=180)
 # Near the MS MARCO rerankers of sentence-transformers; a batch has queries with their documents.
 _RERANKING = dict(batch_size=16, learning_rate=2e-5, epochs=1, sequence_length=256)
 # Near the chat models of dLLM: rows of 1,024 tokens and 1e-4 for a base model.
@@ -81,6 +84,7 @@ TASKS: dict[str, Values] = {
     ),
     'embedding': dict(kind='embedding', data=dict(columns=dict(label='')), recipe=_EMBEDDING),
     'sparse_embedding': dict(kind='sparse_embedding', data={}, recipe=_EMBEDDING),
+    'late_interaction': dict(kind='late_interaction', data={}, recipe=_LATE),
     'reranking': dict(kind='reranking', data={}, recipe=_RERANKING),
     'sample_embedding': _sample(
         'embedding',

@@ -20,15 +20,18 @@ _KEPT: dict[str, Any] = {
     'class_counts': tuple[int, ...],
     'decoder_start': str | None,
     'group_size': int,
+    'late': Mapping[str, Any],
     'of_root': tuple[str, ...],
     'of_words': tuple[str, ...],
     'pooling': str,
+    'prompts': Mapping[str, str],
     'shots': tuple[Mapping[str, str], ...],
     'shown': Mapping[str, tuple[tuple[Any, ...], ...]],
     'similarity': str,
     'sparse': Mapping[str, Any],
     'splitter': str,
     'target_slots': int,
+    'token_vector_size': int,
 }
 
 

@@ -30,6 +30,7 @@ _STACKED = re.compile('^(encoder|decoder)/layers/')
 # Only models of replaced-token detection and of vectors need these.
 _GENERATOR = 'bert_jax.objectives.generator'
 _MODULES_OF_RUN = 'bert_jax.loaded.sentence_modules:of_run'
+_OF_VECTORS = ('embedding', 'sparse_embedding', 'late_interaction')
 
 
 def load(
@@ -75,7 +76,9 @@ def load(
         params = lazy_table.load(f'{_GENERATOR}:deployed')(params)
     params = {part: leaves for part, leaves in params.items() if part not in other_parts}
     params, new = _complete(params, architecture, heads, allow_missing, path)
-    is_of_vectors = record.task.endswith('embedding')
+    modules = None
+    if record.task in _OF_VECTORS:
+        modules = lazy_table.load(_MODULES_OF_RUN)(record, other_parts)
     return LoadedModel(
         record.family,
         architecture,
@@ -93,7 +96,7 @@ def load(
         is_causal=record.is_causal,
         is_generative=record.is_generative,
         writes=record.is_generative,
-        sentence_modules=lazy_table.load(_MODULES_OF_RUN)(record) if is_of_vectors else None,
+        sentence_modules=modules,
         learned_end=record.task != 'pretraining' or not record.is_causal,
         has_prefix=record.has_prefix,
     )

@@ -7,18 +7,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax import schema
+from bert_jax import schema, tree_paths
 from bert_jax.errors import UserError, look_up
 from bert_jax.loaded.record import Usage
+from bert_jax.models import late_interaction
+from bert_jax.models.late_interaction import LateInteraction
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.models.sparse_pooling import ACTIVATIONS as SPARSE_ACTIVATIONS
 from bert_jax.models.sparse_pooling import STRATEGIES, SparsePooling
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, Params
 
+IDENTITY = 'torch.nn.modules.linear.Identity'
 SIMILARITIES = ('cosine', 'dot', 'euclidean', 'manhattan')  # of sentence-transformers
 ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {  # of the array module (NumPy or JAX) and x
     'torch.nn.modules.activation.Tanh': lambda xp, x: xp.tanh(x),
-    'torch.nn.modules.linear.Identity': lambda xp, x: x,
+    IDENTITY: lambda xp, x: x,
     'torch.nn.modules.activation.ReLU': lambda xp, x: xp.maximum(x, 0),
 }
 
@@ -47,7 +50,9 @@ class SentenceModules:
         default_prompt: Name of the prompt of texts for which none is named; None: no prompt.
         unsupported: A module or setting of the folder that is not supported; None if all are.
         sparse: How a SparseEncoder makes weights of terms; None for other models.
-        similarity: How vectors are compared, a name of SIMILARITIES.
+        similarity: How vectors are compared, a name of SIMILARITIES or of late interaction.
+        late: Which tokens have a vector of their own, to which `layers` apply; None for models with
+            one vector for each text.
     """
 
     pooling: tuple[str, ...] = ('mean',)
@@ -58,6 +63,7 @@ class SentenceModules:
     unsupported: str | None = None
     sparse: SparsePooling | None = None
     similarity: str = 'cosine'
+    late: LateInteraction | None = None
 
     @property
     def prompt(self) -> str:
@@ -93,6 +99,8 @@ class SentenceModules:
 
     def describe(self) -> JsonObject:
         """Return the settings from which training continues, as JSON values."""
+        if self.late:
+            return self._describe_late(self.late)
         has_dense = any(isinstance(layer, Dense) for layer in self.layers)
         unsupported = self.unsupported or ('a Dense layer' if has_dense else '')
         settings = {
@@ -102,6 +110,30 @@ class SentenceModules:
             'similarity': self.similarity,
         }
         return settings | ({'sparse': self.sparse._asdict()} if self.sparse else {})
+
+    def _describe_late(self, late: LateInteraction) -> JsonObject:
+        """Return `describe` for vectors of tokens; a single projection can be trained."""
+        projection = self.projection()
+        layers = 'layers other than a Dense without bias and activation, and Normalize'
+        return {
+            'prompts': self.prompts,
+            'unsupported': self.unsupported or (layers if projection is None else ''),
+            'similarity': self.similarity,
+            'late': late._asdict(),
+            'token_vector_size': 0 if projection is None else len(projection),
+        }
+
+    def projection(self) -> np.ndarray | None:
+        """Return the weight of the only Dense, [outputs, inputs]; None for layers of another kind.
+
+        Without a Dense it has no rows: the vectors are the states themselves.
+        """
+        match self.layers:
+            case (Normalize(),):
+                return np.zeros((0, 0), np.float32)
+            case (Dense(weight, None, activation), Normalize()) if activation == IDENTITY:
+                return weight
+        return None
 
     def shorten(self, vectors_ND: np.ndarray, dimensions: int) -> np.ndarray:
         """Return the first numbers of vectors, normalized again if the last layer normalizes.
@@ -119,15 +151,21 @@ class SentenceModules:
         return np.asarray(unit.apply(shortened)) if is_unit else shortened
 
 
-def of_run(record: Usage) -> SentenceModules | None:
+def of_run(record: Usage, parts: Mapping[str, Params] | None = None) -> SentenceModules | None:
     """Return the modules of a model that was trained to make vectors of texts; else None.
 
     A model with a prompt for queries or documents takes texts for documents unless the caller says
     that they are queries.
 
+    Args:
+        record: what the run or the exported folder records.
+        parts: parameters beside the encoder, such as the projection of late interaction.
+
     Raises:
         UserError: the record lacks a setting, or has a value of another type.
     """
+    if record.task == 'late_interaction':
+        return _of_late_run(record, parts or {})
     if record.task not in ('embedding', 'sparse_embedding'):
         return None
     prompts = {
@@ -154,4 +192,30 @@ def of_run(record: Usage) -> SentenceModules | None:
         'the module SpladePooling' if sparse else None,
         sparse,
         kept['similarity'],
+    )
+
+
+def _of_late_run(record: Usage, parts: Mapping[str, Params]) -> SentenceModules:
+    """Return the modules of a run of the problem late_interaction."""
+    kept, place = record.kept, f'{record.source}: kept'
+    for name in ('late', 'prompts', 'similarity', 'token_vector_size'):
+        if name not in kept:
+            raise UserError(f'{place} lacks the key {name}')
+    late = schema.convert(LateInteraction, kept['late'], f'{place}.late')
+    prompts = schema.convert(Mapping[str, str], kept['prompts'], f'{place}.prompts')
+    look_up(f'{place}.similarity', kept['similarity'], dict.fromkeys(late_interaction.SIMILARITIES))
+    layers: tuple[Dense | Normalize, ...] = (Normalize(),)
+    if schema.convert(int, kept['token_vector_size'], f'{place}.token_vector_size'):
+        kernel = tree_paths.flatten(parts).get('late_interaction/head/projection/kernel')
+        if kernel is None:
+            raise UserError(f'{record.source}: the weights lack the projection of late interaction')
+        layers = (Dense(np.asarray(kernel, np.float32).T, None, IDENTITY), *layers)
+    return SentenceModules(
+        pooling=(),
+        layers=layers,
+        max_length=record.setting('training', 'sequence_length', int),
+        prompts=prompts,
+        default_prompt='document' if any(prompts.values()) else None,
+        similarity=kept['similarity'],
+        late=late,
     )

@@ -31,6 +31,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     'spans': words.SPANS,
     'embedding': text_groups.EMBEDDING,
     'sparse_embedding': text_groups.SPARSE_EMBEDDING,
+    'late_interaction': text_groups.LATE_INTERACTION,
     'reranking': text_groups.RERANKING,
     'question_answering': answers.QUESTION_ANSWERING,
     'generation': answers.GENERATION,

@@ -178,6 +178,24 @@ def renamed(initial: InitialModel, names: Mapping[str, str]) -> InitialModel:
     return initial._replace(params=params, lines=lines)
 
 
+def with_parts(
+    initial: InitialModel, model: 'LoadedModel | None', names: Iterable[str]
+) -> InitialModel:
+    """Return the model with those parts of a run that published models have no place for.
+
+    Args:
+        initial: the model of the run.
+        model: what `load_weights` returned.
+        names: heads in `LoadedModel.other_parts`; those that are missing are newly initialized.
+    """
+    found = {} if model is None else model.other_parts
+    parts = {name: found[name] for name in names if name in found}
+    if not parts:
+        return initial
+    lines = [*initial.lines, f'{", ".join(parts)}: as in the weights']
+    return initial._replace(params={**initial.params, **tree_paths.flatten(parts)}, lines=lines)
+
+
 def _freeze(
     config: Config, initial: InitialModel, loaded: 'LoadedModel', fitted: 'LoadedModel'
 ) -> InitialModel:

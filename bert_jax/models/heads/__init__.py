@@ -109,6 +109,7 @@ HEADS: LazyTable[type[Head]] = LazyTable(
         'spans': 'bert_jax.models.heads.spans:SpanClassificationHead',
         'biaffine': 'bert_jax.models.heads.biaffine:BiaffineHead',
         'embedding': 'bert_jax.models.heads.embedding:EmbeddingHead',
+        'late_interaction': 'bert_jax.models.heads.late_interaction:LateInteractionHead',
         'reconstruction': 'bert_jax.models.heads.reconstruction:ReconstructionHead',
         'crf': 'bert_jax.models.heads.linear_chain:LinearChain',
     }

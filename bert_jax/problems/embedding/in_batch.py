@@ -28,16 +28,59 @@ HARDNESS = ('all', 'in_batch', 'hard')
 MARGINS = ('absolute', 'relative')
 
 
-class Documents(NamedTuple):
+class Candidates(NamedTuple):
     """The M documents of a batch of B queries, and which of them are negatives of each query.
 
+    Own documents come first, in the order of their queries, then all hard negatives.
+
     Attributes:
-        vectors_MD: all own documents in the order of their queries, then all hard negatives.
         owner_M: the query of each document.
         is_own_BM: bool, whether a document is the one that answers the query.
         is_negative_BM: bool. Documents that an example lacks and false negatives are none.
         is_same_BB: bool, whether two queries have an equal query or an equal own document.
     """
+
+    owner_M: jax.Array
+    is_own_BM: jax.Array
+    is_negative_BM: jax.Array
+    is_same_BB: jax.Array
+
+    @classmethod
+    def of(
+        cls, texts_BN2: Array, is_present_BN: Array, mask_equal_texts: bool = True
+    ) -> 'Candidates':
+        """Compare the texts of a batch.
+
+        Args:
+            texts_BN2, is_present_BN: as in `VectorBatch`, of queries (N = 0), own documents (1) and
+                hard negatives (2, …).
+            mask_equal_texts: whether documents are false negatives of a query if they have the text
+                of its own document, or belong to an equal query.
+        """
+        number, num_texts = texts_BN2.shape[:2]
+        owner_BN = jnp.broadcast_to(jnp.arange(number)[:, None], (number, num_texts))
+        owner_M, text_M2 = documents_in_order(owner_BN), documents_in_order(texts_BN2)
+        is_positive_M = jnp.arange(len(owner_M)) < number
+        is_own_BM = jnp.eye(number, len(owner_M), dtype=bool)
+        query_B2, own_B2 = texts_BN2[:, 0], texts_BN2[:, 1]
+        is_same_BB = _equal(query_B2, query_B2) | _equal(own_B2, own_B2)
+        if not mask_equal_texts:
+            is_same_BB = jnp.eye(number, dtype=bool)
+        is_false_BM = is_same_BB[:, owner_M] & is_positive_M
+        if mask_equal_texts:
+            is_false_BM |= _equal(own_B2, text_M2)
+        is_negative_BM = documents_in_order(is_present_BN)[None] & ~is_false_BM & ~is_own_BM
+        return cls(owner_M, is_own_BM, is_negative_BM, is_same_BB)
+
+
+def documents_in_order(values_BNX: Array) -> jax.Array:
+    """Return the values of all documents [M, …]: of own documents, then of hard negatives."""
+    rest_MX = jnp.asarray(values_BNX[:, 2:]).reshape(-1, *values_BNX.shape[2:])
+    return jnp.concatenate([jnp.asarray(values_BNX[:, 1]), rest_MX])
+
+
+class Documents(NamedTuple):
+    """The documents of a batch: their vectors [M, D], and `Candidates`."""
 
     vectors_MD: jax.Array
     owner_M: jax.Array
@@ -47,33 +90,9 @@ class Documents(NamedTuple):
 
     @classmethod
     def of(cls, batch: VectorBatch, mask_equal_texts: bool = True) -> 'Documents':
-        """Collect the documents of a batch.
-
-        Args:
-            batch: vectors of queries (N = 0), own documents (1) and hard negatives (2, …).
-            mask_equal_texts: whether documents are false negatives of a query if they have the text
-                of its own document, or belong to an equal query.
-        """
-        number, num_texts = batch.vectors_BND.shape[:2]
-
-        def in_order(values_BNX: Array) -> jax.Array:
-            rest_MX = jnp.asarray(values_BNX[:, 2:]).reshape(-1, *values_BNX.shape[2:])
-            return jnp.concatenate([jnp.asarray(values_BNX[:, 1]), rest_MX])
-
-        owner_BN = jnp.broadcast_to(jnp.arange(number)[:, None], (number, num_texts))
-        owner_M, text_M2 = in_order(owner_BN), in_order(batch.texts_BN2)
-        is_positive_M = jnp.arange(len(owner_M)) < number
-        is_own_BM = jnp.eye(number, len(owner_M), dtype=bool)
-        query_B2, own_B2 = batch.texts_BN2[:, 0], batch.texts_BN2[:, 1]
-        is_same_BB = _equal(query_B2, query_B2) | _equal(own_B2, own_B2)
-        if not mask_equal_texts:
-            is_same_BB = jnp.eye(number, dtype=bool)
-        is_false_BM = is_same_BB[:, owner_M] & is_positive_M
-        if mask_equal_texts:
-            is_false_BM |= _equal(own_B2, text_M2)
-        is_negative_BM = in_order(batch.is_present_BN)[None] & ~is_false_BM & ~is_own_BM
-        vectors_MD = in_order(batch.vectors_BND)
-        return cls(vectors_MD, owner_M, is_own_BM, is_negative_BM, is_same_BB)
+        """Collect the documents of a batch; see `Candidates.of`."""
+        candidates = Candidates.of(batch.texts_BN2, batch.is_present_BN, mask_equal_texts)
+        return cls(documents_in_order(batch.vectors_BND), *candidates)
 
 
 def _equal(first_B2: Array, second_M2: Array) -> jax.Array:
@@ -86,6 +105,11 @@ def accuracy(batch: VectorBatch, similarity: str) -> jax.Array:
     """Return the share of queries whose own document is nearer than all negatives of the batch."""
     documents = Documents.of(batch)
     similarity_BM = SIMILARITIES[similarity](batch.vectors_BND[:, 0], documents.vectors_MD)
+    return accuracy_of(similarity_BM, documents)
+
+
+def accuracy_of(similarity_BM: jax.Array, documents: Candidates | Documents) -> jax.Array:
+    """Return the share of queries whose own document is more similar than all negatives."""
     best_B = jnp.max(similarity_BM, axis=1, where=documents.is_negative_BM, initial=-jnp.inf)
     own_B = jnp.sum(jnp.where(documents.is_own_BM, similarity_BM, 0), axis=1)
     return jnp.mean(own_B > best_B)

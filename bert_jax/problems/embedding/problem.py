@@ -312,18 +312,8 @@ class EmbeddingTraining(base.Loss):
 
     def collect(self, vectors_RSD: jax.Array, batch: Batch) -> VectorBatch:
         """Order the vectors of the rows of a batch by example and text."""
-        number_RS = jnp.asarray(batch['item_number'])
-        number_X = number_RS.ravel()
-        group_size = self.encoding.group_size
-        num_items = self.setup.batch_size * group_size
-
-        def in_order(values_RSX: Array) -> jax.Array:
-            values_XX = jnp.asarray(values_RSX).reshape(number_RS.size, *values_RSX.shape[2:])
-            flat = jnp.zeros((num_items + 1, *values_XX.shape[1:]), values_XX.dtype)
-            flat = flat.at[number_X].set(values_XX)[1:]  # 0: empty slots
-            return flat.reshape(self.setup.batch_size, group_size, *values_XX.shape[1:])
-
-        nothing = jnp.zeros((*number_RS.shape, 0))
+        in_order = functools.partial(self.in_order, batch=batch)
+        nothing = jnp.zeros((*batch['item_number'].shape, 0))
         return VectorBatch(
             in_order(vectors_RSD),
             in_order(batch['is_present']),
@@ -332,6 +322,16 @@ class EmbeddingTraining(base.Loss):
             in_order(batch['class'])[:, 0],
             in_order(batch.get('teacher', nothing)),
         )
+
+    def in_order(self, values_RSX: Array, batch: Batch) -> jax.Array:
+        """Order a value of each text of a batch by example and text: [B, N, …]; 0 for no text."""
+        number_RS = jnp.asarray(batch['item_number'])
+        group_size = self.encoding.group_size
+        num_items = self.setup.batch_size * group_size
+        values_XX = jnp.asarray(values_RSX).reshape(number_RS.size, *values_RSX.shape[2:])
+        flat = jnp.zeros((num_items + 1, *values_XX.shape[1:]), values_XX.dtype)
+        flat = flat.at[number_RS.ravel()].set(values_XX)[1:]  # 0: empty slots
+        return flat.reshape(self.setup.batch_size, group_size, *values_XX.shape[1:])
 
     def of_sizes(self, batch: VectorBatch) -> jax.Array:
         """Return the loss; with Matryoshka sizes, the weighted sum of that of each size.

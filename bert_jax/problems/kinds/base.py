@@ -37,6 +37,8 @@ class ProblemKind:
             published model with one of them is such a model.
         required_heads: pretrained heads, one of which init_from must have; they are never trained
             from scratch.
+        continued_heads: heads of runs of this kind, which published models may lack: training
+            starts from those of init_from.
         reads_last_layer: whether its heads always read the states of the last layer, whatever
             `model.head_states` says.
         problem_type: what config.json of an exported classifier says; '' for nothing.
@@ -60,6 +62,7 @@ class ProblemKind:
     pretrained_heads: tuple[str, ...] = ()
     fine_tuned_heads: tuple[str, ...] = ()
     required_heads: tuple[str, ...] = ()
+    continued_heads: tuple[str, ...] = ()
     reads_last_layer: bool = False
     problem_type: str = ''
     min_labels: int = 0

@@ -12,6 +12,7 @@ _IN_BATCH = 'bert_jax.problems.embedding.in_batch'
 _loss_option = functools.partial(key, unused='bert_jax.problems.embedding:unused')
 _sparse_option = functools.partial(key, unused='bert_jax.problems.sparse_embedding:unused')
 _ranking_option = functools.partial(key, unused='bert_jax.problems.reranking:unused')
+_late_option = functools.partial(key, unused='bert_jax.problems.late_interaction:unused')
 
 _TEXT_GROUPS = dict(
     query_prompt=key('', "put before queries, such as 'query: '"),
@@ -186,6 +187,93 @@ SPARSE_EMBEDDING = ProblemKind(
         scale=_sparse_option(None, 'factor of products, 1 / temperature', '(0, inf)', kind=float),
         **_in_batch_options(_sparse_option, 'dot'),
         temperature=_sparse_option(2.0, 'of the softmax over documents', '(0, inf)'),
+    ),
+    readers=dict.fromkeys(ROWS, text_groups.build_answered_query),
+    data_keys=GROUP_KEYS,
+    long_texts=('truncate',),
+)
+
+LATE_INTERACTION = ProblemKind(
+    implementation='bert_jax.problems.late_interaction.problem:LATE_INTERACTION',
+    predict_task='embed',
+    pipeline_tag='sentence-similarity',
+    reads_last_layer=True,
+    continued_heads=('late_interaction',),
+    keys=LABELS
+    | dict(
+        query_prompt=key(
+            None, "put before queries, such as '[Q] '; unset: as init_from, else ''", kind=str
+        ),
+        document_prompt=key(
+            None, "put before documents, such as '[D] '; unset: as init_from, else ''", kind=str
+        ),
+        loss=key(
+            'contrastive',
+            'the loss (docs/late_interaction.md)',
+            choices='bert_jax.problems.late_interaction:LOSSES',
+        ),
+        scoring=key(
+            'maxsim',
+            "'maxsim'; 'meanmaxsim', divided by the tokens of the query; 'xtr', where a query "
+            'token counts only tokens that a search would find',
+            choices='bert_jax.problems.late_interaction.losses:SCORINGS',
+        ),
+        top_k=key(
+            256,
+            'of xtr: tokens of the batch that each query token finds',
+            '[1, inf)',
+            unused='bert_jax.problems.late_interaction:unused_top_k',
+        ),
+        scale=_late_option(
+            None, 'factor of the scores, 1 / temperature; unset: 1', '(0, inf)', kind=float
+        ),
+        mask_equal_texts=_late_option(
+            True, 'whether documents with the same text or query do not count as negatives'
+        ),
+        temperature=_late_option(1.0, 'of the softmax over documents', '(0, inf)'),
+        teacher_temperature=_late_option(
+            None, "of the softmax over the teacher's scores; unset: temperature", kind=float
+        ),
+        vector_size=key(
+            0, 'numbers of the vector of a token; 0 = as the model at init_from, else 128'
+        ),
+        query_length=key(
+            None, 'tokens to which queries are truncated; unset: as init_from, else all', kind=int
+        ),
+        document_length=key(
+            None,
+            'tokens to which documents are truncated; unset: as init_from, else all',
+            kind=int,
+        ),
+        expansion=key(
+            None,
+            'tokens to which queries are filled up with [MASK] and truncated; 0 = they are not; '
+            'unset: as init_from, else 0',
+            kind=int,
+        ),
+        attends=key(
+            None,
+            'whether tokens attend to these [MASK]; unset: as init_from, else False',
+            kind=bool,
+        ),
+        skip_punctuation=key(
+            None,
+            'whether punctuation in documents has no vector; unset: as init_from, else False',
+            kind=bool,
+        ),
+        skip_words=key((), 'further tokens of documents without a vector'),
+        pool_factor=key(
+            None,
+            'after training, documents keep 1 / pool_factor of their vectors, means of clusters; '
+            'unset: as init_from, else 1, all of them',
+            '[1, inf)',
+            kind=float,
+        ),
+        batches=key(
+            '',
+            "'', or 'without_copies': no two examples of a batch share a text",
+            choices=('', 'without_copies'),
+        ),
     ),
     readers=dict.fromkeys(ROWS, text_groups.build_answered_query),
     data_keys=GROUP_KEYS,

@@ -41,6 +41,7 @@ def build(config: ConfigDict, user_keys: Collection[str] = ()) -> FineTuning:
     is_causal = attention_direction.is_causal(config, model)
     start = initialization.initialize(config, model, tokenizer, heads, reasons, is_causal=is_causal)
     start = initialization.renamed(start, starts_from)
+    start = initialization.with_parts(start, model, kind.continued_heads)
     architecture, compute = start.architecture, Compute(**config.compute.to_dict())
     if kind.writes:
         is_causal = attention_direction.writes_causally(config, architecture, model)
