@@ -159,6 +159,7 @@ def export(request: Request) -> None:
 def _export_published(loaded: Any, output: str, overwrite: bool) -> None:
     """Export to a folder for transformers and print a summary."""
     from bert_jax.loaded.loaded_model import num_parameters
+    from bert_jax.models.heads import without_module
 
     written = lazy_table.load(_WRITE_PUBLISHED)(loaded, paths.path(output), overwrite)
     parameters = f'{num_parameters(written.model):,} parameters'
@@ -168,7 +169,7 @@ def _export_published(loaded: Any, output: str, overwrite: bool) -> None:
         errors.warn(f'{name} was in no file and is newly initialized')
     for line in written.lines:
         progress.say(f'  {line}')
-    for name in loaded.other_parts:
+    for name in without_module(loaded.other_parts):
         reason = 'Hugging Face has no class with such a part'
         if name == 'generator':
             reason = 'export it separately with --generator'

@@ -9,9 +9,11 @@ from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.inference import reranking, vector_search
+from bert_jax.inference.encoders import Searcher
+from bert_jax.inference.late_search import LateEncoder
 from bert_jax.inference.lexical import BM25
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.reranking import Reranked, Searcher
+from bert_jax.inference.reranking import TwoStages
 from bert_jax.inference.sparse_vectors import SparseSearch, mean_active
 from bert_jax.labels import retrieval_sets
 from bert_jax.labels.retrieval_sets import RetrievalSet
@@ -135,6 +137,10 @@ class Retrieval(Analysis):
             queries_QV = searcher.encoder.encode_queries(list(one.queries.values()))
             weights = searcher.weights_NV, queries_QV
             active = dict(zip(('document', 'query'), map(mean_active, weights), strict=True))
+        elif model.predictor.is_late and not self.pooling:
+            encoder = LateEncoder(model.predictor)
+            searcher = encoder.index(encoder.encode_documents(texts))
+            similarity = encoder.compared_by
         else:
             options = self.similarity, self.pooling
             searcher = vector_search.of_texts(model.predictor, texts, *options)
@@ -145,7 +151,8 @@ class Retrieval(Analysis):
         second = {}
         if reranker:
             model.stage(f'{one.name}, reranked')
-            reranked = Reranked(searcher, reranker, texts, self.candidates)
+            scorer = reranking.scorer_of(reranker, texts)
+            reranked = TwoStages(searcher, scorer, self.candidates)
             second['reranked'] = _describe(self._score(reranked, one, names))
         return {
             'documents': len(texts),

@@ -19,6 +19,7 @@ ANSWERS: 'LazyTable[type[Question]]' = LazyTable(
         'pairs': 'bert_jax.answers.tokens:Pairs',
         'likelihood_bound': 'bert_jax.answers.tokens:LikelihoodBound',
         'embed': 'bert_jax.answers.embed:Embed',
+        'embed_late': 'bert_jax.answers.embed_late:EmbedLate',
         'search': 'bert_jax.answers.search:Search',
         'mine': 'bert_jax.answers.search:Mine',
         'terms': 'bert_jax.answers.tokens:Terms',

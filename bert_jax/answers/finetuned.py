@@ -132,9 +132,23 @@ class Rerank(Finetuned):
 
     summary = (
         'documents in the order in which they answer a query (problem reranking, regression of '
-        'pairs, and CrossEncoder folders)'
+        'pairs, and CrossEncoder folders; other models order them by the similarity of vectors)'
     )
+    method = 'embed'
     reads = (
         'QUERY<tab>DOCUMENT<tab>DOCUMENT..., or {"query": "...", "documents": ["...", ...]} a line'
     )
     fields = Fields(('query',), list_name='documents')
+
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+        if 'rerank' in model.tasks:
+            yield from super().answer(model, rows)
+            return
+        from bert_jax.problems import raw_input
+
+        queries, documents = [], []
+        for row in rows:
+            name = str(row.values['id'])
+            queries.append(raw_input.require_text(row.values, name, 'query'))
+            documents.append(raw_input.require_list(row.values, name, 'documents'))
+        yield from model.rerank(queries, documents)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from bert_jax.answers.base import Models, VectorFlags, Windows
@@ -13,11 +13,11 @@ from bert_jax.interop import MODEL_HELP
 from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
+    from bert_jax.inference.encoders import Searcher, VectorEncoder
     from bert_jax.inference.predictor import Predictor
-    from bert_jax.inference.sparse_vectors import TermEncoder
     from bert_jax.inference.text_collection import TextCollection
-    from bert_jax.inference.vector_search import TextEncoder
 
+_NOT_LATE = ('similarity', 'long_texts', 'dimensions')  # flags without effect on vectors of tokens
 _WIDTH = 100  # characters of a text in the format text
 
 
@@ -51,6 +51,12 @@ class _AmongTexts(VectorFlags, Windows):
         'or the pooling, dense layers and normalization of a sentence-transformers folder',
         None,
     )
+    precision: str | None = flag(
+        'of the vectors of tokens that are kept: float32, float16 (default) or int8, a quarter of '
+        'the size of float32; for models of late interaction',
+        None,
+        choices=('float32', 'float16', 'int8'),
+    )
 
     def check(self) -> None:
         if not self.documents:
@@ -58,20 +64,29 @@ class _AmongTexts(VectorFlags, Windows):
         super().check()
 
     @functools.cache  # noqa: B019  (a command answers one question)
-    def encoder(self, model: 'Predictor') -> 'TextEncoder | TermEncoder':
+    def encoder(self, model: 'Predictor') -> 'VectorEncoder':
         """Return what makes the vectors of texts."""
-        from bert_jax.inference.sparse_vectors import TermEncoder  # imports JAX
+        from bert_jax.inference.late_search import LateEncoder  # imports JAX
+        from bert_jax.inference.sparse_vectors import TermEncoder
         from bert_jax.inference.vector_search import TextEncoder
 
+        if model.is_late and self.pooling is None:
+            self._refuse(_NOT_LATE, 'makes a vector for each token')
+            return LateEncoder(model, self.precision or 'float16')
+        if self.precision:
+            self._refuse(('precision',), 'does not make a vector for each token')
         if not model.is_sparse or self.pooling is not None:
             return TextEncoder(
                 model, self.similarity, self.pooling, self.long_texts, self.dimensions
             )
-        if self.dimensions is not None:
-            raise UserError(
-                f'--dimensions has no effect: {self.model} makes sparse vectors; leave it out'
-            )
+        self._refuse(('dimensions',), 'makes sparse vectors')
         return TermEncoder(model, self.similarity, self.long_texts)
+
+    def _refuse(self, names: Sequence[str], reason: str) -> None:
+        """Raise UserError for flags that have no effect with the model."""
+        given = [name for name in names if getattr(self, name) is not None]
+        if given:
+            raise UserError(f'--{given[0]} has no effect: {self.model} {reason}; leave it out')
 
     def start(self, model: 'Predictor') -> None:
         """Make the vectors of the texts that are searched."""
@@ -80,12 +95,16 @@ class _AmongTexts(VectorFlags, Windows):
     @functools.cache  # noqa: B019  (a command answers one question)
     def collection(self, model: 'Predictor') -> 'TextCollection':
         """Read the texts, and read or compute their vectors."""
+        return self.open_collection(self.encoder(model))
+
+    def open_collection(self, encoder: 'VectorEncoder') -> 'TextCollection':
+        """Read the texts, and read or compute their vectors by an encoder."""
         from bert_jax.inference import text_collection
 
         options = text_collection.CollectionOptions(
             self.documents, self.column, self.encoding, self.vectors
         )
-        return text_collection.open_collection(self.encoder(model), options)
+        return text_collection.open_collection(encoder, options)
 
     def origin(self, models: Models) -> JsonObject:
         """See `Question.origin`; records also depend on the texts that are searched."""
@@ -102,26 +121,58 @@ class Search(_AmongTexts):
     writes = '{"query", "results": [{"id", "score", "text"}, ...]}, or text'
 
     top: int = flag('number of texts for each query', 5, '[1, inf)')
+    first_stage: str = flag(
+        'what finds the candidates that the model orders: bm25, or the folder of another model, '
+        'whose vectors are kept in its folder; default: the model itself compares all texts',
+        '',
+    )
     reranker: str = flag(
-        'folder of a reranker, which orders the nearest texts anew; scores are then its logits', ''
+        'folder of a model of any kind that orders the nearest texts anew; scores are then its '
+        'own, the logits of a reranker',
+        '',
     )
     candidates: int = flag(
-        'number of nearest texts that the reranker reads', 100, '[1, inf)', needs='reranker'
+        'number of nearest texts that are ordered anew, by the model after --first_stage and by '
+        'the --reranker',
+        100,
+        '[1, inf)',
     )
     output_format: str = flag('jsonl, or text to read', 'jsonl', choices=('jsonl', 'text'))
 
     def check(self) -> None:
         super().check()
-        if self.reranker and self.top > self.candidates:
+        orders = self.reranker or self.first_stage
+        if orders and self.top > self.candidates:
             raise UserError(
-                f'--top={self.top} is more than --candidates={self.candidates}, which the reranker '
-                'orders; set --candidates to the same number or more'
+                f'--top={self.top} is more than --candidates={self.candidates}, which are ordered '
+                'anew; set --candidates to the same number or more'
             )
+        if self.vectors and self.first_stage not in ('', 'bm25'):
+            raise UserError(
+                f'--vectors={self.vectors} is a folder for one model; with --first_stage='
+                f'{self.first_stage} leave it out, so that each has its own'
+            )
+        if not orders and self.candidates != Search.candidates:
+            raise UserError('--candidates needs --reranker or --first_stage')
 
     def start(self, model: 'Predictor') -> None:
         """Load the reranker, if there is one, before the vectors of the texts are made."""
         self.loaded_reranker()
         super().start(model)
+        if self.first_stage:
+            self.loaded_first(model)
+
+    @functools.cache  # noqa: B019  (a command answers one question)
+    def loaded_first(self, model: 'Predictor') -> 'Searcher':
+        """Return what finds the candidates."""
+        from bert_jax.inference import encoders, reranking  # imports JAX
+        from bert_jax.inference.lexical import BM25
+
+        if self.first_stage == 'bm25':
+            return BM25.of(document.text for document in self.collection(model).texts)
+        settings = {'dtype': self.dtype, 'batch_tokens': self.batch_tokens}
+        first = reranking.load(self.first_stage, **settings)
+        return self.open_collection(encoders.of_model(first)).index
 
     @functools.cache  # noqa: B019  (a command answers one question)
     def loaded_reranker(self) -> 'Predictor | None':
@@ -136,6 +187,8 @@ class Search(_AmongTexts):
 
         collection, reranker = self.collection(model), self.loaded_reranker()
         queries = texts_of(rows)
+        if self.first_stage:
+            collection = collection.after(self.loaded_first(model), self.candidates)
         if reranker:
             collection = collection.reranked(reranker, self.candidates)
         for query, hits in zip(queries, collection.search(queries, self.top), strict=True):

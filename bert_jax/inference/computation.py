@@ -86,6 +86,21 @@ probabilities = jax.jit(jax.nn.softmax)
 _top_k = jax.jit(jax.lax.top_k, static_argnums=1)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def late(model: Model, params: Params, batch: Batch) -> jax.Array:
+    """States of all positions, float32 [B, T, D], of rows whose first `attended` are attended to.
+
+    The states of the others, which fill up queries, are computed all the same.
+    """
+    number_T = jnp.arange(batch['input_ids'].shape[1])
+    is_attended_BT = number_T < batch['attended'][:, :1]
+    is_empty_B1 = batch['attended'][:, :1] == 0
+    mask_BT = jnp.where(is_empty_B1, batch['attention_mask'], is_attended_BT.astype(jnp.int32))
+    output = _apply(model, params, {**batch, 'attention_mask': mask_BT}).states
+    states_BTD: jax.Array = output.hidden_BTD.astype(jnp.float32)
+    return states_BTD
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def sparse(model: Model, pooling: SparsePooling, params: Params, batch: Batch) -> jax.Array:
     """Weights of the tokens of the vocabulary in each row, float32 [B, V]."""

@@ -99,6 +99,8 @@ class Engine:
         if generates := GENERATORS.keys() & {*heads}:
             self.generator = 'clm' if self._writes_causally else generates.pop()
             self.tasks += ('generate',)
+        if modules and modules.late:
+            self.tasks += ('embed_late',)
         self._model = Model(
             self.architecture, self.compute, dict.fromkeys(heads, {}), self.is_causal
         )
@@ -175,8 +177,13 @@ class Engine:
         return self.sentence_modules is not None and self.sentence_modules.sparse is not None
 
     @property
-    def similarity(self) -> str:
-        """How vectors are compared, as the folder or the run says: 'cosine', 'dot', …."""
+    def is_late(self) -> bool:
+        """Whether the model was trained to make a vector for each token (`embed_late`)."""
+        return self.sentence_modules is not None and self.sentence_modules.late is not None
+
+    @property
+    def compared_by(self) -> str:
+        """How vectors are compared, as the folder or the run says: 'cosine', 'dot', 'maxsim', …."""
         return self.sentence_modules.similarity if self.sentence_modules else 'cosine'
 
     def as_writer(self) -> Self:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax import sampling
-from bert_jax.inference.sparse_vectors import SparseSearch, TermEncoder
+from bert_jax.inference.encoders import VectorEncoder
+from bert_jax.inference.reranking import TwoStages
 from bert_jax.inference.text_collection import Hit, TextCollection
-from bert_jax.inference.vector_search import TextEncoder, VectorSearch
 
 
 class Answered(NamedTuple):
@@ -70,7 +70,7 @@ class Mined(NamedTuple):
 
 def mine(
     collection: TextCollection,
-    encoder: TextEncoder | TermEncoder,
+    encoder: VectorEncoder,
     queries: Sequence[Answered],
     options: MiningOptions,
     counts: Counter[str],
@@ -110,7 +110,7 @@ def without_copies(collection: TextCollection) -> TextCollection:
     """Leave out documents whose text occurs before, apart from spaces."""
     first = {_spaced(one.text): number for number, one in reversed([*enumerate(collection.texts)])}
     numbers, index = sorted(first.values()), collection.index
-    assert isinstance(index, VectorSearch | SparseSearch)
+    assert not isinstance(index, TwoStages)
     if len(numbers) == len(collection.texts):
         return collection
     texts = [collection.texts[number] for number in numbers]

@@ -140,6 +140,36 @@ class Predictor(Engine):
 
         return vectors.embed_sparse(self, texts, long_texts, prompt)
 
+    def embed_late(self, texts: Sequence[str], prompt: str = 'document') -> list[np.ndarray]:
+        """The vectors of the tokens of each text, float32 [T, E] each, for late interaction.
+
+        Which tokens have a vector, and to how many tokens texts are truncated, is as the model was
+        trained; special tokens have one, and [MASK] where it fills up queries.
+
+        Args:
+            prompt: 'query' or 'document', the side of the texts.
+
+        Raises:
+            UserError: the model was not trained for late interaction.
+        """
+        from bert_jax.inference import late_vectors
+
+        return late_vectors.embed_late(self, texts, prompt)
+
+    def similarity(self, queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
+        """The score of each query with each document, float32 [Q, N].
+
+        It is what the model was trained to compare by: the cosine or the product of two vectors,
+        dense or sparse, with their prompts; for late interaction, the sum over the tokens of a
+        query of their largest products; for a reranker, the logit of the pair.
+
+        Args:
+            queries, documents: texts; every query is compared with every document.
+        """
+        from bert_jax.inference import encoders
+
+        return encoders.similarity(self, queries, documents)
+
     def embed_words(
         self,
         texts: Sequence[str | Sequence[str]],
@@ -507,7 +537,10 @@ class Predictor(Engine):
     def rerank(
         self, queries: Sequence[str], documents: Sequence[Sequence[str]]
     ) -> list[JsonObject]:
-        """Order the documents of each query by the logit of the pair, best first.
+        """Order the documents of each query, best first.
+
+        A reranker gives the logit of each pair; other models give the similarity of the vectors
+        that they were trained to compare, as in `similarity`.
 
         Args:
             queries: texts.
@@ -515,8 +548,8 @@ class Predictor(Engine):
 
         Returns:
             A dictionary for each query with 'query' and 'results', a list of dictionaries:
-            'document', the number of the document; 'logit'; 'score', the logit or, for models that
-            answer so, its sigmoid; and 'text'.
+            'document', the number of the document; of a reranker 'logit'; 'score', the logit or,
+            for models that answer so, its sigmoid, or the similarity; and 'text'.
 
         Raises:
             UserError: there is not a list of documents for each query.
@@ -526,6 +559,10 @@ class Predictor(Engine):
                 f'queries has {len(queries)} entries, but documents has {len(documents)}; give a '
                 'list of documents for each query'
             )
+        if 'rerank' not in self.tasks:
+            from bert_jax.inference import encoders
+
+            return encoders.rerank(self, queries, [check_texts(own) for own in documents])
         pairs = zip(queries, documents, strict=True)
         inputs = [{'query': query, 'documents': check_texts(own)} for query, own in pairs]
         return self.predict('rerank', inputs)

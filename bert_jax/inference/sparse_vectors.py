@@ -5,6 +5,8 @@ Source: Formal et al. 2021, SPLADE v2, section 3.
 
 import dataclasses
 import functools
+import pathlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from bert_jax.errors import UserError
-from bert_jax.inference import lexical
+from bert_jax.inference import lexical, vector_store
 from bert_jax.inference.nearest import Nearest
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.vector_search import DOCUMENT, QUERY, known_prompt
@@ -58,7 +60,9 @@ class TermEncoder:
     @property
     def compared_by(self) -> str:
         """The name of the similarity."""
-        return self.similarity or (self.predictor.similarity if self.predictor.is_sparse else 'dot')
+        return self.similarity or (
+            self.predictor.compared_by if self.predictor.is_sparse else 'dot'
+        )
 
     @functools.cached_property
     def digest(self) -> str:
@@ -97,6 +101,12 @@ class TermEncoder:
         """Return a search among the vectors of documents."""
         return SparseSearch(self, weights_NV)
 
+    def keep(
+        self, folder: pathlib.Path, origin: JsonObject, texts: Sequence[str], counts: Counter[str]
+    ) -> vector_store.Stored:
+        """Read or compute the vectors in a folder; see `vector_store.load_or_make`."""
+        return vector_store.load_or_make(folder, origin, texts, self.encode_documents, counts)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseSearch:
@@ -121,6 +131,20 @@ class SparseSearch:
     def search(self, queries: Sequence[str], number: int) -> Nearest:
         """Find the best documents of each query; see `lexical.search`."""
         return lexical.search(self.encoder.encode_queries(queries), self.weights_NV, number)
+
+    def scores(self, queries: Sequence[str]) -> np.ndarray:
+        """Return the products of queries with all documents, float32 [Q, N]."""
+        queries_QV = self.encoder.encode_queries(queries)
+        return np.asarray((queries_QV @ self.weights_NV.T).toarray(), np.float32)
+
+    def score_candidates(self, queries: Sequence[str], documents_QC: np.ndarray) -> np.ndarray:
+        """Return the products of each query with some documents of its own, float32 [Q, C]."""
+        queries_QV = self.encoder.encode_queries(queries)
+        found = [
+            (self.weights_NV[documents_C] @ queries_QV[[row]].T).toarray()[:, 0]
+            for row, documents_C in enumerate(documents_QC)
+        ]
+        return np.array(found, np.float32).reshape(documents_QC.shape)
 
     def subset(self, numbers: Sequence[int]) -> 'SparseSearch':
         """Return a search among some of the documents."""

@@ -3,13 +3,13 @@
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from bert_jax.errors import UserError, report, warn
-from bert_jax.inference import vector_store
+from bert_jax.inference import reranking, vector_store
+from bert_jax.inference.encoders import Index, Searcher, VectorEncoder
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.reranking import Reranked, Searcher
-from bert_jax.inference.vector_store import Vectors
+from bert_jax.inference.reranking import TwoStages
 from bert_jax.labels import documents
 from bert_jax.labels.documents import SearchedDocument
 from bert_jax.labels.records import ReadingReport
@@ -31,28 +31,6 @@ class Hit(NamedTuple):
     id: str
     score: float
     text: str
-
-
-class VectorEncoder(Protocol):
-    """Makes the vectors of texts: `vector_search.TextEncoder`, or `sparse_vectors.TermEncoder`."""
-
-    @property
-    def predictor(self) -> Predictor:
-        """The model."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the model."""
-
-    @property
-    def options(self) -> JsonObject:
-        """What else the vectors of documents depend on."""
-
-    def encode_documents(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of documents."""
-
-    def index(self, vectors: Any) -> Searcher:
-        """Return a search among the vectors that `encode_documents` returned."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +60,7 @@ class TextCollection:
     """
 
     texts: Sequence[SearchedDocument]
-    index: Searcher
+    index: Index | TwoStages
     digest: str
 
     def search(self, queries: Sequence[str], number: int) -> list[list[Hit]]:
@@ -93,10 +71,16 @@ class TextCollection:
             for scores_K, documents_K in zip(*found, strict=True)
         ]
 
-    def reranked(self, reranker: Predictor, candidates: int) -> 'TextCollection':
-        """Return these texts with a search in two stages; see `Reranked`."""
-        texts = [document.text for document in self.texts]
-        index = Reranked(self.index, reranker, texts, candidates)
+    def reranked(self, model: Predictor, candidates: int) -> 'TextCollection':
+        """Return these texts with a search whose first results a model of any kind scores anew."""
+        second = reranking.scorer_of(model, [document.text for document in self.texts])
+        index = TwoStages(self.index, second, candidates)
+        return dataclasses.replace(self, index=index)
+
+    def after(self, first: Searcher, candidates: int) -> 'TextCollection':
+        """Return these texts with a search that scores the first results of another search."""
+        assert not isinstance(self.index, TwoStages)
+        index = TwoStages(first, self.index, candidates)
         return dataclasses.replace(self, index=index)
 
     def _document(self, number: int, score: float) -> tuple[str, float, str]:
@@ -122,16 +106,12 @@ def open_collection(encoder: VectorEncoder, options: CollectionOptions) -> TextC
         'options': encoder.options,
     }
     folder = _folder(encoder.predictor, options.vectors, origin)
-    stored = vector_store.load_or_make(
-        folder,
-        origin,
-        [text.text for text in texts],
-        encoder.encode_documents,
-        encoder.predictor.counts,
+    stored, news = encoder.keep(
+        folder, origin, [text.text for text in texts], encoder.predictor.counts
     )
-    if stored.news:
-        report(stored.news)
-    return TextCollection(texts, encoder.index(stored.vectors_ND), vector_store.digest(origin))
+    if news:
+        report(news)
+    return TextCollection(texts, encoder.index(stored), vector_store.digest(origin))
 
 
 def _folder(predictor: Predictor, given: str, origin: JsonObject) -> pathlib.Path:

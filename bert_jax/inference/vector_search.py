@@ -2,12 +2,14 @@
 
 import dataclasses
 import functools
+import pathlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.inference import nearest
+from bert_jax.inference import nearest, vector_store
 from bert_jax.inference.nearest import Nearest
 from bert_jax.inference.predictor import Predictor
 from bert_jax.types import JsonObject
@@ -51,7 +53,7 @@ class TextEncoder:
     @property
     def compared_by(self) -> str:
         """The name of the similarity."""
-        of_model = self.predictor.similarity if self.pooling is None else 'cosine'
+        of_model = self.predictor.compared_by if self.pooling is None else 'cosine'
         return self.similarity or of_model
 
     @functools.cached_property
@@ -108,6 +110,12 @@ class TextEncoder:
         """Return a search among the vectors of documents."""
         return VectorSearch(self, vectors_ND)
 
+    def keep(
+        self, folder: pathlib.Path, origin: JsonObject, texts: Sequence[str], counts: Counter[str]
+    ) -> vector_store.Stored:
+        """Read or compute the vectors in a folder; see `vector_store.load_or_make`."""
+        return vector_store.load_or_make(folder, origin, texts, self.encode_documents, counts)
+
     def _embed(self, texts: Sequence[str], prompt: str | None) -> np.ndarray:
         return self.predictor.embed(
             texts,
@@ -133,6 +141,19 @@ class VectorSearch:
     def search(self, queries: Sequence[str], number: int) -> Nearest:
         """Find the nearest documents of each query; see `nearest.search`."""
         return nearest.search(self.encoder.encode_queries(queries), self.vectors_ND, number)
+
+    def scores(self, queries: Sequence[str]) -> np.ndarray:
+        """Return the products of queries with all documents, float32 [Q, N]."""
+        return np.asarray(self.encoder.encode_queries(queries) @ self.vectors_ND.T)
+
+    def score_candidates(self, queries: Sequence[str], documents_QC: np.ndarray) -> np.ndarray:
+        """Return the products of each query with some documents of its own, float32 [Q, C]."""
+        queries_QD = self.encoder.encode_queries(queries)
+        found = [
+            self.vectors_ND[documents_C] @ query_D
+            for query_D, documents_C in zip(queries_QD, documents_QC, strict=True)
+        ]
+        return np.array(found, np.float32).reshape(documents_QC.shape)
 
     def subset(self, numbers: Sequence[int]) -> 'VectorSearch':
         """Return a search among some of the documents."""

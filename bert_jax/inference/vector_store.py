@@ -84,13 +84,11 @@ def _read(
     """Return the vectors in a folder, None if they must be made, and the news once they are."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return None, f'vectors written to {folder}'
-    manifest = _read_manifest(folder)
-    found = manifest['origin']
-    if found == origin:
+    manifest = read_manifest(folder)
+    if manifest['origin'] == origin:
         counts.update(manifest['counts'])
         return Stored(_open(folder), ''), ''
-    changed = [name for name in origin if found.get(name) != origin[name]]
-    return None, f'vectors in {folder} computed anew: changed {", ".join(changed)}'
+    return None, why_anew(folder, manifest['origin'], origin)
 
 
 def _make(
@@ -166,13 +164,19 @@ def digest(origin: JsonObject) -> str:
     return hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()
 
 
-def _read_manifest(folder: pathlib.Path) -> JsonObject:
+def why_anew(folder: pathlib.Path, found: JsonObject, origin: JsonObject) -> str:
+    """Say what differs between the origin of the vectors in a folder and the wanted one."""
+    changed = [name for name in origin if found.get(name) != origin[name]]
+    return f'vectors in {folder} computed anew: changed {", ".join(changed)}'
+
+
+def read_manifest(folder: pathlib.Path) -> JsonObject:
     """Read the manifest. Raises UserError if the folder was not made by this module."""
     path = folder / MANIFEST
     if not folder.is_dir() or not path.is_file():
         raise UserError(f'--vectors={folder} has no vectors; choose a new or an empty folder')
     manifest: JsonObject = files.read_json(path)
-    kinds = {'origin': dict, 'counts': dict, 'sha256': str}
+    kinds = {'origin': dict, 'counts': dict}
     if not all(isinstance(manifest.get(name), kind) for name, kind in kinds.items()):
         raise UserError(f'{path} is not a manifest of vectors; choose another folder')
     return manifest
@@ -182,7 +186,7 @@ def _open(folder: pathlib.Path) -> Vectors:
     path = folder / VECTORS
     if (folder / SPARSE).is_file():
         path = folder / SPARSE
-    if not path.is_file() or files.sha256(path) != _read_manifest(folder)['sha256']:
+    if not path.is_file() or files.sha256(path) != read_manifest(folder).get('sha256'):
         raise UserError(f'{path} is damaged; remove {folder} to compute its vectors anew')
     if path.name == SPARSE:
         return sparse.csr_array(sparse.load_npz(path))

@@ -61,6 +61,11 @@ def embed(
             rows = [list(engine.rows.of_spans(ids)) for ids in encoded]
             return _token_states(engine, rows, layer)
         return _pool(engine, encoded, pooling or 'mean', layer)
+    if modules.late:
+        raise UserError(
+            f'{engine.name} makes a vector for each token: use embed_late or similarity '
+            f'(--task=search), or set pooling to one of {", ".join(known)}'
+        )
     if modules.sparse:
         raise UserError(
             f'{engine.name} makes sparse vectors: use embed_sparse (--task=terms or search), or '

@@ -8,9 +8,16 @@ from collections.abc import Iterable
 
 from bert_jax import files, tokenizers
 from bert_jax.errors import UserError, report, warn
-from bert_jax.interop import conversion, families, sentence_folder, usage, weights
+from bert_jax.interop import (
+    conversion,
+    families,
+    late_folder,
+    sentence_folder,
+    usage,
+    weights,
+)
 from bert_jax.interop.families.family import Family
-from bert_jax.loaded import loaded_model
+from bert_jax.loaded import loaded_model, sentence_modules
 from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Architecture
 from bert_jax.storage.path import Path
@@ -42,7 +49,7 @@ def load(
             left over, missing, of another shape or not finite, a damaged file, or a tokenizer of
             another model.
     """
-    modules, lowercase = sentence_folder.read(pathlib.Path(path))
+    read = sentence_folder.read(pathlib.Path(path))
     folder = sentence_folder.transformer_folder(pathlib.Path(path))
     config = files.read_json(folder / 'config.json')
     try:
@@ -55,7 +62,11 @@ def load(
     if ignored:
         warn(f'{folder / "config.json"}: ignored keys: {", ".join(ignored)}')
     published = family.current_class(families.published_class(config) or '')
-    state = _with_decoder(weights.read(folder), family, architecture, published, folder)
+    state, modules = weights.read(folder), read.modules
+    if modules and read.has_inline_projection:
+        layers = late_folder.take_projection(modules, state := dict(state))
+        modules = dataclasses.replace(modules, layers=layers)
+    state = _with_decoder(state, family, architecture, published, folder)
     if leave_out:
         state = _without(state, leave_out, folder)
     try:
@@ -70,8 +81,10 @@ def load(
     tokenizer = load_tokenizer(folder, architecture)
     if tokenizer:
         _check_start(architecture, tokenizer, config, folder)
-    if tokenizer and lowercase:
+    if tokenizer and read.is_lowercased:
         tokenizer = tokenizer.with_lowercase()
+    if tokenizer and read.markers:
+        tokenizer = tokenizer.with_markers(read.markers)
     if (published or family.bare_class) in family.without_pooler:
         allow_missing = (*allow_missing, '^encoder/pooler/')
     declared = family.classes.get(published, ())
@@ -101,6 +114,7 @@ def load(
         is_causal=family.is_causal or bool(config.get('is_decoder')),
         writes=family.classes.get(published) != (),
         sentence_modules=modules,
+        other_parts=sentence_modules.parts(modules) if modules else {},
     )
 
 

@@ -24,7 +24,7 @@ from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.architecture_parts import HeadLSTM
 from bert_jax.models.head_states import describe_states
-from bert_jax.models.heads import HEADS
+from bert_jax.models.heads import HEADS, without_module
 from bert_jax.models.rows import Rows
 from bert_jax.reports import model_card
 from bert_jax.storage import paths
@@ -123,7 +123,7 @@ def is_complete(model: LoadedModel) -> bool:
         planned = plan(dataclasses.replace(model, architecture=architecture))
     except UserError:  # what is refused stands in one place
         return False
-    return not planned.dropped and not model.other_parts.keys() - {'generator'}
+    return not planned.dropped and not {*without_module(model.other_parts)} - {'generator'}
 
 
 def plan(model: LoadedModel) -> Plan:

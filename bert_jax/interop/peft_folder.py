@@ -119,7 +119,7 @@ def read(folder: pathlib.Path, base: LoadedModel) -> LoadedModel:
     labels = found.labels or base.labels
     if len(labels) != num_labels and loaded_model.label_heads(heads):
         labels = tuple(f'LABEL_{i}' for i in range(num_labels))
-    modules, lowercase = sentence_folder.read(folder)
+    modules, lowercase, *_ = sentence_folder.read(folder)
     tokenizer = huggingface.load_tokenizer(folder, architecture) or base.tokenizer
     return dataclasses.replace(
         base,

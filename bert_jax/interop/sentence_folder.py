@@ -5,12 +5,13 @@ modules.json lists them; each has a folder with a config.json and, for Dense, we
 
 import pathlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax import files
 from bert_jax.errors import UserError, unknown
-from bert_jax.interop import sparse_modules, weights
+from bert_jax.interop import late_folder, sparse_modules, weights
 from bert_jax.loaded.sentence_modules import (
     ACTIVATIONS,
     SIMILARITIES,
@@ -18,6 +19,7 @@ from bert_jax.loaded.sentence_modules import (
     Normalize,
     SentenceModules,
 )
+from bert_jax.models.late_interaction import LateInteraction
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.storage import names
 from bert_jax.types import JsonObject, JsonView
@@ -37,6 +39,22 @@ _ENCODERS = ('Transformer', 'MLMTransformer')  # MLMTransformer: SparseEncoder o
 _DENSE_INPUT = 'sentence_embedding'
 
 
+class FolderModules(NamedTuple):
+    """What the files of sentence-transformers in a folder say.
+
+    Attributes:
+        modules: The modules; None if the folder has none.
+        is_lowercased: Whether texts are lowercased.
+        markers: Beginnings of prompts that are one token each, if the vocabulary has them.
+        has_inline_projection: Whether the projection of `modules` is among the encoder's weights.
+    """
+
+    modules: SentenceModules | None = None
+    is_lowercased: bool = False
+    markers: tuple[str, ...] = ()
+    has_inline_projection: bool = False
+
+
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
     """The folder of the encoder; early versions of sentence-transformers wrote a subfolder."""
     modules = _modules(folder)
@@ -48,11 +66,8 @@ def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
     return folder / modules[0]['path'] if modules else folder
 
 
-def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
+def read(folder: pathlib.Path) -> FolderModules:
     """Read the modules of a folder.
-
-    Returns:
-        The modules (None if the folder has none), and whether texts are lowercased.
 
     Raises:
         UserError: A file is malformed.
@@ -66,9 +81,12 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
                 f'{folder / "modules.json"}: a CrossEncoder with the module {others[0]}, which is '
                 'not supported'
             )
-        return None, False
+        return FolderModules()
     if not modules:
-        return None, False
+        if not late_folder.is_stanford(folder):
+            return FolderModules()
+        stanford = late_folder.read_stanford(folder)
+        return FolderModules(stanford, False, tuple(stanford.prompts.values()), True)
     settings: JsonObject = {}
     for path in sorted((folder / modules[0]['path']).glob('sentence_*_config.json')):
         settings |= files.read_json(path)
@@ -77,7 +95,10 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
     length = settings.get('max_seq_length') or tokenizer.get('model_max_length')
     if length is not None and not (isinstance(length, int | float) and length >= 3):
         raise UserError(f'{folder}: max_seq_length is {length!r}, must be a number of at least 3')
+    is_late = bool(late_folder.kind_of_folder(config))
     prompts, name = config.get('prompts') or {}, config.get('default_prompt_name')
+    if is_late:
+        prompts = late_folder.pylate_prompts(config)
     if not isinstance(prompts, dict):
         raise UserError(f'{folder}: prompts is {prompts!r:.40}, not an object')
     for given, prompt in prompts.items():
@@ -87,16 +108,21 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
         raise UserError(f'{folder}: default_prompt_name is {name!r:.40}, which is not in prompts')
     length = length and int(min(length, 2**31))
     fields: JsonObject = {'max_length': length, 'prompts': prompts, 'default_prompt': name}
-    fields['similarity'] = _similarity(folder, config)
     try:
-        fields |= _read_layers(folder, modules, has_prompts=any(prompts.values()))
+        if is_late:
+            fields |= _read_late(folder, modules, config, settings)
+        else:
+            fields['similarity'] = _similarity(folder, config)
+            fields |= _read_layers(folder, modules, has_prompts=any(prompts.values()))
     except _Unsupported as error:
         fields['unsupported'] = str(error)
     for module in modules[1:]:
         if _kind(module) == 'SpladePooling':
             active = config.get('max_active_dims')
             fields['sparse'] = sparse_modules.read(folder / module['path'], active)
-    return SentenceModules(**fields), settings.get('do_lower_case') is True
+    markers = tuple(late_folder.markers(config).values())
+    lowercased = settings.get('do_lower_case') is True
+    return FolderModules(SentenceModules(**fields), lowercased, markers)
 
 
 def _similarity(folder: pathlib.Path, config: JsonView) -> str:
@@ -140,6 +166,9 @@ def activation_fn(folder: pathlib.Path, config: JsonView) -> str | None:
 
 def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
     """Write supported modules into the folder of a model with token states of width `size`."""
+    if modules.late:
+        _write_late(modules, folder)
+        return
     pooling: JsonObject = {key: mode in modules.pooling for key, mode in _MODES.items()}
     if _read_pooling(pooling, False) != modules.pooling:  # another order needs the key of version 6
         pooling = {'pooling_mode': modules.pooling}
@@ -148,15 +177,10 @@ def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
     for number, layer in enumerate(modules.layers, 2):
         entries.append(_entry(number, type(layer).__name__))
         if isinstance(layer, Dense):
-            path = folder / entries[-1]['path']
             outputs, inputs = layer.weight.shape
             config = {'in_features': inputs, 'out_features': outputs}
             config |= {'bias': layer.bias is not None, 'activation_function': layer.activation}
-            _write_module(path, config)
-            arrays = {'linear.weight': layer.weight}
-            if layer.bias is not None:
-                arrays['linear.bias'] = layer.bias
-            weights.write(path / weights.SAFETENSORS, arrays)
+            _write_dense(folder / entries[-1]['path'], config, layer)
     files.write_json(folder / 'modules.json', entries)
     settings = {'max_seq_length': modules.max_length, 'do_lower_case': False}
     files.write_json(folder / 'sentence_bert_config.json', settings)
@@ -166,6 +190,27 @@ def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
         'similarity_fn_name': modules.similarity,
     }
     files.write_json(folder / 'config_sentence_transformers.json', general)
+
+
+def _write_late(modules: SentenceModules, folder: pathlib.Path) -> None:
+    """Write the modules of late interaction."""
+    entries = [_entry(0, 'Transformer', '') | {'type': late_folder.type_of('Transformer')}]
+    for number, (name, config, dense) in enumerate(late_folder.entries(modules), 1):
+        entries.append(_entry(number, name) | {'type': late_folder.type_of(name)})
+        if dense is None:
+            _write_module(folder / entries[-1]['path'], config)
+        else:
+            _write_dense(folder / entries[-1]['path'], config, dense)
+    files.write_json(folder / 'modules.json', entries)
+    late_folder.write(modules, folder)
+
+
+def _write_dense(path: pathlib.Path, config: JsonView, layer: Dense) -> None:
+    _write_module(path, config)
+    arrays = {'linear.weight': np.ascontiguousarray(layer.weight)}
+    if layer.bias is not None:
+        arrays['linear.bias'] = layer.bias
+    weights.write(path / weights.SAFETENSORS, arrays)
 
 
 def write_cross_encoder(activation: str, folder: pathlib.Path) -> None:
@@ -190,6 +235,45 @@ def write_cross_encoder(activation: str, folder: pathlib.Path) -> None:
 
 class _Unsupported(Exception):
     """A module that is not supported."""
+
+
+def _read_late(
+    folder: pathlib.Path, modules: Sequence[JsonView], config: JsonView, settings: JsonView
+) -> JsonObject:
+    """The fields of the modules of late interaction, all of which read the tokens."""
+    fields: JsonObject = {
+        'pooling': (),
+        'similarity': late_folder.read_similarity(folder, config),
+        'late': late_folder.read_settings(config, settings, folder),
+    }
+    try:
+        return fields | _read_late_layers(folder, modules, config, fields['late'])
+    except (_Unsupported, late_folder.Unsupported) as error:
+        return fields | {'unsupported': str(error)}
+
+
+def _read_late_layers(
+    folder: pathlib.Path, modules: Sequence[JsonView], config: JsonView, late: LateInteraction
+) -> JsonObject:
+    """The layers, and what the modules add to which tokens have a vector."""
+    layers: list[Dense | Normalize] = []
+    for module in modules[1:]:
+        path, name = folder / module['path'], _kind(module)
+        own = files.read_json(path / 'config.json', default={})
+        if name == 'Dense' or late_folder.is_dense(module):
+            layers.append(_read_dense(path, own, 'token_embeddings'))
+        elif name == 'Normalize':
+            layers.append(Normalize())
+        elif name == late_folder.MASK:
+            late = late_folder.read_mask(late, own, path)
+        elif name == late_folder.POOLING:
+            late = late_folder.read_pooling(late, own, path)
+        elif name != 'Dropout':
+            raise _Unsupported(f'the module {name}')
+    if late_folder.kind_of_folder(config) == 'pylate':  # which leaves both out of modules.json
+        layers.append(Normalize())
+        late = late._replace(skip_words=late_folder.pylate_words(config))
+    return {'layers': tuple(layers), 'late': late}
 
 
 def _read_layers(
@@ -227,11 +311,11 @@ def _read_pooling(config: JsonView, has_prompts: bool) -> tuple[str, ...]:
     return modes
 
 
-def _read_dense(path: pathlib.Path, config: JsonView) -> Dense:
+def _read_dense(path: pathlib.Path, config: JsonView, reads: str = _DENSE_INPUT) -> Dense:
     activation = config.get('activation_function', 'torch.nn.modules.activation.Tanh')
     if activation not in list(ACTIVATIONS) or config.get('use_residual'):
         raise _Unsupported(f'a Dense with activation_function {activation} or use_residual')
-    if config.get('module_input_name', _DENSE_INPUT) != _DENSE_INPUT:
+    if config.get('module_input_name', reads) != reads:
         raise _Unsupported(f'a Dense whose input is {config["module_input_name"]}')
     arrays = weights.read(path)
     weights.check_values(arrays, path)

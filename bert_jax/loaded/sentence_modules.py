@@ -151,6 +151,16 @@ class SentenceModules:
         return np.asarray(unit.apply(shortened)) if is_unit else shortened
 
 
+def parts(modules: SentenceModules) -> dict[str, Params]:
+    """Return the parameters of a head that the modules hold: those of late interaction."""
+    weight = modules.projection() if modules.late else None
+    if weight is None or not len(weight):
+        return {}
+    return {
+        'late_interaction': {'head': {'projection': {'kernel': np.ascontiguousarray(weight.T)}}}
+    }
+
+
 def of_run(record: Usage, parts: Mapping[str, Params] | None = None) -> SentenceModules | None:
     """Return the modules of a model that was trained to make vectors of texts; else None.
 

@@ -17,6 +17,7 @@ def max_similarities(
     tokens_YE: np.ndarray,
     offsets_N: np.ndarray,
     decode: Callable[[np.ndarray, slice], np.ndarray] | None = None,
+    products: int = _BLOCK,
 ) -> np.ndarray:
     """Return the score of each query with each document, float32 [Q, N].
 
@@ -26,6 +27,7 @@ def max_similarities(
         offsets_N: int64 [N + 1], the first token of each document, and the number of all tokens.
         decode: makes float32 vectors of a block of `tokens_YE` and its place there; None: they are
             numbers already.
+        products: of tokens that are in memory at a time, about.
     """
     num_documents = len(offsets_N) - 1
     scores_QN = np.full((len(queries), num_documents), EMPTY, np.float32)
@@ -35,7 +37,7 @@ def max_similarities(
         return scores_QN
     queries_XE = np.concatenate(queries).astype(np.float32)
     has_tokens_Q = np.diff(bounds_Q) > 0
-    for first, last in _blocks(offsets_N, max(1, _BLOCK // len(queries_XE))):
+    for first, last in _blocks(offsets_N, max(1, products // len(queries_XE))):
         place = slice(int(offsets_N[first]), int(offsets_N[last]))
         block_YE = tokens_YE[place]
         block_YE = block_YE.astype(np.float32) if decode is None else decode(block_YE, place)

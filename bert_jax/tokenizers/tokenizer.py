@@ -272,6 +272,27 @@ class Tokenizer:
         library.normalizer = tokenizers.normalizers.Sequence([step for step in steps if step])
         return Tokenizer(library.to_str())
 
+    def with_markers(self, prompts: Iterable[str]) -> 'Tokenizer':
+        """Return this tokenizer with the beginnings of prompts as one token each.
+
+        A prompt such as '[Q] ', or its first word, such as '[unused0]', becomes a special token if
+        the vocabulary has it, but the tokenizer would split it (sentence-transformers 6.2 does the
+        same for folders of ColBERT).
+        """
+        settings = json.loads(self._json)
+        for prompt in prompts:
+            names = [name for name in (prompt, *prompt.split(None, 1)[:1]) if name in self._ids]
+            if not names or self.encode_batch(names[:1], special=True).ids[0].tolist() == [
+                self._ids[names[0]]
+            ]:
+                continue
+            others = [one for one in settings['added_tokens'] if one['content'] != names[0]]
+            flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
+            marker = {'id': self._ids[names[0]], 'content': names[0], **flags, 'special': True}
+            added = [*others, marker]
+            settings['added_tokens'] = sorted(added, key=lambda one: int(one['id']))
+        return Tokenizer(json.dumps(settings))
+
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.vocab)}

@@ -33,6 +33,7 @@ class Head(Module):
             parameters `bias` and `decoder`, if it has them, have a row for each token.
         is_pair: whether the head reads what `architecture.pair_pooling` says.
         has_labels: whether the head has the option `num_labels`.
+        is_module: whether folders of sentence-transformers have the head, as a module.
         is_per_token: whether the output has an axis of positions.
         writes: whether texts are written with the head, token by token from left to right.
     """
@@ -45,6 +46,7 @@ class Head(Module):
     predicts_tokens: ClassVar[bool] = False
     is_pair: ClassVar[bool] = False
     has_labels: ClassVar[bool] = False
+    is_module: ClassVar[bool] = False
     is_per_token: ClassVar[bool] = False
     writes: ClassVar[bool] = False
 
@@ -119,6 +121,11 @@ HEADS: LazyTable[type[Head]] = LazyTable(
 def published_heads(names: Collection[str]) -> tuple[str, ...]:
     """Return those names that are heads of published checkpoints, in the order of HEADS."""
     return tuple(name for name in HEADS if name in names and name in HEADS[name].published)
+
+
+def without_module(names: Collection[str]) -> list[str]:
+    """Return those names that are no heads which folders of sentence-transformers have."""
+    return [name for name in names if name not in HEADS or not HEADS[name].is_module]
 
 
 def has_token_rows(name: str) -> bool:

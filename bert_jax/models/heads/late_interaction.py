@@ -20,6 +20,7 @@ class LateInteractionHead(Head):
 
     size: int = 128
 
+    is_module = True
     is_per_token = True
 
     @nn.compact

@@ -195,7 +195,7 @@ SPARSE_EMBEDDING = ProblemKind(
 
 LATE_INTERACTION = ProblemKind(
     implementation='bert_jax.problems.late_interaction.problem:LATE_INTERACTION',
-    predict_task='embed',
+    predict_task='embed_late',
     pipeline_tag='sentence-similarity',
     reads_last_layer=True,
     continued_heads=('late_interaction',),

@@ -61,5 +61,5 @@ class LateDecoder(base.Decoder[TextGroup, TextVectors]):
         """Return the scores of the query with its documents, float32 [N − 1]."""
         scores_N = late_scores.of_texts(prediction[:1], prediction[1:])[0]
         if self.setup.kept['similarity'] == 'meanmaxsim':
-            scores_N = scores_N / max(len(prediction[0]), 1)
+            return np.asarray(scores_N / max(len(prediction[0]), 1))
         return scores_N

@@ -83,8 +83,10 @@ def _own_of_retrieved(queries: TokenVectors, documents: TokenVectors, top_k: int
     """The scores of XTR with the own documents; tokens are found among those of all queries."""
     number, others = documents.has_vector_XT.shape[:2]
     flat = TokenVectors(*(values.reshape(-1, *values.shape[2:]) for values in documents))
-    scores_BBN = late_interaction.retrieved_similarities(queries, flat, top_k)
-    return scores_BBN.reshape(number, number, others)[jnp.arange(number), jnp.arange(number)]
+    scores_BX = late_interaction.retrieved_similarities(queries, flat, top_k)
+    scores_BBN = scores_BX.reshape(number, number, others)
+    own_BN: jax.Array = scores_BBN[jnp.arange(number), jnp.arange(number)]
+    return own_BN
 
 
 # `problem.scoring` → the scores.

@@ -84,9 +84,7 @@ class LateEncoding(EmbeddingEncoding):
             UserError: a word to skip is no token of the vocabulary.
         """
         settings = self.settings
-        folder = schema.convert(
-            LateInteraction, self.setup.kept.get('modules', {}).get('late') or {}, 'modules.json'
-        )
+        folder = LateInteraction(**self.setup.kept.get('modules', {}).get('late', {}))
         given = {name: settings[name] for name in _FIELDS if settings[name] is not None}
         words = folder.skip_words if settings.skip_punctuation is None else ()
         if settings.skip_punctuation:
