@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
     from bert_jax.inference.text_collection import TextCollection
 
-_NOT_LATE = ('similarity', 'long_texts', 'dimensions')  # flags without effect on vectors of tokens
+# Flags without effect on vectors of tokens.
+_NOT_LATE = ('similarity', 'long_texts', 'dimensions', 'rescored')
 _WIDTH = 100  # characters of a text in the format text
 
 
@@ -52,35 +53,59 @@ class _AmongTexts(VectorFlags, Windows):
         None,
     )
     precision: str | None = flag(
-        'of the vectors of tokens that are kept: float32, float16 (default) or int8, a quarter of '
-        'the size of float32; for models of late interaction',
+        'of the vectors that are compared: float32 (default), or int8 or binary, a quarter or a '
+        'thirty-second of the memory; of vectors of tokens, which are kept so: float16 (default), '
+        'float32 or int8',
         None,
-        choices=('float32', 'float16', 'int8'),
+        choices=('float32', 'float16', 'int8', 'binary'),
+    )
+    rescored: int | None = flag(
+        'with --precision=int8 or binary: this many times the wanted texts are scored again with '
+        'float32 vectors (default: 4)',
+        None,
+        '[1, inf)',
     )
 
     def check(self) -> None:
         if not self.documents:
             raise UserError(f'--task={self.task} needs --documents, a file or folder of texts')
+        if self.rescored and self.precision not in ('int8', 'binary'):
+            raise UserError('--rescored needs --precision=int8 or --precision=binary')
         super().check()
 
     @functools.cache  # noqa: B019  (a command answers one question)
     def encoder(self, model: 'Predictor') -> 'VectorEncoder':
         """Return what makes the vectors of texts."""
-        from bert_jax.inference.late_search import LateEncoder  # imports JAX
+        from bert_jax.inference import compact_vectors, late_store  # imports JAX
+        from bert_jax.inference.late_search import LateEncoder
         from bert_jax.inference.sparse_vectors import TermEncoder
         from bert_jax.inference.vector_search import TextEncoder
 
         if model.is_late and self.pooling is None:
             self._refuse(_NOT_LATE, 'makes a vector for each token')
+            self._check_precision(late_store.PRECISIONS, 'vectors of tokens')
             return LateEncoder(model, self.precision or 'float16')
-        if self.precision:
-            self._refuse(('precision',), 'does not make a vector for each token')
         if not model.is_sparse or self.pooling is not None:
+            self._check_precision(compact_vectors.PRECISIONS, 'vectors of texts')
             return TextEncoder(
-                model, self.similarity, self.pooling, self.long_texts, self.dimensions
+                model,
+                self.similarity,
+                self.pooling,
+                self.long_texts,
+                self.dimensions,
+                self.precision or 'float32',
+                self.rescored or TextEncoder.rescored,
             )
-        self._refuse(('dimensions',), 'makes sparse vectors')
+        self._refuse(('dimensions', 'precision', 'rescored'), 'makes sparse vectors')
         return TermEncoder(model, self.similarity, self.long_texts)
+
+    def _check_precision(self, known: Sequence[str], what: str) -> None:
+        """Raise UserError for a precision that such vectors do not have."""
+        if self.precision and self.precision not in known:
+            raise UserError(
+                f'--precision={self.precision} is not for {what}; set it to one of '
+                f'{", ".join(known)}'
+            )
 
     def _refuse(self, names: Sequence[str], reason: str) -> None:
         """Raise UserError for flags that have no effect with the model."""

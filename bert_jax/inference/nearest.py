@@ -4,7 +4,7 @@ Scores are computed in blocks of fixed shapes, so that neither the number of que
 of documents changes the last bits of a score.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,19 @@ class Nearest(NamedTuple):
     documents_QK: np.ndarray
 
 
-def search(queries_QD: np.ndarray, documents_ND: np.ndarray, number: int) -> Nearest:
+class Blocks(Protocol):
+    """Vectors [N, D] that are read in blocks, such as an array or `CompactVectors`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """N and D."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> np.ndarray: ...
+
+
+def search(queries_QD: np.ndarray, documents_ND: Blocks, number: int) -> Nearest:
     """Find the nearest documents of each query.
 
     Args:
@@ -61,7 +73,7 @@ def normalize(vectors_XD: np.ndarray) -> np.ndarray:
     return np.asarray(vectors_XD / np.maximum(norms_X1, np.float32(1e-12)))
 
 
-def _search_block(queries_QD: np.ndarray, documents_ND: np.ndarray, number: int) -> Nearest:
+def _search_block(queries_QD: np.ndarray, documents_ND: Blocks, number: int) -> Nearest:
     """`search` for up to _QUERIES queries."""
     padded_QD = jnp.asarray(_pad(queries_QD, _QUERIES))
     best = _Best(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from bert_jax import lazy_table
 from bert_jax.errors import UserError, warn
 from bert_jax.inference import token_predictions
 from bert_jax.inference.engine import Engine
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from bert_jax.inference.responses import Responder
     from bert_jax.labels.word_spans import WordOffsets
     from bert_jax.problems.base import AnyProblem
+
+
+# By name, because what makes vectors of a model imports this module.
+_SIMILARITY = 'bert_jax.inference.encoders:similarity'
+_RERANK = 'bert_jax.inference.encoders:rerank'
 
 
 class Predictor(Engine):
@@ -166,9 +172,8 @@ class Predictor(Engine):
         Args:
             queries, documents: texts; every query is compared with every document.
         """
-        from bert_jax.inference import encoders
-
-        return encoders.similarity(self, queries, documents)
+        found: np.ndarray = lazy_table.load(_SIMILARITY)(self, queries, documents)
+        return found
 
     def embed_words(
         self,
@@ -560,9 +565,9 @@ class Predictor(Engine):
                 'list of documents for each query'
             )
         if 'rerank' not in self.tasks:
-            from bert_jax.inference import encoders
-
-            return encoders.rerank(self, queries, [check_texts(own) for own in documents])
+            texts = [check_texts(own) for own in documents]
+            records: list[JsonObject] = lazy_table.load(_RERANK)(self, queries, texts)
+            return records
         pairs = zip(queries, documents, strict=True)
         inputs = [{'query': query, 'documents': check_texts(own)} for query, own in pairs]
         return self.predict('rerank', inputs)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.inference import nearest, vector_store
+from bert_jax.inference import compact_vectors, nearest, vector_store
+from bert_jax.inference.compact_vectors import CompactVectors
 from bert_jax.inference.nearest import Nearest
 from bert_jax.inference.predictor import Predictor
 from bert_jax.types import JsonObject
@@ -34,6 +35,8 @@ class TextEncoder:
         similarity: key of SIMILARITIES; None: that of the model, or 'cosine' with a pooling that
             is not the model's.
         pooling, long_texts, dimensions: as for `Predictor.embed`.
+        precision: of the vectors that are compared, one of compact_vectors.PRECISIONS.
+        rescored: how many times the wanted documents are scored again, if it is not float32.
     """
 
     predictor: Predictor
@@ -41,6 +44,8 @@ class TextEncoder:
     pooling: str | None = None
     long_texts: str | None = None
     dimensions: int | None = None
+    precision: str = 'float32'
+    rescored: int = 4
 
     def __post_init__(self) -> None:
         """Raise UserError if the model compares vectors in a way that is not supported."""
@@ -140,7 +145,20 @@ class VectorSearch:
 
     def search(self, queries: Sequence[str], number: int) -> Nearest:
         """Find the nearest documents of each query; see `nearest.search`."""
-        return nearest.search(self.encoder.encode_queries(queries), self.vectors_ND, number)
+        queries_QD = self.encoder.encode_queries(queries)
+        if self._compact is None:
+            return nearest.search(queries_QD, self.vectors_ND, number)
+        candidates = self.encoder.rescored * number
+        return compact_vectors.search(
+            queries_QD, self._compact, self.vectors_ND, number, candidates
+        )
+
+    @functools.cached_property
+    def _compact(self) -> CompactVectors | None:
+        """The vectors that are compared; None: `vectors_ND` themselves."""
+        if self.encoder.precision == 'float32':
+            return None
+        return CompactVectors.of(self.vectors_ND, self.encoder.precision)
 
     def scores(self, queries: Sequence[str]) -> np.ndarray:
         """Return the products of queries with all documents, float32 [Q, N]."""
