@@ -15,11 +15,12 @@ from bert_jax.inference.lexical import BM25
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.reranking import TwoStages
 from bert_jax.inference.sparse_vectors import SparseSearch, mean_active
-from bert_jax.labels import retrieval_sets
+from bert_jax.labels import nano_beir, retrieval_sets
 from bert_jax.labels.retrieval_sets import RetrievalSet
 from bert_jax.metrics import intervals, retrieval
 from bert_jax.metrics.retrieval import QueryMetrics, Ranking
 from bert_jax.metrics.scores import Table
+from bert_jax.storage import paths
 from bert_jax.types import JsonObject
 
 _SHOWN = (retrieval.MAIN, 'recall@100', 'mrr@10', 'map')  # in the table
@@ -50,9 +51,11 @@ class Retrieval(Analysis):
     )
 
     input: tuple[str, ...] = flag(
-        'folder with corpus.jsonl, queries.jsonl and qrels/; may be repeated', form='repeated'
+        'folder with corpus.jsonl, queries.jsonl and qrels/, or of NanoBEIR with Parquet files in '
+        'corpus/, queries/ and qrels/, all of whose sets are used; may be repeated',
+        form='repeated',
     )
-    split: str = flag('judgments to use, a file in qrels/', 'test')
+    split: str = flag('judgments to use, a file in qrels/; not of NanoBEIR', 'test')
     depth: int = flag('results of each query', 1000, '[10, inf)')
     similarity: str | None = flag(
         'cosine or dot (product); default: as the run or the sentence-transformers folder says, '
@@ -86,7 +89,7 @@ class Retrieval(Analysis):
 
     def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
-        sets = [retrieval_sets.read(folder, self.split) for folder in self.input]
+        sets = [one for folder in self.input for one in self._read(folder)]
         for one in sets:
             self._check_ids(one)
         if len({one.name for one in sets}) < len(sets):
@@ -100,11 +103,12 @@ class Retrieval(Analysis):
             system: float(
                 np.mean([sides[system]['metrics'][retrieval.MAIN] for sides in found.values()])
             )
-            for system in ('model', 'bm25')
+            for system in ('model', 'reranked', 'bm25')
+            if all(system in sides for sides in found.values())
         }
         return Results(
             values={'split': self.split, 'sets': found, f'mean_{retrieval.MAIN}': means},
-            tables={'Retrieval': _table(found)},
+            tables={'Retrieval': _table(found, means)},
             notes=[
                 *_NOTES,
                 *{f'Vectors are compared by: {one["similarity"]}.' for one in found.values()},
@@ -112,6 +116,11 @@ class Retrieval(Analysis):
                 *(f'{one.name}: {line}' for one in sets for line in one.report.lines()),
             ],
         )
+
+    def _read(self, folder: str) -> list[RetrievalSet]:
+        if nano_beir.is_nano_beir(paths.bring(folder)):
+            return nano_beir.read(folder)
+        return [retrieval_sets.read(folder, self.split)]
 
     def _check_ids(self, one: RetrievalSet) -> None:
         """Raise UserError if it is not said what happens to documents with the id of a query."""
@@ -192,7 +201,7 @@ def _describe(metrics: QueryMetrics) -> JsonObject:
     return {'metrics': metrics.means(), 'intervals': metrics.intervals()}
 
 
-def _table(found: Mapping[str, JsonObject]) -> Table:
+def _table(found: Mapping[str, JsonObject], means: Mapping[str, float]) -> Table:
     columns = ('set', 'queries', 'documents', '', *_SHOWN, f'95 % of {retrieval.MAIN}')
     rows = [
         (
@@ -207,4 +216,8 @@ def _table(found: Mapping[str, JsonObject]) -> Table:
         for system, label in _SYSTEMS.items()
         if system in sides
     ]
+    if len(found) > 1:
+        empty = ('',) * (len(_SHOWN) - 1)
+        names = means.items()
+        rows += [('mean', '', '', _SYSTEMS[name], mean, *empty, '') for name, mean in names]
     return Table(columns, rows)

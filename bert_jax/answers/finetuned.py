@@ -141,7 +141,7 @@ class Rerank(Finetuned):
     fields = Fields(('query',), list_name='documents')
 
     def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
-        if 'rerank' in model.tasks:
+        if 'rerank' in model.tasks or model.sentence_modules is None:
             yield from super().answer(model, rows)
             return
         from bert_jax.problems import raw_input

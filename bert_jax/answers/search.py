@@ -188,16 +188,15 @@ class Search(_AmongTexts):
             self.loaded_first(model)
 
     @functools.cache  # noqa: B019  (a command answers one question)
-    def loaded_first(self, model: 'Predictor') -> 'Searcher':
-        """Return what finds the candidates."""
+    def loaded_first(self, model: 'Predictor') -> 'TextCollection':
+        """Return the texts with the search that finds the candidates."""
         from bert_jax.inference import encoders, reranking  # imports JAX
-        from bert_jax.inference.lexical import BM25
 
         if self.first_stage == 'bm25':
-            return BM25.of(document.text for document in self.collection(model).texts)
+            return self.collection(model).with_words()
         settings = {'dtype': self.dtype, 'batch_tokens': self.batch_tokens}
-        first = reranking.load(self.first_stage, **settings)
-        return self.open_collection(encoders.of_model(first)).index
+        first = reranking.load_any(self.first_stage, **settings)
+        return self.open_collection(encoders.of_model(first))
 
     @functools.cache  # noqa: B019  (a command answers one question)
     def loaded_reranker(self) -> 'Predictor | None':
@@ -213,7 +212,7 @@ class Search(_AmongTexts):
         collection, reranker = self.collection(model), self.loaded_reranker()
         queries = texts_of(rows)
         if self.first_stage:
-            collection = collection.after(self.loaded_first(model), self.candidates)
+            collection = collection.after(self.loaded_first(model).index, self.candidates)
         if reranker:
             collection = collection.reranked(reranker, self.candidates)
         for query, hits in zip(queries, collection.search(queries, self.top), strict=True):
@@ -223,9 +222,11 @@ class Search(_AmongTexts):
             reranker.counts.clear()
 
     def origin(self, models: Models) -> JsonObject:
-        """See `Question.origin`; the order also depends on the reranker."""
+        """See `Question.origin`; the order also depends on the other models."""
         reranker = self.loaded_reranker()
-        return super().origin(models) | {'the reranker': reranker and reranker.fingerprint}
+        first = [self.loaded_first(one).digest for one in models.values() if self.first_stage]
+        others = {'the reranker': reranker and reranker.fingerprint, 'the first stage': first}
+        return super().origin(models) | others
 
     def to_text(self, record: JsonObject) -> str:
         """See `Question.to_text`; as text, a line for the query and one for each result."""

@@ -58,9 +58,9 @@ class CompactVectors:
         """Return a block of the vectors, float32; signs are −1 and 1."""
         codes = self.codes_NX[rows]
         if len(self.scales_N):
-            return codes.astype(np.float32) * self.scales_N[rows, None]
+            return np.asarray(codes.astype(np.float32) * self.scales_N[rows, None])
         bits = np.unpackbits(codes, axis=1, count=self.size)
-        return 2 * bits.astype(np.float32) - 1
+        return np.asarray(2 * bits.astype(np.float32) - 1)
 
 
 def _convert(vectors_ND: np.ndarray, precision: str) -> tuple[np.ndarray, np.ndarray]:

@@ -557,14 +557,15 @@ class Predictor(Engine):
             for models that answer so, its sigmoid, or the similarity; and 'text'.
 
         Raises:
-            UserError: there is not a list of documents for each query.
+            UserError: there is not a list of documents for each query, or the model was trained
+                neither to rerank nor to make vectors.
         """
         if len(check_texts(queries)) != len(check_list(documents)):
             raise UserError(
                 f'queries has {len(queries)} entries, but documents has {len(documents)}; give a '
                 'list of documents for each query'
             )
-        if 'rerank' not in self.tasks:
+        if 'rerank' not in self.tasks and self.sentence_modules is not None:
             texts = [check_texts(own) for own in documents]
             records: list[JsonObject] = lazy_table.load(_RERANK)(self, queries, texts)
             return records

@@ -99,14 +99,22 @@ def counts_of(reranker: Predictor) -> Counter[str]:
 
 
 def load(name: str, **options: Any) -> Predictor:
-    """Load a model that scores documents: a reranker, or a model with vectors of texts.
+    """Load a model of any kind that was trained to compare texts.
 
     Args:
         name: its folder.
         options: see `Predictor`.
 
     Raises:
-        UserError: the folder has no model.
+        UserError: the folder has no model, or one that does not say how its vectors are made.
     """
+    predictor = load_any(name, **options)
+    if predictor.sentence_modules is None:
+        predictor.require('rerank')
+    return predictor
+
+
+def load_any(name: str, **options: Any) -> Predictor:
+    """Load a model that may also be a bare encoder; see `load`."""
     model = loading.load_any(name, allow_missing=('^encoder/pooler/',))
     return Predictor(model, name=name, **options)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from bert_jax.errors import UserError, report, warn
 from bert_jax.inference import reranking, vector_store
 from bert_jax.inference.encoders import Index, Searcher, VectorEncoder
+from bert_jax.inference.lexical import BM25
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.reranking import TwoStages
 from bert_jax.labels import documents
@@ -60,7 +61,7 @@ class TextCollection:
     """
 
     texts: Sequence[SearchedDocument]
-    index: Index | TwoStages
+    index: Searcher
     digest: str
 
     def search(self, queries: Sequence[str], number: int) -> list[list[Hit]]:
@@ -77,9 +78,13 @@ class TextCollection:
         index = TwoStages(self.index, second, candidates)
         return dataclasses.replace(self, index=index)
 
+    def with_words(self) -> 'TextCollection':
+        """Return these texts with a search by their words (BM25)."""
+        return dataclasses.replace(self, index=BM25.of(text.text for text in self.texts))
+
     def after(self, first: Searcher, candidates: int) -> 'TextCollection':
         """Return these texts with a search that scores the first results of another search."""
-        assert not isinstance(self.index, TwoStages)
+        assert not isinstance(self.index, TwoStages | BM25)
         index = TwoStages(first, self.index, candidates)
         return dataclasses.replace(self, index=index)
 

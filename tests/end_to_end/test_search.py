@@ -229,11 +229,12 @@ def test_a_reranker_orders_the_nearest_anew(model, inputs, tmp_path_factory, cap
         ]
         scores = [hit['score'] for hit in record['results']]
         np.testing.assert_allclose(scores, [hit['score'] for hit in expected], atol=1e-4)
-    assert 'has no head for rerank' in refuse(capsys, model, inputs, reranker=model)
+    bare = published.folder(tmp_path_factory.mktemp('bare') / 'bert', 'BertModel')
+    assert 'has no head for rerank' in refuse(capsys, model, inputs, reranker=bare)
     assert '--top=3 is more than --candidates=2' in refuse(
         capsys, model, inputs, reranker=folder, candidates=2
     )
-    assert '--candidates has no effect without --reranker' in refuse(
+    assert '--candidates needs --reranker or --first_stage' in refuse(
         capsys, model, inputs, candidates=4
     )
 

@@ -19,6 +19,7 @@ from bert_jax.metrics import late_scores
 
 similarity = pytest.importorskip('sentence_transformers.util.similarity')
 from tests.interop import published  # noqa: E402
+from tests.interop.test_sentence_modules import add_modules, legacy  # noqa: E402
 from tests.problems.late_interaction import folders  # noqa: E402
 from tests.problems.late_interaction.folders import DOCUMENTS, QUERIES  # noqa: E402
 
@@ -202,15 +203,21 @@ def test_flags_that_do_not_fit_are_one_line(folder, tmp_path, flags, message, ca
 
 
 def test_every_kind_of_model_has_similarities_and_reranks(model, folder, tmp_path):
-    dense = bert_jax.load(str(published.folder(tmp_path / 'bert', 'BertForMaskedLM')))
+    bare = published.folder(tmp_path / 'bert', 'BertModel')
+    pairs = published.folder(tmp_path / 'reranker', 'BertForSequenceClassification', num_labels=1)
+    with pytest.raises(UserError, match='has no head for rerank'):
+        bert_jax.load(str(bare)).rerank(['a'], [['b']])
+    dense = bert_jax.load(str(add_modules(bare, legacy('mean'), ['Normalize'])))
     queries, documents = QUERIES[:2], TEXTS[:3]
-    for one in (dense, model):
+    for one in (dense, model, bert_jax.load(str(pairs))):
         scores_QN = one.similarity(queries, documents)
         assert scores_QN.shape == (2, 3)
         records = one.rerank(queries, [documents, documents[:2]])
         assert [len(record['results']) for record in records] == [3, 2]
         best = records[0]['results'][0]
-        assert best['score'] == pytest.approx(float(scores_QN[0].max()), abs=1e-5)
+        assert best.get('logit', best['score']) == pytest.approx(
+            float(scores_QN[0].max()), abs=1e-5
+        )
         assert best['text'] == documents[int(scores_QN[0].argmax())]
     vectors = dense.embed([*queries, *documents])
     unit_ND = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

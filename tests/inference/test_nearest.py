@@ -91,7 +91,7 @@ def test_vectors_that_are_not_finite_are_refused():
     model = types.SimpleNamespace(
         name='runs/diverged',
         prompts={},
-        similarity='cosine',
+        compared_by='cosine',
         architecture=types.SimpleNamespace(hidden_size=2),
         embed=lambda texts, *_, **__: [diverged for _ in texts],
     )

@@ -20,12 +20,14 @@ def test_every_sample_file_and_every_kind_of_problem_has_a_task():
         if name not in ('README.md', 'formats')
     } == files
     # Prompts read the samples of classification; the others read the user's own files.
-    without_sample = {'prompt', 'prompt_regression', 'sparse_embedding', 'reranking'}
+    without_sample = {'prompt', 'prompt_regression', 'sparse_embedding', 'late_interaction'}
+    without_sample |= {'reranking'}
     assert {TASKS[name]['kind'] for name in SAMPLES} == set(PROBLEMS) - without_sample
 
 
 def test_every_benchmark_has_a_task():
-    own_files = ('few_shot', 'embedding', 'sparse_embedding', 'reranking', 'instructions')
+    own_files = ('few_shot', 'embedding', 'sparse_embedding', 'late_interaction', 'reranking')
+    own_files += ('instructions',)
     others = {name for name in TASKS if name not in (*SAMPLES, *own_files)}
     assert others == set(benchmarks.BENCHMARKS)
     for name in others:

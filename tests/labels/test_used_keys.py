@@ -87,6 +87,7 @@ VARIANTS = {
     ],
     'reranking': [{'scores': ('start',)}],
     'sparse_embedding': [{'scores': ('start',)}],
+    'late_interaction': [{'scores': ('start',)}],
     'tagging': [{}, {'tokens': 'objects'}],
     'spans': [{}, {'tokens': 'absent'}],
 }

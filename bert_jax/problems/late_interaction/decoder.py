@@ -59,7 +59,7 @@ class LateDecoder(base.Decoder[TextGroup, TextVectors]):
 
     def _scores(self, prediction: TextVectors) -> np.ndarray:
         """Return the scores of the query with its documents, float32 [N − 1]."""
-        scores_N = late_scores.of_texts(prediction[:1], prediction[1:])[0]
+        scores_N: np.ndarray = late_scores.of_texts(prediction[:1], prediction[1:])[0]
         if self.setup.kept['similarity'] == 'meanmaxsim':
             return np.asarray(scores_N / max(len(prediction[0]), 1))
         return scores_N
