@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bert_jax.answers.base import Question
 from bert_jax.answers.input_rows import InputRow, texts_of
-from bert_jax.answers.vector_file import VectorFile, Vectors
+from bert_jax.answers.output_files import VectorFile, Vectors
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.interop import MODEL_HELP

@@ -13,7 +13,7 @@ from bert_jax.interop import MODEL_HELP
 from bert_jax.types import JsonObject
 
 if TYPE_CHECKING:
-    from bert_jax.inference.encoders import Searcher, VectorEncoder
+    from bert_jax.inference.encoders import VectorEncoder
     from bert_jax.inference.predictor import Predictor
     from bert_jax.inference.text_collection import TextCollection
 

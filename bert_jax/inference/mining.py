@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_jax import sampling
 from bert_jax.inference.encoders import VectorEncoder
+from bert_jax.inference.lexical import BM25
 from bert_jax.inference.reranking import TwoStages
 from bert_jax.inference.text_collection import Hit, TextCollection
 
@@ -110,7 +111,7 @@ def without_copies(collection: TextCollection) -> TextCollection:
     """Leave out documents whose text occurs before, apart from spaces."""
     first = {_spaced(one.text): number for number, one in reversed([*enumerate(collection.texts)])}
     numbers, index = sorted(first.values()), collection.index
-    assert not isinstance(index, TwoStages)
+    assert not isinstance(index, TwoStages | BM25)
     if len(numbers) == len(collection.texts):
         return collection
     texts = [collection.texts[number] for number in numbers]

@@ -61,7 +61,7 @@ class TextCollection:
     """
 
     texts: Sequence[SearchedDocument]
-    index: Searcher
+    index: Index | TwoStages | BM25
     digest: str
 
     def search(self, queries: Sequence[str], number: int) -> list[list[Hit]]:
