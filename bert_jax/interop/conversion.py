@@ -56,8 +56,8 @@ def from_state_dict(
     }
     if not any(name.startswith(family.prefix) for name in state):  # a bare encoder
         names = (place.name for place in all_places.values())
-        skipped = (*family.training_only, *family.unused)
-        known = {*names, *skipped, family.position_ids, *family.duplicates(architecture)}
+        copies = family.duplicates(architecture)
+        known = {*names, *family.training_only, family.position_ids, *copies}
         state = {
             full if (full := family.prefix + name) in known else name: array
             for name, array in state.items()
@@ -101,7 +101,8 @@ def from_state_dict(
 def has_weight(family: Family, state: Mapping[str, np.ndarray], ours: str) -> bool:
     """Whether a state dict has the weight of one of our modules or parameters."""
     weight = family.table.get(ours, '').removesuffix('.weight') + '.weight'
-    return weight in state or weight.removeprefix(family.prefix) in state
+    names = {family.current_name(name) for name in state}
+    return weight in names or weight.removeprefix(family.prefix) in names
 
 
 def _without_extras(
@@ -115,9 +116,11 @@ def _without_extras(
     skipped = [name for name in family.training_only if state.pop(name, None) is not None]
     if skipped:
         warn(f'{source}: skipped training-only weights: {", ".join(skipped)}')
-    unused = [name for name in family.unused if state.pop(name, None) is not None]
+    unused = [name for name in state if family.is_unused(name)]
     if unused:
-        warn(f'{source}: skipped weights of outputs not computed here: {", ".join(unused)}')
+        listed = loaded_model.enumerate_names(unused)
+        warn(f'{source}: skipped weights of outputs that are not computed here: {listed}')
+        state = {name: array for name, array in state.items() if name not in unused}
     positions = state.pop(family.position_ids, np.arange(1))
     if not (positions == np.arange(positions.shape[-1])).all():
         raise UserError(f'{source}: {family.position_ids} is not 0, 1, 2, …')

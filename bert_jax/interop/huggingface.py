@@ -19,6 +19,7 @@ from bert_jax.interop import (
 from bert_jax.interop.families.family import Family
 from bert_jax.loaded import loaded_model, sentence_modules
 from bert_jax.loaded.loaded_model import LoadedModel
+from bert_jax.loaded.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
@@ -99,10 +100,12 @@ def load(
         declared,
         _likely_heads(config, labels),
     )
+    if family.pooling and modules is None:
+        modules = SentenceModules((family.pooling,), similarity='dot')
     if not (config.get('id2label') or loaded_model.label_heads(params)):
         labels = ()
     return LoadedModel(
-        family.model_type,
+        family.model_type if family.is_written else None,
         architecture,
         params,
         tokenizer,

@@ -182,8 +182,7 @@ def plan(model: LoadedModel) -> Plan:
         dropped.append('modules.json')
         lines.append(f'modules.json is dropped: it has {modules.unsupported}')
     if family.unused:
-        names = ', '.join(family.unused)
-        lines.append(f'{names} are left out: transformers initializes them newly')
+        lines.append(f'weights {family.unused} are left out: transformers initializes them newly')
     if architecture.positions.kind == 'mask_decoder' and 'mlm' in heads:
         lines.append('transformers has no enhanced mask decoder: its predictions of [MASK] differ')
     return Plan(architecture, heads, tokenizer, tuple(dropped), lines)

@@ -112,8 +112,8 @@ def places(
             'name|i/n transposed' is slice i of n of the transposed array; a further 'with heads'
             says that the last dimension of the array is divided into heads and their features.
             'name|0/1 as row' has one more dimension, of size 1, in front; the halves of
-            'name|0/1 swapped' are exchanged, and 'name|i/n by pairs' has another order of the
-            features of each head (see `Place`).
+            'name|0/1 swapped' are exchanged, and 'name|i/n in pairs' or 'name|i/n by head in pairs'
+            has another order of the features of each head (see `Place`).
 
     Raises:
         UserError: a parameter is not in the table.
@@ -203,8 +203,8 @@ def _place(
     name, _, fraction = _their_name(table, ours, architecture.sharing).partition('|')
     fraction, *options = fraction.split(' ')
     part, parts = map(int, fraction.split('/')) if fraction else (0, 1)
-    groups = architecture.num_heads if options == ['by', 'head'] else 1
-    paired_heads = architecture.num_heads if options == ['by', 'pairs'] else None
+    groups = architecture.num_heads if options[:2] == ['by', 'head'] else 1
+    paired_heads = architecture.num_heads if options[-2:] == ['in', 'pairs'] else None
     num_heads = architecture.num_heads if options[-2:] == ['with', 'heads'] else None
     shape = (shape[0] * parts, *shape[1:])
     padding = tuple(a - b for a, b in zip(full, published, strict=True))

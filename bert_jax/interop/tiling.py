@@ -19,8 +19,10 @@ from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Architecture
 
 # Sizes that may grow. The width of a head stays, because its features have a meaning in pairs.
-SIZES = ('hidden_size', 'num_layers', 'num_heads', 'intermediate_size', 'embedding_size')
-SIZES += ('kv_heads',)
+SIZES = (
+    *('hidden_size', 'num_layers', 'num_heads', 'kv_heads', 'intermediate_size'),
+    'embedding_size',
+)
 _LAYER = re.compile(r'^encoder/layers_(\d+)/')
 
 

@@ -82,7 +82,9 @@ def named_padding(settings: JsonObject) -> JsonObject | None:
     name = padding.get('pad_token') if isinstance(padding, dict) else None
     if not isinstance(name, str):
         return None
-    return with_padding({'added_tokens': [], **settings, 'padding': None}, name)['padding']
+    named = with_padding({'added_tokens': [], **settings, 'padding': None}, name)
+    found: JsonObject | None = named['padding']
+    return found
 
 
 def find_in_settings(settings: JsonObject, ids: dict[str, int]) -> dict[str, int]:

@@ -15,9 +15,11 @@ from bert_jax.interop.families import (
     modernbert,
     mpnet,
     prenorm,
+    remote,
     roberta,
     rotary_bert,
     t5,
+    wrapped,
     xlnet,
 )
 from bert_jax.interop.families.family import Family
@@ -55,8 +57,47 @@ FAMILIES: dict[str, Family] = {
     'xlnet': xlnet.FAMILY,
 }
 
-# Other model_types of folders that are written under one of FAMILIES.
-_OTHER_NAMES = {'new': rotary_bert.NEW}
+# Other model_types, whose folders are written under one of FAMILIES or not at all.
+_OTHER_NAMES = {
+    'dpr': wrapped.DPR,
+    'luke': wrapped.LUKE,
+    'neobert': remote.NEOBERT,
+    'new': rotary_bert.NEW,
+}
+
+# model_type that is not read → the nearest that is.
+_NEAREST = {
+    **dict.fromkeys(('big_bird', 'longformer', 'nystromformer', 'yoso'), 'modernbert (long texts)'),
+    **dict.fromkeys(('convbert', 'funnel'), 'electra'),
+    **dict.fromkeys(('mobilebert', 'squeezebert'), 'distilbert'),
+    **dict.fromkeys(('bert-generation', 'canine', 'fnet', 'mra', 'nezha', 'splinter'), 'bert'),
+    **dict.fromkeys(('layoutlm', 'layoutlmv2', 'lxmert', 'visual_bert'), 'bert (text alone)'),
+    **dict.fromkeys(('layoutlmv3', 'lilt', 'markuplm'), 'roberta (text alone)'),
+    **dict.fromkeys(('ernie_m', 'xlm', 'xmod'), 'xlm-roberta'),
+    **dict.fromkeys(('ibert', 'mega'), 'roberta'),
+    'esmc': 'esm',
+    'flaubert': 'camembert',
+    **dict.fromkeys(('blenderbot', 'led', 'mvp', 'pegasus', 'plbart', 'prophetnet'), 'bart'),
+    **dict.fromkeys(('longt5', 'switch_transformers', 't5gemma'), 't5'),
+    **dict.fromkeys(('m2m_100', 'marian'), 'mbart'),
+    'umt5': 'mt5',
+    **dict.fromkeys(('codegen', 'gpt_neo', 'gpt_neox', 'gptj', 'openai-gpt', 'opt'), 'gpt2'),
+    **dict.fromkeys(
+        (
+            'gemma',
+            'gemma2',
+            'gemma3',
+            'llama',
+            'mistral',
+            'phi',
+            'phi3',
+            'qwen2',
+            'qwen3',
+            'smollm3',
+        ),
+        'modernbert-decoder, or eurobert for vectors',
+    ),
+}
 
 
 def by_model_type(model_type: str | None) -> Family:
@@ -66,6 +107,12 @@ def by_model_type(model_type: str | None) -> Family:
             'the architecture belongs to no published family, so the model cannot be exported'
         )
     pairs = {family.model_type: family for family in encoder_pairs.PAIRS.values()}
+    if near := _NEAREST.get(model_type):
+        known = ', '.join((*FAMILIES, *_OTHER_NAMES))
+        raise UserError(
+            f'model_type {model_type!r} is not supported; the nearest that is: {near}. known: '
+            f'{known}'
+        )
     return look_up('model_type', model_type, {**FAMILIES, **_OTHER_NAMES, **pairs})
 
 
@@ -77,6 +124,10 @@ def of_config(config: JsonView) -> Family:
     """
     if config.get('model_type') == encoder_pairs.MODEL_TYPE:
         return encoder_pairs.of_encoder(config)
+    if config.get('model_type') == 'bert':
+        for key, family in remote.NAMED_BERT.items():
+            if config.get(key) not in (None, 'absolute'):
+                return family
     if isinstance(config.get('model_type'), str):
         return _as_configured(by_model_type(config['model_type']), config)
     published = published_class(config)

@@ -139,8 +139,8 @@ FAMILY = Family(
     classes=_CLASSES,
     without_pooler=tuple(name for name in _CLASSES if not name.endswith('Model')),
     old_names={'LayerNorm.gamma': 'LayerNorm.weight', 'LayerNorm.beta': 'LayerNorm.bias'},
-    # Contacts of residues are predicted from attention; files of rotary models may have positions.
-    unused=('esm.contact_head.regression.weight', 'esm.contact_head.regression.bias'),
+    # Contacts of residues are predicted from attention.
+    unused=r'(esm\.)?contact_head\.regression\.(weight|bias)',
     # transformers 5 writes a literal * (findings/transformers_esm_names.sh).
     buffers=rf'(esm\.)?(encoder\.layer\.(\d+|\*)\.attention\.self\.)?{_FREQUENCIES}',
     decoder='lm_head.decoder',

@@ -130,16 +130,22 @@ class Family:
             joins (see `state_dict_map.join`); for gated feed-forward layers.
         old_names: suffix of a weight name in early versions → its current form.
         old_prefixes: of the encoder's weights in early versions.
-        old_class_prefix: of the names of the classes in early versions.
+        old_classes: start of the names of classes in early versions, a regular expression, and
+            what it is now; () for none.
         old_keys: config key of early versions → its current form.
         remote_code: regular expression for the classes of a folder's own code (auto_map) that
             compute what `architecture` does; the code is not run. '' for none.
         constants: architecture → constants that transformers keeps in its files.
         fit: (architecture, state dict) → the architecture with what only the files show.
         training_only: weights that only training needs; skipped with a log line.
-        unused: weights of outputs that are not computed here; skipped with a log line.
+        unused: regular expression for names of weights of outputs that are not computed here, which
+            are skipped with a log line; '' for none.
+        pooling: how the models make a vector of a text (a key of models.pooling.POOLINGS), if their
+            folders do not say it; the vectors are compared by products. '' if there is no such way.
         buffers: regular expression for names of constants in a file; '' for none.
         pad_token_id: what is written for a model without a tokenizer; it has no effect.
+        is_written: whether folders of the family can be written; not if only code on the Hub opens
+            them.
         is_causal: whether all models of the family predict the next token.
         causal_family: the family that models of this architecture with causal attention belong to,
             if it has another model_type.
@@ -167,15 +173,17 @@ class Family:
     joined: Mapping[str, tuple[str, ...]] = FrozenDict()
     old_names: Mapping[str, str] = FrozenDict()
     old_prefixes: tuple[str, ...] = ()
-    old_class_prefix: str = ''
+    old_classes: tuple[str, ...] = ()
     old_keys: Mapping[str, str] = FrozenDict()
     remote_code: str = ''
     constants: Callable[[Architecture], dict[str, np.ndarray]] = lambda architecture: {}
     fit: Callable[[Architecture, Mapping[str, np.ndarray]], Architecture] = lambda fitted, _: fitted
     training_only: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
+    unused: str = ''
+    pooling: str = ''
     buffers: str = ''
     pad_token_id: int | None = None
+    is_written: bool = True
     is_causal: bool = False
     causal_family: 'Family | None' = None
 
@@ -199,6 +207,10 @@ class Family:
     def is_buffer(self, name: str) -> bool:
         """Whether a file names a constant, not a weight."""
         return bool(self.buffers and re.fullmatch(self.buffers, name))
+
+    def is_unused(self, name: str) -> bool:
+        """Whether a file names a weight of an output that is not computed here."""
+        return bool(self.unused and re.fullmatch(self.unused, name))
 
     def parts(self, architecture: Architecture) -> Mapping[str, tuple[str, ...]]:
         """`joined`, if weights of this architecture are joined."""
@@ -240,10 +252,10 @@ class Family:
 
     def current_class(self, published: str) -> str:
         """The name of a class in the latest version."""
-        if not self.old_class_prefix:
+        if not self.old_classes:
             return published
-        prefix = self.bare_class.removesuffix('Model')
-        return re.sub(f'^{self.old_class_prefix}', prefix, published)
+        old, new = self.old_classes
+        return re.sub(f'^{old}', new, published)
 
     def as_decoder(self) -> 'Family':
         """The family with `is_decoder`: models with causal attention.
@@ -408,7 +420,7 @@ def _check_type(name: str, value: Any, expected: Any) -> None:
 
 def _read(config: JsonView, name: str, key: Key) -> Any:
     """Our value of a key."""
-    value = config.get(name, key.default)
+    value: Any = config.get(name, key.default)
     if key.values:
         if not isinstance(value, str | bool) or value not in key.values:
             known = ', '.join(map(str, key.values))

@@ -34,9 +34,9 @@ _KEYS = {
 
 def _with_heads(architecture: Architecture, config: JsonView, kv_heads: int) -> Architecture:
     """Set how many heads of keys and values there are."""
-    kv_heads = config.get('num_key_value_heads', kv_heads)
-    kv_heads = None if kv_heads == architecture.num_heads else kv_heads
-    return with_usual_heads(architecture.changed({'kv_heads': kv_heads}))
+    heads = config.get('num_key_value_heads', kv_heads)
+    shared = None if heads == architecture.num_heads else heads
+    return with_usual_heads(architecture.changed({'kv_heads': shared}))
 
 
 def _head_keys(architecture: Architecture) -> JsonObject:

@@ -1,5 +1,8 @@
 """Rotary positions in a config.json: their base, and the factor by which they are stretched."""
 
+import math
+from typing import Any
+
 from bert_jax.errors import UserError
 from bert_jax.models.architecture_parts import Rotary
 from bert_jax.types import JsonObject, JsonView
@@ -29,19 +32,21 @@ def read(config: JsonView, theta: float, head_size: int, layer_type: str = '') -
     if not isinstance(given, dict):
         raise UserError(f'rope_parameters is {given!r}, expected an object')
     kind = given.get('rope_type') or given.get('type') or 'default'
-    base = given.get('rope_theta', config.get('rope_theta', theta))
-    factor = given.get('factor', 1.0) if kind != 'default' else 1.0
+    base: Any = given.get('rope_theta', config.get('rope_theta', theta))
+    factor: Any = given.get('factor', 1.0) if kind != 'default' else 1.0
     known = {'rope_type', 'type', 'rope_theta', 'factor'}
     if kind not in ('default', 'linear', 'ntk') or given.keys() - known:
         raise UserError(
             f'rope_parameters is {given!r:.80}; only the types default, linear and ntk with '
             'rope_theta and factor are supported'
         )
-    if not all(isinstance(number, int | float) and number > 0 for number in (base, factor)):
-        raise UserError(f'rope_theta is {base!r} and factor {factor!r}, must be above 0')
+    for number in (base, factor):
+        if not isinstance(number, int | float) or not 0 < number < math.inf:
+            raise UserError(f'rope_theta is {base!r} and factor {factor!r}, must be above 0')
+    base, factor = float(base), float(factor)
     if kind == 'ntk':  # fixed NTK of the published GTE models, kexue.fm/archives/9706, equation 6
-        return Rotary(float(base * factor), factor=float(factor ** (2 / head_size)))
-    return Rotary(float(base), factor=float(factor))
+        return Rotary(base * factor, factor=factor ** (2 / head_size))
+    return Rotary(base, factor=factor)
 
 
 def write(attention: Rotary) -> JsonObject:

@@ -183,7 +183,7 @@ NEW = dataclasses.replace(
         'position_embedding_type': 'rope',
     },
     old_prefixes=('new.',),
-    old_class_prefix='New',
+    old_classes=('New', 'Gte'),
     remote_code=r'(Alibaba-NLP/new-impl--)?(modeling|configuration)\.New\w+',
 )
 
