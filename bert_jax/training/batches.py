@@ -96,9 +96,9 @@ def _through_tf_data(
         steps = np.arange(step, min(step + _STEPS_PER_CALL, stop_step))
         try:
             return list(source.batch(steps, rows).values())
-        except Exception as error:
+        except Exception as error:  # TensorFlow would write a traceback to the log
             failures[step] = error
-            raise
+            return [array[:0] for array in template.values()]
 
     weak_read = weakref.ref(read)
 
@@ -117,13 +117,11 @@ def _through_tf_data(
     ).prefetch(1)
     iterator = dataset.as_numpy_iterator()
     try:
-        for arrays in iterator:
+        for step, arrays in zip(itertools.count(start_step, _STEPS_PER_CALL), iterator):
             for values in zip(*arrays, strict=True):
                 yield dict(zip(template, values, strict=True))
-    except tf.errors.OpError:
-        if not failures:
-            raise
-        raise failures[min(failures)] from None
+            if step in failures:
+                raise failures[step]
     finally:
         del iterator  # waits for the batches in progress, which still need `read`
 

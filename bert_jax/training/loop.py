@@ -77,7 +77,7 @@ def train(
             for line in lines:
                 run.log.info(line)
             window = MetricsWindow(
-                run.log, stage, task.weights, run.peak_flops, config.max_skipped_in_row
+                run.log, run.clock, stage, task.weights, run.peak_flops, config.max_skipped_in_row
             )
             evaluate_every = stage.evaluate_every or config.evaluation.every_steps
             save_every = config.checkpoint.every_steps

@@ -1,8 +1,7 @@
 """The metrics of recent training steps: read one step late, averaged for each record."""
 
 import math
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 
@@ -32,6 +31,7 @@ class MetricsWindow:
     def __init__(
         self,
         log: Log,
+        clock: Callable[[], float],
         stage: Stage,
         weights: Mapping[str, float],
         peak_flops: float | None,
@@ -41,6 +41,7 @@ class MetricsWindow:
 
         Args:
             log: shows the progress and receives the records.
+            clock: returns the time in seconds.
             stage: the stage that the steps belong to.
             weights: weight of each loss term by name.
             peak_flops: FLOP/s of all devices, the reference for MFU; None: no MFU is recorded.
@@ -48,14 +49,14 @@ class MetricsWindow:
                 steps than this also end it if they are over a tenth of the steps so far.
         """
         self.stop_signal = self.milliseconds = 0
-        self._log, self._stage, self._weights = log, stage, weights
+        self._log, self._clock, self._stage, self._weights = log, clock, stage, weights
         self._peak_flops, self._max_skipped_in_row = peak_flops, max_skipped_in_row
         self._pending: tuple[int, dict[str, Tree]] | None = None
         self.restart()
 
     def restart(self) -> None:
         """Start a new window now."""
-        self._start = time.perf_counter()
+        self._start = self._clock()
         self._steps, self._terms = 0, Terms()
         self._last: dict[str, Tree] = {}
 
@@ -111,7 +112,7 @@ class MetricsWindow:
     @property
     def seconds(self) -> float:
         """The time since the window was started."""
-        return time.perf_counter() - self._start
+        return self._clock() - self._start
 
     def _rates(self) -> dict[str, float]:
         steps_per_second = self._steps / self.seconds

@@ -27,6 +27,7 @@ from bert_jax.training import (
     transfer,
 )
 from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.clock import RunningClock
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.interruption import StopSignal
 from bert_jax.training.logging import Log
@@ -70,11 +71,13 @@ class Hooks(NamedTuple):
             checkpoint may still be written in the background.
         after_evaluation: called with every evaluation, once its metrics are recorded.
         pause_at: step after which to evaluate, save and raise `Paused`; 0: none.
+        clock: returns the time in seconds; None: a `RunningClock`.
     """
 
     after_step: Callable[[int], object] | None = None
     after_evaluation: Callable[[HeldOutEvaluation], object] | None = None
     pause_at: int = 0
+    clock: Callable[[], float] | None = None
 
 
 NO_HOOKS = Hooks()
@@ -216,6 +219,7 @@ class Run:
         held_out: metrics of the last evaluation.
         hooks: functions of the caller.
         course: its stages.
+        clock: returns the time in seconds.
     """
 
     plan: Plan
@@ -231,6 +235,7 @@ class Run:
     seconds: float
     is_evaluated: bool
     course: Course
+    clock: Callable[[], float]
     held_out: dict[str, float] = dataclasses.field(default_factory=dict)
     hooks: Hooks = NO_HOOKS
 
@@ -334,6 +339,7 @@ def start(task: Task, config: Config, workdir: Workdir, hooks: Hooks = NO_HOOKS)
                     is_evaluated=is_evaluated,
                     hooks=hooks,
                     course=plan_course(task.stages, starts, seconds),
+                    clock=hooks.clock or stack.enter_context(RunningClock()),
                 )
                 del state, restored  # the only reference is run.state, so that it can be freed
                 yield run

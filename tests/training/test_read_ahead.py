@@ -4,6 +4,7 @@ Every test runs twice: with TensorFlow, and as if it was not installed.
 """
 
 import gc
+import os
 import pathlib
 import subprocess
 import sys
@@ -194,3 +195,31 @@ def test_pairs_of_real_text(real_data, tmp_path, faithful):
             assert not any(together) or label == 0 or min(len(a), len(b)) < 40 or faithful
             labels.append(label)
     assert np.mean(labels) == 0.5 or (faithful and 0.4 < np.mean(labels) < 0.7)
+
+
+def test_an_error_of_a_source_leaves_no_log_of_tensorflow():
+    """It wrote 150 lines before the error."""
+    code = """
+import numpy as np
+from bert_jax.errors import UserError
+from bert_jax.training import batches
+
+class Failing:
+    def batch(self, step, rows):
+        if np.max(step) > 8:
+            raise UserError('the corpus has changed')
+        return {'a': np.zeros((*np.shape(step), 2))}
+
+found = []
+try:
+    found.extend(batches.read_ahead(Failing(), 0, 20, workers=2))
+except UserError as error:
+    print(len(found), error)
+"""
+    environment = {name: value for name, value in os.environ.items() if 'TF_CPP' not in name}
+    done = subprocess.run(
+        [sys.executable, '-c', code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == '8 the corpus has changed\n', done.stderr
+    assert 'Traceback' not in done.stderr
+    assert 'op_kernel' not in done.stderr
