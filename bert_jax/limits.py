@@ -13,3 +13,5 @@ TAG_CHARACTERS = 100_000  # from the < of a tag of HTML to the next >
 OPEN_TAGS = 100  # further tags that begin before it
 EXPANSION = 1_000  # decompressed bytes per byte of a compressed file, above EXPANDED bytes
 EXPANDED = 2**30
+# Files that a repository of the Hugging Face Hub may list.
+LISTED_FILES = 200_000

@@ -9,6 +9,7 @@ downloaded by huggingface_hub to its cache, whose variables (HF_TOKEN, HF_HOME, 
 HF_HUB_OFFLINE) hold here too. The rest of the project sees folders on a disk.
 """
 
+import concurrent.futures
 import contextlib
 import functools
 import os
@@ -16,10 +17,15 @@ import pathlib
 import re
 import urllib.parse
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from bert_jax import limits
 from bert_jax.errors import UserError
+from bert_jax.storage import names, paths
 from bert_jax.storage.path import is_on_hub
+
+if TYPE_CHECKING:
+    import huggingface_hub
 
 SCHEME = 'hf'
 _REPOSITORY = r'(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>refs/\w+/[^/@]+|[^/@]+))?'
@@ -27,6 +33,7 @@ _NAME = re.compile(rf'hf://(?P<kind>datasets/)?{_REPOSITORY}(?:/(?P<path>.+))?')
 _COMMIT = r'[0-9a-f]{40}'
 _SETTINGS = ('*.json', '*.txt', '*.model', '*.md')
 _WEIGHTS = (('*.safetensors',), ('*.bin', '*.pt', '*.ckpt*'))  # the second if there are none
+_DOWNLOADS = 8  # at a time
 _LEFT_OUT = ('*.onnx*', 'onnx/*', 'openvino/*', 'coreml/*', '*/checkpoint-*')
 
 
@@ -41,6 +48,11 @@ class _Name(NamedTuple):
     @property
     def kind(self) -> Literal['dataset', 'model']:
         return 'dataset' if self.is_dataset else 'model'
+
+    @property
+    def branch(self) -> str:
+        """The revision that is asked for."""
+        return self.revision or 'main'
 
 
 def model_name(name: str | os.PathLike[str]) -> str:
@@ -103,11 +115,8 @@ def push(folder: pathlib.Path, repository: str) -> str:
     Raises:
         UserError: the upload was refused or failed.
     """
-    import huggingface_hub
-    from huggingface_hub import constants
-
     with _requests(f'{folder} cannot be uploaded to {repository}', 'check HF_TOKEN'):
-        api = huggingface_hub.HfApi(endpoint=constants.ENDPOINT)
+        api = _api()
         api.create_repo(repository, exist_ok=True)
         commit = api.upload_folder(repo_id=repository, folder_path=folder)
     return str(commit.commit_url)
@@ -128,44 +137,114 @@ def _parse(name: str) -> _Name:
 
 def _download(name: str, own: _Name, patterns: tuple[str, ...]) -> pathlib.Path:
     """Download files; return the folder of the commit in the cache, with nothing outside it."""
-    import huggingface_hub
     from huggingface_hub import constants
+    from huggingface_hub.errors import RevisionNotFoundError
 
     advice = (
         'check the name and the network, and HF_TOKEN for a private one; or download it with '
         f'`hf download {own.repository} --local-dir FOLDER` and name that folder'
     )
     with _requests(f'{name} cannot be downloaded', advice):
-        folder = huggingface_hub.snapshot_download(
-            own.repository,
-            repo_type=own.kind,
-            revision=_commit(own),
-            allow_patterns=list(patterns),
-            ignore_patterns=None if own.is_dataset else list(_LEFT_OUT),
-            endpoint=constants.ENDPOINT,
-        )
-    return _check_inside(pathlib.Path(folder), pathlib.Path(constants.HF_HUB_CACHE), name)
+        try:
+            commit = _commit(own)
+            files = _list_files(own, commit, patterns)
+        except (UserError, RevisionNotFoundError):
+            raise
+        except Exception:  # the server cannot be asked, or does not answer
+            if (folder := _cached(own, patterns)) is None:
+                raise
+        else:
+            folder = _download_files(own, commit, files)
+    return _check_inside(folder, pathlib.Path(constants.HF_HUB_CACHE), name)
 
 
-def _commit(own: _Name) -> str | None:
-    """Return the commit of a name, or its revision itself if the server cannot be asked.
-
-    The name of a folder in the cache is made from what the server answers, so that must be a hash.
-    """
+def _api() -> 'huggingface_hub.HfApi':
     import huggingface_hub
     from huggingface_hub import constants
 
+    return huggingface_hub.HfApi(endpoint=constants.ENDPOINT)
+
+
+def _commit(own: _Name) -> str:
+    """Return the commit of a name.
+
+    The name of a folder in the cache is made from what the server answers, so that must be a hash.
+    """
     if own.revision and re.fullmatch(_COMMIT, own.revision):
         return own.revision
-    try:
-        api = huggingface_hub.HfApi(endpoint=constants.ENDPOINT)
-        asked = own.revision or constants.DEFAULT_REVISION
-        commit = api.repo_info(own.repository, revision=asked, repo_type=own.kind).sha
-    except Exception:  # snapshot_download asks again, looks into the cache, and says why
-        return own.revision
-    if not re.fullmatch(_COMMIT, str(commit)):
+    info = _api().repo_info(own.repository, revision=own.branch, repo_type=own.kind)
+    if not re.fullmatch(_COMMIT, commit := str(info.sha)):
         raise UserError(f'the server names {commit!r:.60} as a commit, which is not a hash')
     return commit
+
+
+def _list_files(own: _Name, commit: str, patterns: tuple[str, ...]) -> list[str]:
+    """Return the files of a commit that match; a server may list any number under any name."""
+    from huggingface_hub.utils import filter_repo_objects
+
+    listing = _api().list_repo_tree(
+        own.repository, recursive=True, revision=commit, repo_type=own.kind
+    )
+    left_out = None if own.is_dataset else list(_LEFT_OUT)
+    found: list[str] = []
+    for number, entry in enumerate(listing, 1):
+        if number > limits.LISTED_FILES:
+            raise UserError(
+                f'it lists more than {limits.LISTED_FILES:,} files (LISTED_FILES in '
+                'bert_jax/limits.py)'
+            )
+        is_file = hasattr(entry, 'size')  # folders are listed too
+        found += filter_repo_objects(
+            [entry.path] * is_file, allow_patterns=list(patterns), ignore_patterns=left_out
+        )
+    if not found:
+        raise UserError(f'no file matches {", ".join(patterns)}')
+    return [names.check(path, own.repository) for path in found]
+
+
+def _download_files(own: _Name, commit: str, files: list[str]) -> pathlib.Path:
+    """Download what is not in the cache yet; return the folder of the commit."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    def download(file: str) -> str:
+        return str(
+            huggingface_hub.hf_hub_download(
+                own.repository,
+                file,
+                repo_type=own.kind,
+                revision=commit,
+                endpoint=constants.ENDPOINT,
+            )
+        )
+
+    with concurrent.futures.ThreadPoolExecutor(_DOWNLOADS) as pool:
+        downloaded = list(pool.map(download, files))
+    folder = pathlib.Path(downloaded[0].removesuffix(files[0]))
+    # The library looks here for the commit of a branch when the server cannot be asked.
+    branch = folder.parents[1] / 'refs' / names.check(own.branch, own.repository)
+    branch.parent.mkdir(parents=True, exist_ok=True)
+    paths.write(branch, commit.encode())
+    return folder
+
+
+def _cached(own: _Name, patterns: tuple[str, ...]) -> pathlib.Path | None:
+    """Return the folder in the cache; None if there is none."""
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(
+                own.repository,
+                repo_type=own.kind,
+                revision=own.branch,
+                allow_patterns=list(patterns),
+                local_files_only=True,
+            )
+        )
+    except LocalEntryNotFoundError:
+        return None
 
 
 def _check_inside(folder: pathlib.Path, cache: pathlib.Path, name: str) -> pathlib.Path:

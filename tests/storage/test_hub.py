@@ -6,7 +6,7 @@ import pytest
 from huggingface_hub import constants
 
 import bert_jax
-from bert_jax import export, main, tokenizers
+from bert_jax import export, limits, main, tokenizers
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface_export, loading
 from bert_jax.storage import hub
@@ -112,6 +112,32 @@ def test_a_download_that_points_outside_the_cache_is_refused(server, tmp_path):
     hub.fetch.cache_clear()
     with pytest.raises(UserError, match=r'a file outside .*: modules\.json'):
         bert_jax.load('org/name')
+
+
+def test_a_model_is_found_in_the_cache_by_its_name(server, exported, monkeypatch):
+    expected = bert_jax.load('org/name').classify(['the ship'])
+    hub.fetch.cache_clear()
+    monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
+    server.requests.clear()
+    assert bert_jax.load('org/name').classify(['the ship']) == expected
+    assert not server.requests
+
+
+def test_a_repository_of_too_many_files_is_refused(server, exported, monkeypatch):
+    monkeypatch.setattr(limits, 'LISTED_FILES', 1000)
+    files = server.repositories['models', 'org/name']['main']
+    files |= {f'{number}.md': b'' for number in range(1000)}
+    with pytest.raises(UserError, match=r'it lists more than 1,000 files \(LISTED_FILES'):
+        bert_jax.load('org/name')
+    assert not [path for path in server.requests if 'resolve' in path]
+
+
+@pytest.mark.parametrize('name', ['../../outside.json', '/outside.json', 'a\\..\\outside.json'])
+def test_a_listed_name_that_leaves_the_cache_is_refused(name, server):
+    server.repositories['models', 'org/name']['main'][name] = b'{}'
+    with pytest.raises(UserError, match='is not of a file below its folder'):
+        bert_jax.load('org/name')
+    assert not [path for path in server.requests if 'resolve' in path]
 
 
 def test_offline_is_one_line(server, offline):
