@@ -11,6 +11,7 @@ HF_HUB_OFFLINE) hold here too. The rest of the project sees folders on a disk.
 
 import concurrent.futures
 import contextlib
+import fnmatch
 import functools
 import os
 import pathlib
@@ -180,12 +181,10 @@ def _commit(own: _Name) -> str:
 
 def _list_files(own: _Name, commit: str, patterns: tuple[str, ...]) -> list[str]:
     """Return the files of a commit that match; a server may list any number under any name."""
-    from huggingface_hub.utils import filter_repo_objects
-
     listing = _api().list_repo_tree(
         own.repository, recursive=True, revision=commit, repo_type=own.kind
     )
-    left_out = None if own.is_dataset else list(_LEFT_OUT)
+    left_out = () if own.is_dataset else _LEFT_OUT
     found: list[str] = []
     for number, entry in enumerate(listing, 1):
         if number > limits.LISTED_FILES:
@@ -194,12 +193,16 @@ def _list_files(own: _Name, commit: str, patterns: tuple[str, ...]) -> list[str]
                 'bert_jax/limits.py)'
             )
         is_file = hasattr(entry, 'size')  # folders are listed too
-        found += filter_repo_objects(
-            [entry.path] * is_file, allow_patterns=list(patterns), ignore_patterns=left_out
-        )
+        if is_file and _matches(entry.path, patterns) and not _matches(entry.path, left_out):
+            found.append(names.check(entry.path, own.repository))
     if not found:
         raise UserError(f'no file matches {", ".join(patterns)}')
-    return [names.check(path, own.repository) for path in found]
+    return found
+
+
+def _matches(path: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a path matches a pattern, whose * also stands for parts with slashes."""
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 
 
 def _download_files(own: _Name, commit: str, files: list[str]) -> pathlib.Path:
