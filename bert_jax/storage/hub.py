@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from bert_jax import limits
 from bert_jax.errors import UserError
-from bert_jax.storage import names, paths
+from bert_jax.storage import names
+from bert_jax.storage.disk_folder import DiskFolder
 from bert_jax.storage.path import is_on_hub
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def _download_files(own: _Name, commit: str, files: list[str]) -> pathlib.Path:
     # The library looks here for the commit of a branch when the server cannot be asked.
     branch = folder.parents[1] / 'refs' / names.check(own.branch, own.repository)
     branch.parent.mkdir(parents=True, exist_ok=True)
-    paths.write(branch, commit.encode())
+    DiskFolder(branch).write(commit.encode())
     return folder
 
 

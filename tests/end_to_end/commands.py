@@ -56,6 +56,8 @@ class Command:
         folder = pathlib.Path(self._folder.name)
         self._files = [folder / name for name in ('stdin', 'stdout', 'stderr')]
         self._files[0].write_text(text)
+        for path in self._files[1:]:  # it may be killed before it opens them
+            path.touch()
         flags = f'{os.environ["XLA_FLAGS"]} --xla_force_host_platform_device_count=1 {xla_flags}'
         environment = os.environ | {'XLA_FLAGS': flags, VARIABLE: str(int(figures))}
         command = [module, *map(str, arguments)]
