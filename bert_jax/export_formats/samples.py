@@ -87,13 +87,13 @@ def rows_of_problem(
 def _plain_texts(
     problem: AnyProblem, sequence: TokenSequence, candidates: Sequence[str | list[str]]
 ) -> list[str | list[str]]:
-    """The candidate that has the token ids of the sequence, in a list; [] if none has them."""
+    """The candidate with the token ids and types of the sequence, in a list; [] without one."""
     for candidate in candidates:
         texts = [candidate] if isinstance(candidate, str) else candidate
         row = problem.setup.layout.lay_out(
             *problem.encoding.tokenizer.encode_batch(texts, special=True).ids
         )
-        if np.array_equal(row.ids, sequence.ids):
+        if np.array_equal(row[:2], (sequence.ids, sequence.token_type_ids)):
             return [candidate]
     return []
 
