@@ -21,7 +21,7 @@ from bert_jax.flag_parser import flag
 from bert_jax.labels.data_keys import make_config
 from bert_jax.problems import PROBLEMS
 from bert_jax.storage import outputs, paths
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 Texts: TypeAlias = tuple[tuple[str, str | None], ...]  # KEY, VALUE
 
@@ -54,7 +54,7 @@ def problem_keys() -> dict[str, Declaration]:
     }
 
 
-def changes(section: str, texts: Texts, keys: Mapping[str, Declaration]) -> JsonObject:
+def changes(section: str, texts: Texts, keys: Mapping[str, Declaration]) -> JsonRecord:
     """Return the values of the keys of a section; a key that does not exist keeps its text."""
     values = {}
     for key, text in texts:

@@ -23,7 +23,7 @@ from bert_jax.storage import disk_folder, paths, temporary
 from bert_jax.storage.path import Path
 from bert_jax.text import text_files
 from bert_jax.text.sources import SOURCES, with_kind
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 # Names of files; or the texts themselves: a list, or a table with a column of texts.
 Texts: TypeAlias = str | os.PathLike[str] | Iterable[Any]
@@ -177,7 +177,7 @@ def _read(rows: Any) -> Any:
     return rows if has_own else rows.with_format(None)
 
 
-def _rows_of_table(table: Any, names: list[str]) -> Iterator[JsonObject]:
+def _rows_of_table(table: Any, names: list[str]) -> Iterator[JsonRecord]:
     if hasattr(table, 'with_format'):  # datasets
         return iter(table)
     if isinstance(table, Mapping):
@@ -206,7 +206,7 @@ def _class_names(table: Any) -> Any:
     if hasattr(table, 'schema') and hasattr(table.schema, 'metadata'):  # pyarrow
         declared = arrow_rows.declared_features(table.schema)
 
-    def decode(row: JsonObject) -> JsonObject:
+    def decode(row: JsonRecord) -> JsonRecord:
         try:
             return {
                 name: arrow_rows.with_class_names(value, declared.get(name))
@@ -224,7 +224,7 @@ def _document(number: int, text: object) -> str:
     return text
 
 
-def _row(split: str, number: int, row: object, columns: tuple[str, ...]) -> JsonObject:
+def _row(split: str, number: int, row: object, columns: tuple[str, ...]) -> JsonRecord:
     if isinstance(row, tuple):
         if not columns:
             raise UserError(
@@ -271,7 +271,7 @@ def _plain(value: Any, place: str) -> Any:
     )
 
 
-def _keep(rows: Iterable[JsonObject], folder: Path, name: str) -> Path:
+def _keep(rows: Iterable[JsonRecord], folder: Path, name: str) -> Path:
     """Write rows into FOLDER/NAME-DIGEST.jsonl, unless it exists, and return its path."""
     digest, number = hashlib.sha256(), 0
     with contextlib.ExitStack() as stack:

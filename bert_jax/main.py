@@ -26,7 +26,7 @@ from bert_jax.training import loop, multihost, runtime
 from bert_jax.training.run import NO_HOOKS, Hooks, Paused
 from bert_jax.training.run import check as check_run
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config, JsonObject
+from bert_jax.types import Config, JsonRecord
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
     overwrite: bool = False,
     hooks: Hooks = NO_HOOKS,
     evaluators: Sequence[BuildEvaluator] = (),
-) -> JsonObject | None:
+) -> JsonRecord | None:
     """Train one run, or a sweep over settings and seeds.
 
     Args:
@@ -146,7 +146,7 @@ def _train_to(
     user_keys: Collection[str],
     hooks: Hooks,
     evaluators: Sequence[BuildEvaluator],
-) -> JsonObject | None:
+) -> JsonRecord | None:
     """Train a run of a sweep to its end or to a step; return its results, None if it paused."""
     try:
         return train(config, user_keys, hooks._replace(pause_at=pause_at), evaluators)
@@ -159,7 +159,7 @@ def train(
     user_keys: Collection[str] = (),
     hooks: Hooks = NO_HOOKS,
     evaluators: Sequence[BuildEvaluator] = (),
-) -> JsonObject:
+) -> JsonRecord:
     """Train the task of a config and report on it; results.json is the last file written."""
     check_run(config)
     task = make_task(config, user_keys, evaluators)

@@ -22,7 +22,7 @@ from bert_jax.tasks.pretraining import BuildEvaluator
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.run import HeldOutEvaluation, Hooks
 from bert_jax.training.workdir import DATA
-from bert_jax.types import Config, JsonObject
+from bert_jax.types import Config, JsonObject, JsonRecord
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
@@ -154,7 +154,7 @@ def finetune(
         splits[name] = splits.get(name) if rows is None else rows
     given = {f'data.{name}': rows for name, rows in splits.items() if rows is not None}
     request.refuse(given, 'the examples')
-    values: JsonObject = {}
+    values: JsonRecord = {}
     if base is not None:
         request.refuse(['init_from'], 'the base')
         values['init_from'] = base.workdir if isinstance(base, TrainedRun) else os.fspath(base)

@@ -20,5 +20,7 @@ else:  # configs are read without JAX
     Array = Key = Batch = Config = Any
 Params: TypeAlias = Mapping[str, Any]  # nested dictionaries of float32 arrays
 Tree: TypeAlias = Any  # a pytree, that is, nested containers of arrays
-JsonObject: TypeAlias = dict[str, Any]  # an object of JSON, as it is read or will be written
-JsonView: TypeAlias = Mapping[str, Any]  # an object of JSON that is only read
+JsonObject: TypeAlias = dict[str, Any]  # an object of JSON whose values are read
+JsonView: TypeAlias = Mapping[str, Any]  # the same, and it is not changed
+JsonRecord: TypeAlias = dict[str, object]  # an object of JSON that is made to be written
+RecordView: TypeAlias = Mapping[str, object]  # an object of JSON that is only passed on

@@ -26,7 +26,7 @@ from bert_jax.metrics.scores import Table
 from bert_jax.models import head_states, initial_values
 from bert_jax.models.architecture import Compute
 from bert_jax.text import scripts, text_files
-from bert_jax.types import JsonObject, Key, Tree
+from bert_jax.types import JsonRecord, Key, RecordView, Tree
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +45,7 @@ class AnalyzedModel:
 
     name: str
     pretrained: LoadedModel
-    options: JsonObject = dataclasses.field(default_factory=dict)
+    options: JsonRecord = dataclasses.field(default_factory=dict)
     stage: Callable[[str], object] = lambda text: None
 
     @functools.cached_property
@@ -110,7 +110,7 @@ class Results:
         notes: facts about this run, such as skipped words; one sentence each.
     """
 
-    values: JsonObject
+    values: RecordView
     tables: Mapping[str, Table]
     figures: 'Mapping[str, Figure]' = dataclasses.field(default_factory=dict)
     notes: Sequence[str] = ()

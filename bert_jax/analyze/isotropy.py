@@ -13,7 +13,7 @@ from bert_jax.flag_parser import flag
 from bert_jax.inference.streams import stream_tokens
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,7 +105,7 @@ def _describe_layer(
     sums: isotropy.UnitSums,
     z_sums: isotropy.UnitSums,
     products_DD: np.ndarray,
-) -> JsonObject:
+) -> JsonRecord:
     """The results of a layer; `z_sums` and the products are of z-scored states."""
     contributions_D = sums.contributions()
     cosine = float(contributions_D.sum())

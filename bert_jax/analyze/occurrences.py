@@ -14,7 +14,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.streams import stream_words
 from bert_jax.inference.vectors import width
 from bert_jax.labels import word_spans
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 _MARKED = re.compile(r'\[\[(.{1,200}?)\]\]')  # bounded, so that unclosed marks take linear time
 
@@ -92,7 +92,7 @@ def from_json(record: JsonObject, which: int, place: str) -> Occurrence:
     return matches[0]
 
 
-def parse_json(line: str, place: str) -> JsonObject:
+def parse_json(line: str, place: str) -> JsonRecord:
     """Parse a line that is a JSON object."""
     try:
         record = files.parse_json(line)

@@ -20,7 +20,7 @@ from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.labels.formats import expand_globs
 from bert_jax.training import runtime
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,7 +100,7 @@ class WordSenses(Analysis):
                 'no test word has several senses in the training documents; give more of them'
             )
         scored = word_senses.score(guesses, test, num_senses)
-        values: JsonObject = {
+        values: JsonRecord = {
             'words': {'train': len(train.lemmas), 'test': len(test.lemmas)},
             'ambiguous_senses': float(num_senses[num_senses > 1].mean()),
             'methods': scored,

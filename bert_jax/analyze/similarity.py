@@ -20,7 +20,7 @@ from bert_jax.inference.streams import stream_words
 from bert_jax.labels import word_spans
 from bert_jax.metrics import intervals, metrics
 from bert_jax.metrics.scores import Table
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 Correlation: TypeAlias = Callable[[np.ndarray, np.ndarray], float]
 
@@ -138,12 +138,12 @@ def _as_numbers(labels: Sequence[str]) -> np.ndarray:
         return np.array([classes.index(label.lower()) for label in labels], float)
 
 
-def _score(cosines_P: np.ndarray, gold_P: np.ndarray) -> JsonObject:
+def _score(cosines_P: np.ndarray, gold_P: np.ndarray) -> JsonRecord:
     """Metric → value and interval over pairs: AUC and accuracy, or Spearman's correlation."""
     functions: dict[str, Correlation] = {'spearman': metrics.spearman}
     if len(set(gold_P)) == 2:
         functions = {'auc': metrics.auc, 'accuracy': _accuracy}
-    scores: JsonObject = {}
+    scores: JsonRecord = {}
     for name, function in functions.items():
 
         def resampled(weights_P: np.ndarray, function: Correlation = function) -> np.ndarray:

@@ -18,7 +18,7 @@ from bert_jax.inference.streams import stream_words
 from bert_jax.labels import word_spans
 from bert_jax.metrics.scores import Table
 from bert_jax.storage.names import is_number
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 
 class Neighbors(NamedTuple):
@@ -34,7 +34,7 @@ class Neighbors(NamedTuple):
     num_words: int
     missing: list[str]
 
-    def to_json(self) -> JsonObject:
+    def to_json(self) -> JsonRecord:
         """The neighbors, and how many words have a vector."""
         return {
             'neighbors': [{'word': word, 'cosine': cosine} for cosine, word in self.best],

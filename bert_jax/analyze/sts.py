@@ -19,7 +19,7 @@ from bert_jax.labels.records import ReadingReport
 from bert_jax.metrics import intervals, scores
 from bert_jax.metrics.scores import Table
 from bert_jax.problems import PROBLEMS
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 _KIND = 'regression'  # the problem whose files have pairs with scores
 _MAIN = ('spearman',)
@@ -112,7 +112,7 @@ def _pair(example: object) -> ScoredPair:
     return ScoredPair((first, second), float(example.label or 0))
 
 
-def _describe(gold: list[float], guesses: np.ndarray) -> JsonObject:
+def _describe(gold: list[float], guesses: np.ndarray) -> JsonRecord:
     def score(gold: Sequence[float], guesses: Sequence[float]) -> dict[str, float]:
         metrics = scores.regression(gold, guesses, _MAIN).metrics
         return {name: metrics[name] for name in ('spearman', 'pearson')}

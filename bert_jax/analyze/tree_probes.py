@@ -11,7 +11,7 @@ from bert_jax.analyze.readers.treebank import TreebankSentence
 from bert_jax.errors import UserError
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 
 def measure(
@@ -21,7 +21,7 @@ def measure(
     dev_trees: Sequence[TreebankSentence],
     train_NLD: np.ndarray,
     dev_NLD: np.ndarray,
-) -> JsonObject:
+) -> JsonRecord:
     """Train structural probes; return metric → value by layer, of dev sentences of any length."""
     train = _sentences(train_trees, train_NLD, max_words)
     dev = _sentences(dev_trees, dev_NLD)
@@ -36,7 +36,7 @@ def measure(
     return {metric: [scores[metric] for scores in of_layers] for metric in of_layers[0]}
 
 
-def linear_chain(dev_trees: Sequence[TreebankSentence]) -> JsonObject:
+def linear_chain(dev_trees: Sequence[TreebankSentence]) -> JsonRecord:
     """The scores of trees that connect each word with the next, with the first word as root."""
     num_words = sum(len(tree.words) for tree in dev_trees)
     dev = _sentences(dev_trees, np.zeros((num_words, 0, 0)))
@@ -65,7 +65,7 @@ def _score(
     trees: Sequence[TreebankSentence],
     sentences: Sequence[ParsedSentence],
     predicted: Sequence[tuple[np.ndarray, np.ndarray]],
-) -> JsonObject:
+) -> JsonRecord:
     """UUAS with its interval over documents, DSpr, accuracy of roots, and NSpr.
 
     Args:

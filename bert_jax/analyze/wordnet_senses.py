@@ -19,7 +19,7 @@ from bert_jax.analyze.readers import sense_corpora
 from bert_jax.analyze.readers.wordnet import WordNet
 from bert_jax.errors import UserError
 from bert_jax.metrics.scores import Table
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 
 class WordNetSenses:
@@ -90,7 +90,7 @@ class WordNetSenses:
         levels = [back_off.level(senses[0]) for senses in self._test.senses]
         self._levels = {level: levels.count(level) / len(levels) for level in BackOff.LEVELS}
 
-    def results(self) -> tuple[JsonObject, dict[str, Table]]:
+    def results(self) -> tuple[JsonRecord, dict[str, Table]]:
         """The values and the tables of the results."""
         num_senses = np.array([len(self._candidates(lemma)) for lemma in self._test.lemmas])
         scored = word_senses.score(self._guesses, self._test, num_senses)

@@ -10,7 +10,7 @@ from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.inference.inputs import PredictionOptions
 from bert_jax.labels import word_spans
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
@@ -28,7 +28,7 @@ class Finetuned(Question):
     writes = LIKE_RUN
     fields = Fields(('text',))
 
-    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonRecord]:
         names = [name for name in PredictionOptions._fields if hasattr(self, name)]
         options = PredictionOptions(**{name: getattr(self, name) for name in names})
         yield from model.predict(self.task, [row.values for row in rows], options)

@@ -12,7 +12,7 @@ from bert_jax.answers.input_rows import TEXT, Fields, InputRow, texts_of
 from bert_jax.errors import UserError, warn
 from bert_jax.flag_parser import flag
 from bert_jax.interop import MODEL_HELP
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
@@ -41,7 +41,7 @@ class _BeamFlags:
         'left to right: tokens before a text may end (default: 0)', None, '[0, inf)'
     )
 
-    def given(self, flags: type) -> JsonObject:
+    def given(self, flags: type) -> JsonRecord:
         """Return the flags of a class that are given, by name."""
         values = {one.name: getattr(self, one.name) for one in dataclasses.fields(flags)}
         return {name: value for name, value in values.items() if value not in (None, ())}
@@ -103,7 +103,7 @@ class _WritingFlags(_BeamFlags):
         'language of the text that a decoder writes, such as en_XX, for mBART', None
     )
 
-    def options(self, first: int = 0) -> JsonObject:
+    def options(self, first: int = 0) -> JsonRecord:
         """Return the options of generation that are given, by name.
 
         Args:
@@ -157,7 +157,7 @@ class Generate(_WritingFlags, Question):
         'left to right: show the text on stderr while it is written; for one line of input', False
     )
 
-    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonRecord]:
         rows = list(rows)
         prompts = texts_of(rows)
         options = self.options(rows[0].number) | ({'stream': _show_progress} if self.stream else {})
@@ -199,7 +199,7 @@ class Respond(_WritingFlags, Finetuned):
     fields = Fields(('prompt',))
     rows_at_once = SLOW
 
-    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonRecord]:
         rows = list(rows)
         options = self.options(rows[0].number)
         yield from model.respond([row.values for row in rows], **options)

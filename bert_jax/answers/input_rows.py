@@ -13,7 +13,7 @@ from bert_jax.labels.formats import FORMATS, expand_globs, matching_files
 from bert_jax.labels.records import InvalidRecord, ReadingReport, Record, Remark, Row
 from bert_jax.storage import paths
 from bert_jax.text import scripts, text_files
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 _TABLES = ('csv', 'tsv', 'jsonl', 'json', 'parquet')
 # Fields that may stand for a text in rows of fine-tuned models.
@@ -121,7 +121,7 @@ def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
         raise UserError(f'{shown(path)} is empty')
 
 
-def _parse_object(line: str, place: str) -> JsonObject:
+def _parse_object(line: str, place: str) -> JsonRecord:
     try:
         values = parse_json(line)
     except ValueError as error:
@@ -135,7 +135,7 @@ def _parse_object(line: str, place: str) -> JsonObject:
     return values
 
 
-def _split(line: str, place: str, fields: Fields, task: str) -> JsonObject:
+def _split(line: str, place: str, fields: Fields, task: str) -> JsonRecord:
     """Return the columns of a line by field."""
     names = fields.names
     if fields.list_name:
@@ -153,7 +153,7 @@ def _split(line: str, place: str, fields: Fields, task: str) -> JsonObject:
     return dict(zip(names, values, strict=False))
 
 
-def _texts_only(place: str, values: Mapping[str, object], fields: Fields) -> JsonObject:
+def _texts_only(place: str, values: Mapping[str, object], fields: Fields) -> JsonRecord:
     """Return the texts of a row that has nothing else."""
     for name in fields.names:
         if not isinstance(values.get(name), str):
@@ -229,7 +229,7 @@ def _column(field: str, row: Row, data: ConfigDict) -> str:
     return named if named and named in row else field
 
 
-def _texts(record: Record, fields: Fields, data: ConfigDict) -> JsonObject:
+def _texts(record: Record, fields: Fields, data: ConfigDict) -> JsonRecord:
     try:
         row = record.content
         return {name: row.text(_column(name, row, data)) for name in fields.names}
@@ -237,21 +237,21 @@ def _texts(record: Record, fields: Fields, data: ConfigDict) -> JsonObject:
         raise UserError(f'{record.place}: {error}') from None
 
 
-def _values(record: Record, fields: Fields, data: ConfigDict) -> JsonObject:
+def _values(record: Record, fields: Fields, data: ConfigDict) -> JsonRecord:
     """The values of a row by column and by the field that a column has in training."""
     row = record.content
     columns = {field: name for field, name in data.columns.items() if isinstance(name, str)}
     renamed = {field: row[name] for field, name in columns.items() if name and name in row}
-    values: JsonObject = row.values | renamed | _lists(row, fields, data)
+    values: JsonRecord = row.values | renamed | _lists(row, fields, data)
     if scripts.has_surrogates(json.dumps(values, ensure_ascii=False, default=str)):
         raise UserError(f'{record.place} has half of a surrogate pair, which is not valid text')
     return values
 
 
-def _lists(row: Row, fields: Fields, data: ConfigDict) -> JsonObject:
+def _lists(row: Row, fields: Fields, data: ConfigDict) -> JsonRecord:
     """The choices, or the query and its documents, that training reads from several columns."""
     query, *documents = data.columns.texts or ('',)
-    values: JsonObject = {}
+    values: JsonRecord = {}
     if choices := _texts_of_columns(row, data.columns.choices):
         values['choices'] = choices
     if fields.list_name and query in row and (texts := _texts_of_columns(row, documents)):

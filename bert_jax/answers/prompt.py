@@ -9,7 +9,7 @@ from bert_jax.errors import UserError
 from bert_jax.files import parse_json
 from bert_jax.flag_parser import flag
 from bert_jax.storage import paths
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor  # imports JAX
@@ -78,7 +78,7 @@ class Prompt(PromptFlags, Finetuned):
         return self.apply_prompt(model)
 
 
-def _read_shots(file: str) -> list[JsonObject]:
+def _read_shots(file: str) -> list[JsonRecord]:
     """Read JSON lines of strings. Raises UserError for others, with the number of the line."""
     shots = []
     for number, line in enumerate(paths.bring(file).read_text(encoding='utf-8').splitlines(), 1):

@@ -10,7 +10,7 @@ from bert_jax.answers.input_rows import Fields, InputRow, texts_of
 from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.interop import MODEL_HELP
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 if TYPE_CHECKING:
     from bert_jax.inference.encoders import VectorEncoder
@@ -131,7 +131,7 @@ class _AmongTexts(VectorFlags, Windows):
         )
         return text_collection.open_collection(encoder, options)
 
-    def origin(self, models: Models) -> JsonObject:
+    def origin(self, models: Models) -> JsonRecord:
         """See `Question.origin`; records also depend on the texts that are searched."""
         texts = [self.collection(model).digest for model in models.values()]
         return super().origin(models) | {f'the content of {self.documents}': texts}
@@ -206,7 +206,7 @@ class Search(_AmongTexts):
         settings = {'dtype': self.dtype, 'batch_tokens': self.batch_tokens}
         return reranking.load(self.reranker, **settings) if self.reranker else None
 
-    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonRecord]:
         from bert_jax.inference import reranking  # imports JAX
 
         collection, reranker = self.collection(model), self.loaded_reranker()
@@ -221,7 +221,7 @@ class Search(_AmongTexts):
             model.counts.update(reranking.counts_of(reranker))
             reranker.counts.clear()
 
-    def origin(self, models: Models) -> JsonObject:
+    def origin(self, models: Models) -> JsonRecord:
         """See `Question.origin`; the order also depends on the other models."""
         reranker = self.loaded_reranker()
         first = [self.loaded_first(one).digest for one in models.values() if self.first_stage]

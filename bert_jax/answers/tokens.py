@@ -9,7 +9,7 @@ from bert_jax.answers.base import SLOW, Question, Windows
 from bert_jax.answers.input_rows import Fields, InputRow, texts_of
 from bert_jax.flag_parser import flag
 from bert_jax.metrics.scored_rows import VARIANTS
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
@@ -24,7 +24,7 @@ class FillMask(Windows):
 
     top: int = flag('number of tokens for each [MASK]', 5, '[1, inf)')
 
-    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonRecord]:
         texts = texts_of(rows)
         for text, masks in zip(texts, model.fill_mask(texts, self.top), strict=True):
             model.counts['line(s) have no [MASK]'] += not masks
@@ -57,7 +57,7 @@ class PseudoLikelihood(_Scored):
         'windows (default) or truncate', None, choices=('windows', 'truncate')
     )
 
-    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonRecord]:
         texts = texts_of(rows)
         scores = model.pseudo_likelihood(texts, self.long_texts, self.variant)
         for text, scored in zip(texts, scores, strict=True):
@@ -108,7 +108,7 @@ class LikelihoodBound(Question):
     draws: int = flag('number of masked rows for each text', 128, '[1, inf)')
     seed: int = flag('another number draws other masks', 0, '[0, 4294967295]')
 
-    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonRecord]:
         texts = texts_of(rows)
         bounds = model.likelihood_bound(texts, self.draws, self.seed)
         for text, bound in zip(texts, bounds, strict=True):
@@ -129,7 +129,7 @@ class Terms(Question):
     max_length: int | None = flag('tokens of a text, at most (default: as the model)', None)
     top: int = flag('number of terms of each text', 5, '[1, inf)')
 
-    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonRecord]:
         from bert_jax.inference import sparse_vectors  # imports JAX
 
         texts = texts_of(rows)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax.errors import UserError
-from bert_jax.types import JsonView
+from bert_jax.types import RecordView
 
 
 class PredictionOptions(NamedTuple):
@@ -25,7 +25,7 @@ class PredictionOptions(NamedTuple):
 AS_TRAINED = PredictionOptions()
 
 
-def with_ids(inputs: Sequence[JsonView]) -> list[JsonView]:
+def with_ids(inputs: Sequence[RecordView]) -> list[RecordView]:
     """Return the inputs; those without an id get their number, as on a command line."""
     return [
         item if item.get('id') is not None else {**item, 'id': f'input {number}'}
@@ -33,7 +33,7 @@ def with_ids(inputs: Sequence[JsonView]) -> list[JsonView]:
     ]
 
 
-def as_pair(text: str | Sequence[str] | JsonView) -> JsonView:
+def as_pair(text: str | Sequence[str] | RecordView) -> RecordView:
     """The input of `FineTuned.predict` for a text, a pair of texts or a dictionary."""
     if isinstance(text, Mapping):
         return text
@@ -43,7 +43,7 @@ def as_pair(text: str | Sequence[str] | JsonView) -> JsonView:
     return dict(zip(('text', 'text2'), texts, strict=False))
 
 
-def as_words(text: str | Sequence[str] | JsonView) -> JsonView:
+def as_words(text: str | Sequence[str] | RecordView) -> RecordView:
     """The input of `FineTuned.predict` for a text, a list of words or a dictionary."""
     if isinstance(text, Mapping):
         return text

@@ -13,7 +13,7 @@ from bert_jax.models.model import Model
 from bert_jax.problems.base import ExampleOutputs
 from bert_jax.problems.finetuning_model import ItemRunner
 from bert_jax.problems.prompting.encoding import PromptEncoding
-from bert_jax.types import Batch, JsonObject, Params, Tree
+from bert_jax.types import Batch, JsonRecord, Params, Tree
 
 
 def runner(
@@ -37,7 +37,7 @@ def runner(
     if encoding.is_causal:
         return functools.partial(_score_answers, encoding, model, params, batch_tokens, advance)
 
-    def compute(batch: Batch) -> JsonObject:
+    def compute(batch: Batch) -> JsonRecord:
         inputs = {name: batch[name] for name in ('input_ids', 'attention_mask', 'positions')}
         if np.any(batch['token_type_ids']):
             inputs['token_type_ids'] = batch['token_type_ids'][:, : batch['input_ids'].shape[1]]

@@ -18,7 +18,7 @@ from bert_jax.inference import lexical, vector_store
 from bert_jax.inference.nearest import Nearest
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.vector_search import DOCUMENT, QUERY, known_prompt
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 
 class WeightedTerm(NamedTuple):
@@ -70,7 +70,7 @@ class TermEncoder:
         return self.predictor.digest('mlm')
 
     @property
-    def options(self) -> JsonObject:
+    def options(self) -> JsonRecord:
         """What else the vectors of documents depend on."""
         return {'similarity': f'terms, {self.compared_by}', 'long_texts': self.long_texts}
 

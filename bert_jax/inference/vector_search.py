@@ -13,7 +13,7 @@ from bert_jax.inference import compact_vectors, nearest, vector_store
 from bert_jax.inference.compact_vectors import CompactVectors
 from bert_jax.inference.nearest import Nearest
 from bert_jax.inference.predictor import Predictor
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 # Names of the prompts, as sentence-transformers looks for them.
 QUERY, DOCUMENT = ('query',), ('document', 'passage', 'corpus')
@@ -67,7 +67,7 @@ class TextEncoder:
         return self.predictor.digest()
 
     @property
-    def options(self) -> JsonObject:
+    def options(self) -> JsonRecord:
         """What else the vectors of documents depend on."""
         return {
             'similarity': self.compared_by,

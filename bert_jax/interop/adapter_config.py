@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from bert_jax.errors import UserError
-from bert_jax.types import JsonView
+from bert_jax.types import RecordView
 
 METHODS = ('LORA', 'IA3')
 _NEUTRAL: tuple[object, ...] = (None, False, (), [], {})
@@ -100,7 +100,7 @@ class AdapterConfig:
         return alpha / (math.sqrt(rank) if self.is_rank_stabilized else rank)
 
 
-def parse(config: JsonView) -> AdapterConfig:
+def parse(config: RecordView) -> AdapterConfig:
     """Check the contents of an adapter_config.json.
 
     Raises:
@@ -144,7 +144,7 @@ def parse(config: JsonView) -> AdapterConfig:
     )
 
 
-def ignored_keys(config: JsonView) -> list[str]:
+def ignored_keys(config: RecordView) -> list[str]:
     """Keys of an adapter_config.json that are set and not known."""
     known = {*_UNSUPPORTED.split(), *_METADATA.split(), *_READ.split()}
     return sorted(key for key in config if key not in known and config[key] not in _NEUTRAL)
@@ -163,7 +163,7 @@ def _of_pattern(pattern: Mapping[str, float], module: str, default: float) -> fl
     return next(found, default)
 
 
-def _value(config: JsonView, key: str, expected: Any, default: Any) -> Any:
+def _value(config: RecordView, key: str, expected: Any, default: Any) -> Any:
     value = config.get(key)
     if value is None:
         return default
@@ -176,7 +176,7 @@ def _type_name(expected: Any) -> str:
     return getattr(expected, '__name__', str(expected))
 
 
-def _list(config: JsonView, key: str) -> tuple[str, ...]:
+def _list(config: RecordView, key: str) -> tuple[str, ...]:
     found = _value(config, key, list | tuple, ())
     if not all(isinstance(name, str) for name in found):
         raise UserError(f'{key} is {reprlib.repr(found)}, expected a list of names')
@@ -192,7 +192,7 @@ def _regular_expression(key: str, text: str) -> str:
     return text
 
 
-def _names(config: JsonView, key: str) -> str | tuple[str, ...] | None:
+def _names(config: RecordView, key: str) -> str | tuple[str, ...] | None:
     """A regular expression, a list of names, or None."""
     value = config.get(key)
     if isinstance(value, str):
@@ -207,7 +207,7 @@ def _numbers(key: str, value: Any) -> tuple[int, ...]:
     return numbers
 
 
-def _pattern(config: JsonView, key: str) -> dict[str, float]:
+def _pattern(config: RecordView, key: str) -> dict[str, float]:
     pattern = _value(config, key, dict, {})
     if not all(isinstance(value, int | float) for value in pattern.values()):
         raise UserError(f'{key} is {reprlib.repr(pattern)}, expected numbers')

@@ -23,7 +23,7 @@ from bert_jax.loaded.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import JsonView
+from bert_jax.types import JsonView, RecordView
 
 _MAX_LABELS = 1_000_000
 _SPARE_ROWS = 1023  # at most, of an embedding padded to a multiple of 1024
@@ -182,7 +182,7 @@ def family_of(model: LoadedModel) -> Family:
 
 
 def _with_forced_tokens(
-    architecture: Architecture, folder: pathlib.Path, config: JsonView
+    architecture: Architecture, folder: pathlib.Path, config: RecordView
 ) -> Architecture:
     """Read which tokens generation always writes, as `generate` of transformers does.
 
@@ -211,7 +211,7 @@ def _with_forced_tokens(
 
 
 def _check_start(
-    architecture: Architecture, tokenizer: Tokenizer, config: JsonView, folder: pathlib.Path
+    architecture: Architecture, tokenizer: Tokenizer, config: RecordView, folder: pathlib.Path
 ) -> None:
     """Raise UserError if config.json and the architecture name other starts of a target."""
     given, stack = config.get('decoder_start_token_id'), architecture.decoder
@@ -225,7 +225,7 @@ def _check_start(
         )
 
 
-def _likely_heads(config: JsonView, labels: tuple[str, ...]) -> tuple[str, ...]:
+def _likely_heads(config: RecordView, labels: tuple[str, ...]) -> tuple[str, ...]:
     """The head that problem_type or the names of the labels suggest, if any."""
     if config.get('problem_type'):
         return ('sequence_classification',)

@@ -14,7 +14,7 @@ from bert_jax.loaded.loaded_model import LoadedModel
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads import HEADS
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, RecordView
 
 # Setting of a generation problem → key of generation_config.json, and the type of the value.
 _GENERATION_KEYS: tuple[tuple[str, str, Any], ...] = (
@@ -37,7 +37,7 @@ def write(model: LoadedModel, folder: pathlib.Path) -> None:
         UserError: no config of the family expresses the model, or the labels do not fit the head.
     """
     family, architecture = huggingface.family_of(model), model.architecture
-    config: JsonObject = {'architectures': [family.class_of(model.heads)]}
+    config: JsonRecord = {'architectures': [family.class_of(model.heads)]}
     config |= {'model_type': family.model_type, 'dtype': 'float32'}
     config |= family.write_config(architecture) | _label_config(model)
     if 'sequence_classification' in model.heads:
@@ -110,7 +110,7 @@ def _special_names(tokenizer: Tokenizer, token_keys: Mapping[str, str]) -> dict[
     return {'bos': names['sep'], 'eos': names['sep'], 'unk': names['sep']} | others
 
 
-def _label_config(model: LoadedModel) -> JsonObject:
+def _label_config(model: LoadedModel) -> JsonRecord:
     """The config keys id2label and label2id; {} for a model without classes."""
     labels, number = model.labels, loaded_model.num_labels(model.params)
     has_labels = bool(loaded_model.label_heads(model.params))
@@ -126,18 +126,18 @@ def _label_config(model: LoadedModel) -> JsonObject:
     }
 
 
-def _activation_config(model: LoadedModel) -> JsonObject:
+def _activation_config(model: LoadedModel) -> JsonRecord:
     """The keys that tell transformers and CrossEncoder the activation of a classifier."""
     problem_type, name = model.problem_type, model.activation_fn
     if loaded_model.num_labels(model.params) == 1:
         is_logit = model.activation == 'identity'
         problem_type = 'regression' if is_logit else None
         name = 'torch.nn.modules.linear.Identity' if is_logit else name
-    config: JsonObject = {'problem_type': problem_type} if problem_type else {}
+    config: JsonRecord = {'problem_type': problem_type} if problem_type else {}
     return config | ({'sentence_transformers': {'activation_fn': name}} if name else {})
 
 
-def _forced_tokens(architecture: Architecture, config: JsonView) -> JsonObject:
+def _forced_tokens(architecture: Architecture, config: RecordView) -> JsonRecord:
     """The config keys for tokens that generation always writes; null: it does not."""
     stack = architecture.decoder
     if stack is None or stack.start not in ('sep', 'language'):
@@ -149,7 +149,7 @@ def _forced_tokens(architecture: Architecture, config: JsonView) -> JsonObject:
     }
 
 
-def _generation_config(model: LoadedModel, config: JsonView) -> JsonObject:
+def _generation_config(model: LoadedModel, config: RecordView) -> JsonRecord:
     """How long the texts of a model that writes are, and how it chooses; {} for others.
 
     Without it, `generate` of transformers ends every text after 20 tokens.
@@ -157,7 +157,7 @@ def _generation_config(model: LoadedModel, config: JsonView) -> JsonObject:
     if not any(HEADS[name].writes for name in model.heads):
         return {}
     run, longest = model.usage, model.architecture.max_length
-    chosen: JsonObject = {'max_length': longest}  # with the prompt of a causal model
+    chosen: JsonRecord = {'max_length': longest}  # with the prompt of a causal model
     if run.task == 'generation':
         chosen = {key: run.setting('problem', name, kind) for name, key, kind in _GENERATION_KEYS}
     elif run.task == 'instructions' and model.is_causal:

@@ -7,7 +7,7 @@ from typing import Any
 from bert_jax import files
 from bert_jax.errors import UserError, unknown
 from bert_jax.models.sparse_pooling import ACTIVATIONS, STRATEGIES, SparsePooling
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 _TYPES = 'sentence_transformers'
 _FOLDER = '1_SpladePooling'
@@ -58,7 +58,7 @@ def write(
         'module_output_name': 'token_embeddings',
     }
     files.write_json(folder / 'sentence_bert_config.json', settings)
-    general: JsonObject = {'model_type': 'SparseEncoder', 'similarity_fn_name': similarity}
+    general: JsonRecord = {'model_type': 'SparseEncoder', 'similarity_fn_name': similarity}
     general |= {'prompts': dict(prompts), 'default_prompt_name': default}
     if pooling.max_active is not None:
         general['max_active_dims'] = pooling.max_active

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from bert_jax.labels.builder import ExampleBuilder
 from bert_jax.labels.examples import ConversationExample
 from bert_jax.labels.records import InvalidRecord, Row, check_text
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, JsonView, RecordView
 
 COLUMNS = ('messages', 'conversations')  # ShareGPT has the second
 ROLES = ('system', 'user', 'assistant', 'tool')
@@ -173,7 +173,7 @@ def read_messages(value: object, where: str, counts: Counter[str] | None = None)
             raise InvalidRecord(f'{where} is {value[:40]!r}, not a list of messages') from None
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise InvalidRecord(f'{where} is {json.dumps(value)[:40]}, not a list of messages')
-    messages = [_read_message(one) for one in cast(list[JsonObject], value)]
+    messages = [_read_message(one) for one in cast(list[JsonRecord], value)]
     if counts is not None:
         for message, read in zip(value, messages, strict=True):
             for key in _unread_keys(message, read.role):
@@ -241,7 +241,7 @@ def _text_of_call(call: Any) -> str:
     return text
 
 
-def _is_learned(message: JsonView, role: str) -> bool:
+def _is_learned(message: RecordView, role: str) -> bool:
     """Whether the keys of a message say that it is learned; True without such a key."""
     is_learned = True
     if message.keys().isdisjoint(_LEARNED_KEYS):
@@ -261,7 +261,7 @@ def _is_learned(message: JsonView, role: str) -> bool:
     return is_learned
 
 
-def _unread_keys(message: JsonView, role: str) -> list[str]:
+def _unread_keys(message: RecordView, role: str) -> list[str]:
     """The keys of a message that have a value and no meaning here."""
     if message.keys() <= _READ_KEYS:
         return []

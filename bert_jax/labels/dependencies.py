@@ -13,7 +13,7 @@ from bert_jax.labels.examples import ParsedExample
 from bert_jax.labels.records import InvalidRecord, SkippedRecord
 from bert_jax.labels.word_spans import WordOffsets
 from bert_jax.storage.names import is_number
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 _HEAD, _RELATION = COLUMNS.index('head'), COLUMNS.index('deprel')
 
@@ -152,7 +152,7 @@ def split_sentences(lines: Iterable[str]) -> list[list[str]]:
     return [sentence for sentence in sentences if sentence]
 
 
-def as_input(lines: Sequence[str], counts: Counter[str]) -> JsonObject:
+def as_input(lines: Sequence[str], counts: Counter[str]) -> JsonRecord:
     """The input of a parser for a sentence of CoNLL-U: 'text', 'spans' and maybe 'id'."""
     words = read_words(lines, counts)
     named = {} if words.sentence_id is None else {'id': words.sentence_id}
@@ -189,7 +189,7 @@ def new_sentence(record: JsonObject) -> list[str]:
     return lines
 
 
-def _cells(word: JsonObject) -> tuple[str, str]:
+def _cells(word: JsonRecord) -> tuple[str, str]:
     if word['head'] is None:
         return '_', '_'
     return str(word['head']), str(word['relation'])

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_jax.labels.records import Row
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 
-def is_task(value: JsonObject) -> bool:
+def is_task(value: JsonRecord) -> bool:
     """Whether an object of JSON is a task with its data and its annotations."""
     annotations = value.get('annotations')
     return (
@@ -34,7 +34,7 @@ def rows_of(task: JsonObject) -> Iterator[Row]:
         yield Row(shared | _by_control_tag(annotation['result'] or []))
 
 
-def _by_control_tag(results: list[Any]) -> JsonObject:
+def _by_control_tag(results: list[Any]) -> JsonRecord:
     """The values of an annotation by control tag; relations between spans have none."""
     values: dict[str, list[Any]] = {}
     spans: set[str] = set()

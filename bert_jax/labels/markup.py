@@ -12,7 +12,7 @@ from bert_jax import limits
 from bert_jax.errors import UserError
 from bert_jax.labels.records import InvalidRecord, Record, Row, check_text, make_record, printable
 from bert_jax.text import text_files
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 # Declarations that do not reach the rows, and their ends.
 _DECLARATION_ENDS = {'<!--': '-->', '<![': ']>', '<!': '>', '<?': '>'}
@@ -146,9 +146,9 @@ class _LenientParser(HTMLParser):
             self.builder.end(self._open.pop())
 
 
-def _row(element: ElementTree.Element) -> JsonObject:
+def _row(element: ElementTree.Element) -> JsonRecord:
     """The attributes and children of an element, and its text."""
-    row: JsonObject = {_name(key): value for key, value in element.attrib.items()}
+    row: JsonRecord = {_name(key): value for key, value in element.attrib.items()}
     children: dict[str, list[object]] = {}
     for child in element:
         value = _row(child) if child.attrib or len(child) else child.text or ''
@@ -157,7 +157,7 @@ def _row(element: ElementTree.Element) -> JsonObject:
     return {'text': ''.join(element.itertext()), **row}
 
 
-def _spans(element: ElementTree.Element, start: int = 0) -> Iterator[JsonObject]:
+def _spans(element: ElementTree.Element, start: int = 0) -> Iterator[JsonRecord]:
     """Yield the elements inside as spans; `start` is the offset of this element in the text."""
     start += len(element.text or '')
     for child in element:

@@ -19,7 +19,7 @@ from bert_jax.labels.records import ReadingReport, printable
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.text import scripts
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 CORPUS, QUERIES, QRELS = 'corpus.jsonl', 'queries.jsonl', 'qrels'
 _COLUMNS = ('_id', 'id', 'title', 'text')
@@ -114,7 +114,7 @@ def _read_texts(path: Path, report: ReadingReport) -> dict[str, str]:
     return texts
 
 
-def _parse_row(line: str) -> JsonObject:
+def _parse_row(line: str) -> JsonRecord:
     """Parse a line. Raises ValueError with the reason why it is malformed."""
     try:
         row = files.parse_json(line)
@@ -127,7 +127,7 @@ def _parse_row(line: str) -> JsonObject:
     return row
 
 
-def _text(row: JsonObject) -> _Text:
+def _text(row: JsonRecord) -> _Text:
     """The id and text of a row. Raises ValueError with the reason why it has none."""
     identifier = row.get('_id', row.get('id'))
     if isinstance(identifier, bool) or not isinstance(identifier, str | int) or identifier == '':

@@ -28,7 +28,7 @@ from bert_jax.loaded.record import best_step
 from bert_jax.storage import paths
 from bert_jax.storage.names import check_distinct, is_number
 from bert_jax.storage.path import Path
-from bert_jax.types import Array, JsonObject, Tree
+from bert_jax.types import Array, JsonRecord, Tree
 
 _DESCRIBED = re.compile(r'\w+\[((?:[0-9]{1,18}(?:, [0-9]{1,18})*)?)\]')  # float32[768, 3072]
 # Arrays that depend on a key that may change (spike_factor): restored as 0 if missing.
@@ -48,7 +48,7 @@ class Restored(NamedTuple):
 
     step: int
     state: Tree
-    metadata: JsonObject
+    metadata: JsonRecord
 
 
 @functools.cache
@@ -210,13 +210,13 @@ def metadata_path(folder: Path) -> Path:
     return (added if added.is_dir() else folder) / 'metadata.json'
 
 
-def read_metadata(folder: Path) -> JsonObject:
+def read_metadata(folder: Path) -> JsonRecord:
     """Read the current metadata of a checkpoint."""
-    metadata: JsonObject = read_json(metadata_path(folder))
+    metadata: JsonRecord = read_json(metadata_path(folder))
     return metadata
 
 
-def add_metadata(folder: Path, metadata: JsonObject) -> None:
+def add_metadata(folder: Path, metadata: JsonRecord) -> None:
     """Replace the metadata of a checkpoint; a kill leaves either the old or the new."""
     added = folder / checksums.ADDED
     unfinished = paths.local(added).with_name(f'{checksums.ADDED}.unfinished')

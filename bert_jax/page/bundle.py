@@ -66,7 +66,7 @@ def render(contents: Contents) -> str:
     """The page as text."""
     page = (ASSETS / 'page.html').read_text(encoding='utf-8')
     parts = {
-        'title': html.escape(contents.description['name']),
+        'title': html.escape(str(contents.description['name'])),
         'style': (ASSETS / 'style.css').read_text(encoding='utf-8'),
         'description': _embedded_json(contents.description),
         'weights': base64.b64encode(contents.data).decode('ascii'),

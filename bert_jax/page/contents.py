@@ -19,7 +19,7 @@ from bert_jax.models.heads import has_token_rows
 from bert_jax.models.heads.linear_chain import LinearChain
 from bert_jax.page import tokenizers, weights
 from bert_jax.text import scripts
-from bert_jax.types import JsonObject, Tree
+from bert_jax.types import JsonRecord, Tree
 
 # Pretraining heads that the page reads.
 _PRETRAINING_HEADS = ('mlm', 'rtd')
@@ -49,7 +49,7 @@ class Contents(NamedTuple):
         notes: features of the model that the page lacks, one line each.
     """
 
-    description: JsonObject
+    description: JsonRecord
     data: bytes
     notes: tuple[str, ...]
 
@@ -160,7 +160,7 @@ def _other_states(architecture: Architecture) -> str:
     return '' if architecture.pooling in _POOLINGS else f'the pooling {architecture.pooling}'
 
 
-def _architecture(architecture: Architecture) -> JsonObject:
+def _architecture(architecture: Architecture) -> JsonRecord:
     derived = {
         'layer_numbers': architecture.layer_numbers,
         'max_length': architecture.max_length,
@@ -209,7 +209,7 @@ def _chain_scores(model: LoadedModel) -> dict[str, np.ndarray]:
     }
 
 
-def _problem(model: LoadedModel, kind: str) -> JsonObject:
+def _problem(model: LoadedModel, kind: str) -> JsonRecord:
     """Settings by which a fine-tuned model reads its input and decodes its logits."""
     assert model.tokenizer is not None
     problem = finetuned.build(model, kind, model.tokenizer, Compute(), 1, 0.0).problem()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from bert_jax.errors import UserError
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 _NORMALIZERS = ('BertNormalizer', 'Lowercase', 'NFC')
 _PRE_TOKENIZERS = {'wordpiece': 'BertPreTokenizer', 'bytebpe': 'ByteLevel'}
@@ -18,7 +18,7 @@ _BPE_DEFAULTS: dict[str, tuple[object, ...]] = {
 }
 
 
-def describe(tokenizer: Tokenizer) -> JsonObject:
+def describe(tokenizer: Tokenizer) -> JsonRecord:
     """Describe a WordPiece or byte-level BPE tokenizer as JSON.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 DTYPES = ('float32', 'float16', 'int8')
 _ALIGNMENT = 4  # bytes; typed arrays of JavaScript must start at a multiple of their element size
@@ -21,7 +21,7 @@ class Packed(NamedTuple):
         data: the bytes of all tensors, little-endian.
     """
 
-    tensors: dict[str, JsonObject]
+    tensors: dict[str, JsonRecord]
     data: bytes
 
 
@@ -35,7 +35,7 @@ def pack(arrays: Mapping[str, np.ndarray], dtype: str) -> Packed:
     """
     if dtype not in DTYPES:
         raise unknown('dtype', dtype, DTYPES)
-    tensors: dict[str, JsonObject] = {}
+    tensors: dict[str, JsonRecord] = {}
     blocks, end = [], 0
     for name, array in arrays.items():
         stored_dtype = dtype if array.ndim == 2 else 'float32'

@@ -30,7 +30,7 @@ from bert_jax.models.rows import Rows
 from bert_jax.problems.setup import Setup
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
-from bert_jax.types import Array, Batch, JsonObject, JsonView, Tree
+from bert_jax.types import Array, Batch, JsonRecord, RecordView, Tree
 
 ExampleT = TypeVar('ExampleT')  # one of labels/examples.py
 PredictionT = TypeVar('PredictionT')  # JSON types
@@ -129,7 +129,7 @@ class Encoding(_Part, abc.ABC, Generic[ExampleT]):
         counts = self.count_labels(train)
         return [counts[label] for label in self.labels]
 
-    def keep(self, train: Sequence[ExampleT]) -> JsonView:
+    def keep(self, train: Sequence[ExampleT]) -> RecordView:
         """Check a train split and return its `Setup.kept`; nothing by default."""
         return {}
 
@@ -148,7 +148,7 @@ class Encoding(_Part, abc.ABC, Generic[ExampleT]):
         return self.setup.layout.tokenizer
 
     @abc.abstractmethod
-    def parse_input(self, name: str, record: JsonView) -> ExampleT:
+    def parse_input(self, name: str, record: RecordView) -> ExampleT:
         """Make an unlabeled example from raw input.
 
         Args:
@@ -210,7 +210,7 @@ class Encoding(_Part, abc.ABC, Generic[ExampleT]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         """Return the targets of a sequence, as JSON values for `debug.batch`.
 
         Args:
@@ -384,7 +384,7 @@ class Decoder(_Part, abc.ABC, Generic[ExampleT, PredictionT]):
         return self.score(examples, guesses).metrics if guesses else {}
 
     @abc.abstractmethod
-    def to_record(self, example: ExampleT, prediction: PredictionT) -> JsonObject:
+    def to_record(self, example: ExampleT, prediction: PredictionT) -> JsonRecord:
         """Return a line of predictions.jsonl: the input, 'gold' where known, the prediction."""
 
 

@@ -22,7 +22,7 @@ from bert_jax.problems import base, raw_input
 from bert_jax.tokenizers.sliding_windows import make_windows
 from bert_jax.tokenizers.special_token_layout import truncate_longest_first
 from bert_jax.training.early_stopping import lower_is_better
-from bert_jax.types import Batch, JsonObject, JsonView, Tree
+from bert_jax.types import Batch, JsonRecord, RecordView, Tree
 
 ACTIVATIONS = {'identity': lambda logits: logits, 'sigmoid': jax.nn.sigmoid}
 _MOST_CONSTANTS = 50  # classes that are tried as the answer to all examples
@@ -73,7 +73,7 @@ class OneLabelEncoding(base.Encoding[LabeledT]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         return {'label': self.setup.stored_label(fields['label'])}
 
 
@@ -163,7 +163,7 @@ class OneLabelDecoder(ClassDecoder[LabeledT, Probabilities]):
     def guess(self, prediction: Probabilities) -> str:
         return most_probable(prediction)
 
-    def to_record(self, example: LabeledT, prediction: Probabilities) -> JsonObject:
+    def to_record(self, example: LabeledT, prediction: Probabilities) -> JsonRecord:
         best = most_probable(prediction)
         record = {
             'id': example.id,
@@ -188,7 +188,7 @@ class TextEncoding(OneLabelEncoding[TextExample | DistilledExample]):
                 counts.update(dict.fromkeys(dict(example.probabilities), 0))
         return counts
 
-    def keep(self, train: Sequence[TextExample | DistilledExample]) -> JsonView:
+    def keep(self, train: Sequence[TextExample | DistilledExample]) -> RecordView:
         """Check that the classes are ordered, and have probabilities, if these are learned from."""
         if self.settings.get('ordinal', False):
             _check_order(self.labels, tuple(self.settings.get('labels', ())))
@@ -202,7 +202,7 @@ class TextEncoding(OneLabelEncoding[TextExample | DistilledExample]):
             )
         return {}
 
-    def parse_input(self, name: str, record: JsonView) -> TextExample:
+    def parse_input(self, name: str, record: RecordView) -> TextExample:
         return TextExample(name, raw_input.require_texts(record, name), None)
 
     def encode(self, example: TextExample | DistilledExample) -> list[Item]:
@@ -289,7 +289,7 @@ class NumberEncoding(base.Encoding[TextExample]):
     def count_labels(cls, train: Sequence[TextExample]) -> Counter[str]:
         return Counter(score=len(train))
 
-    def parse_input(self, name: str, record: JsonView) -> TextExample:
+    def parse_input(self, name: str, record: RecordView) -> TextExample:
         return TextExample(name, raw_input.require_texts(record, name), None)
 
     def encode(self, example: TextExample) -> list[Item]:
@@ -335,7 +335,7 @@ class NumberDecoder(base.Decoder[TextExample, float]):
         """Return the mean of the examples."""
         return [float(np.mean([example.label for example in examples]))] * len(examples)
 
-    def to_record(self, example: TextExample, prediction: float) -> JsonObject:
+    def to_record(self, example: TextExample, prediction: float) -> JsonRecord:
         return {
             'id': example.id,
             'texts': list(example.texts),

@@ -17,7 +17,7 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base, raw_input
 from bert_jax.problems.classification import ClassProbabilities, encode_windows
-from bert_jax.types import Batch, JsonObject, JsonView
+from bert_jax.types import Batch, JsonRecord, RecordView
 
 
 class LabelSet(NamedTuple):
@@ -39,11 +39,11 @@ class LabelSetEncoding(base.Encoding[LabelSetExample]):
     def count_labels(cls, train: Sequence[LabelSetExample]) -> Counter[str]:
         return Counter(label for example in train for label in example.label or ())
 
-    def keep(self, train: Sequence[LabelSetExample]) -> JsonView:
+    def keep(self, train: Sequence[LabelSetExample]) -> RecordView:
         """Keep the number of examples, for class weights."""
         return {'examples': len(train)}
 
-    def parse_input(self, name: str, record: JsonView) -> LabelSetExample:
+    def parse_input(self, name: str, record: RecordView) -> LabelSetExample:
         return LabelSetExample(name, raw_input.require_texts(record, name), None)
 
     def encode(self, example: LabelSetExample) -> list[Item]:
@@ -61,7 +61,7 @@ class LabelSetEncoding(base.Encoding[LabelSetExample]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         own = [label for label, flag in zip(self.labels, fields['labels'], strict=True) if flag]
         return {'labels': own if fields['known'] else None}
 
@@ -166,7 +166,7 @@ class LabelSetDecoder(base.Decoder[LabelSetExample, LabelSet]):
         chosen_C[order_C[: int(np.argmax(f1_C)) + 1]] = True
         return [self._label_set(share_C, chosen_C)] * len(examples)
 
-    def to_record(self, example: LabelSetExample, prediction: LabelSet) -> JsonObject:
+    def to_record(self, example: LabelSetExample, prediction: LabelSet) -> JsonRecord:
         chosen = zip(self.labels, prediction.chosen_C, strict=True)
         return {
             'id': example.id,

@@ -15,7 +15,7 @@ from bert_jax.metrics.scores import Scores, Table, main_first
 from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base, raw_input
 from bert_jax.problems.classification import encode_windows
-from bert_jax.types import Batch, JsonObject, JsonView
+from bert_jax.types import Batch, JsonRecord, RecordView
 
 Numbers = np.ndarray  # float32 [C], in the order of the labels
 
@@ -27,7 +27,7 @@ class NumbersEncoding(base.Encoding[NumbersExample]):
     def count_labels(cls, train: Sequence[NumbersExample]) -> Counter[str]:
         return Counter(name for example in train for name, _ in example.label or ())
 
-    def parse_input(self, name: str, record: JsonView) -> NumbersExample:
+    def parse_input(self, name: str, record: RecordView) -> NumbersExample:
         return NumbersExample(name, raw_input.require_texts(record, name), None)
 
     def encode(self, example: NumbersExample) -> list[Item]:
@@ -109,7 +109,7 @@ class NumbersDecoder(base.Decoder[NumbersExample, Numbers]):
         mean_C = np.mean([self.encoding.numbers(example) for example in examples], axis=0)
         return [mean_C] * len(examples)
 
-    def to_record(self, example: NumbersExample, prediction: Numbers) -> JsonObject:
+    def to_record(self, example: NumbersExample, prediction: Numbers) -> JsonRecord:
         return {
             'id': example.id,
             'texts': list(example.texts),

@@ -17,7 +17,7 @@ from bert_jax.models.model import HeadOptions
 from bert_jax.problems import base, raw_input
 from bert_jax.problems.classification import sequence
 from bert_jax.reports import glue
-from bert_jax.types import Batch, JsonObject, JsonView
+from bert_jax.types import Batch, JsonRecord, RecordView
 
 _ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not NaN
 
@@ -25,7 +25,7 @@ _ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not Na
 class ChoiceEncoding(base.Encoding[MultipleChoiceExample]):
     """One sequence for each choice; all choices of an example are in one row."""
 
-    def parse_input(self, name: str, record: JsonView) -> MultipleChoiceExample:
+    def parse_input(self, name: str, record: RecordView) -> MultipleChoiceExample:
         """Read 'premise' and 'choices'."""
         key = 'text' if 'text' in record and 'premise' not in record else 'premise'
         premise, choices = (raw_input.require(record, name, one) for one in (key, 'choices'))
@@ -121,7 +121,7 @@ class ChoiceDecoder(base.Decoder[MultipleChoiceExample, list[float]]):
             metrics = glue.score_record(golds, guesses) | metrics
         return Scores(metrics, {})
 
-    def to_record(self, example: MultipleChoiceExample, prediction: list[float]) -> JsonObject:
+    def to_record(self, example: MultipleChoiceExample, prediction: list[float]) -> JsonRecord:
         best = int(np.argmax(prediction))
         record = {
             'id': example.id,

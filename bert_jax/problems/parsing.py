@@ -22,7 +22,7 @@ from bert_jax.models.rows import Rows
 from bert_jax.problems import base, raw_input
 from bert_jax.problems.spanning_tree import best_tree
 from bert_jax.tokenizers.alignment import align
-from bert_jax.types import Batch, JsonObject, JsonView, Tree
+from bert_jax.types import Batch, JsonRecord, RecordView, Tree
 
 _CONTINUATION = 1  # value of the field `word` at a token after the first one of a word
 
@@ -48,7 +48,7 @@ class ParseEncoding(base.Encoding[ParsedExample]):
     def count_labels(cls, train: Sequence[ParsedExample]) -> Counter[str]:
         return Counter(relation for example in train for relation in example.relations or ())
 
-    def keep(self, train: Sequence[ParsedExample]) -> JsonView:
+    def keep(self, train: Sequence[ParsedExample]) -> RecordView:
         """Choose how plain text is split into words, and keep which relations the root has."""
         pairs = [
             (head == 0, relation)
@@ -61,7 +61,7 @@ class ParseEncoding(base.Encoding[ParsedExample]):
             'of_words': sorted({relation for is_root, relation in pairs if not is_root}),
         }
 
-    def parse_input(self, name: str, record: JsonView) -> ParsedExample:
+    def parse_input(self, name: str, record: RecordView) -> ParsedExample:
         """Read 'words', 'tokens' or 'text' (see `require_words`), or 'text' and 'spans'."""
         if 'spans' not in record:
             text, words = raw_input.require_words(record, name, self.setup.splitter)
@@ -113,7 +113,7 @@ class ParseEncoding(base.Encoding[ParsedExample]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         """Return 'arcs', the token, the token of its head, and the relation of each word."""
         return {
             'arcs': [
@@ -240,7 +240,7 @@ class ParseDecoder(base.Decoder[ParsedExample, PredictedTree]):
             guesses.append(PredictedTree(list(heads), [relation] * number, [None] * number))
         return guesses
 
-    def to_record(self, example: ParsedExample, prediction: PredictedTree) -> JsonObject:
+    def to_record(self, example: ParsedExample, prediction: PredictedTree) -> JsonRecord:
         """Return {'id', 'text', 'words'}.
 
         words: {'start', 'end', 'text', 'gold' (where known), 'head', 'relation', 'probability'};
@@ -248,7 +248,7 @@ class ParseDecoder(base.Decoder[ParsedExample, PredictedTree]):
         """
         words = []
         for number, (start, end) in enumerate(example.words):
-            known: JsonObject = {}
+            known: JsonRecord = {}
             if example.heads is not None and example.relations is not None:
                 known['gold'] = [example.heads[number], example.relations[number]]
             p = prediction.probabilities[number]

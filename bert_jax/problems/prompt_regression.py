@@ -16,7 +16,7 @@ from bert_jax.metrics.scores import Scores
 from bert_jax.problems import base
 from bert_jax.problems.prompt import PromptDecoder, PromptLoss, PromptPrediction, mlm_terms
 from bert_jax.problems.prompting.encoding import PromptEncoding
-from bert_jax.types import Batch, JsonObject
+from bert_jax.types import Batch, JsonRecord
 
 ENDS = ('high', 'low')  # the labels
 
@@ -57,7 +57,7 @@ class ScalePromptEncoding(PromptEncoding):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         return {'target': float(fields['target']) if fields['known'] else None}
 
 
@@ -115,7 +115,7 @@ class ScalePromptDecoder(PromptDecoder):
     ) -> RowScore:
         return base.Decoder.score_rows(self, examples, predictions)
 
-    def to_record(self, example: PromptExample, prediction: PromptPrediction) -> JsonObject:
+    def to_record(self, example: PromptExample, prediction: PromptPrediction) -> JsonRecord:
         record = super().to_record(example, prediction) | {'predicted': self._value(prediction)}
         return {name: value for name, value in record.items() if name != 'probability'}
 

@@ -20,7 +20,7 @@ from bert_jax.problems import answer_spans, base, raw_input
 from bert_jax.tokenizers import sliding_windows
 from bert_jax.tokenizers.sliding_windows import Window
 from bert_jax.tokenizers.special_token_layout import LaidOutSequence
-from bert_jax.types import Batch, JsonObject, JsonView
+from bert_jax.types import Batch, JsonObject, JsonRecord, RecordView
 
 _THRESHOLD = 'no_answer_threshold'
 
@@ -33,7 +33,7 @@ class QuestionEncoding(base.Encoding[QuestionExample]):
     A window without the answer points at [CLS], that of a causal model at the last [SEP].
     """
 
-    def parse_input(self, name: str, record: JsonView) -> QuestionExample:
+    def parse_input(self, name: str, record: RecordView) -> QuestionExample:
         """Read 'question' and 'context'."""
         keys = ('question', 'context')
         question, context = (raw_input.require_text(record, name, key) for key in keys)
@@ -109,7 +109,7 @@ class QuestionEncoding(base.Encoding[QuestionExample]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         """Return the tokens of 'answer': [CLS] or the last [SEP] without an answer, else None."""
         if not fields['answer_ends'].any():
             return {'answer': None}
@@ -243,7 +243,7 @@ class AnswerDecoder(base.Decoder[QuestionExample, Prediction]):
         """Return no answer, which is correct for questions without an answer."""
         return [{'text': '', 'n_best': [], 'no_answer_score': 0.0}] * len(examples)
 
-    def to_record(self, example: QuestionExample, prediction: Prediction) -> JsonObject:
+    def to_record(self, example: QuestionExample, prediction: Prediction) -> JsonRecord:
         return {
             'id': example.id,
             'question': example.question,

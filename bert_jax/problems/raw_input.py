@@ -6,10 +6,10 @@ from typing import Any
 from bert_jax.errors import UserError
 from bert_jax.labels import word_spans
 from bert_jax.labels.records import InvalidRecord
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, RecordView
 
 
-def require(record: JsonView, name: str, key: str) -> Any:
+def require(record: RecordView, name: str, key: str) -> Any:
     """Return record[key]. Raises UserError, with the name of the input, if the key is missing."""
     if key not in record:
         known = ', '.join(sorted(record.keys() - {'id'})) or 'no keys'
@@ -17,7 +17,7 @@ def require(record: JsonView, name: str, key: str) -> Any:
     return record[key]
 
 
-def require_text(record: JsonView, name: str, key: str) -> str:
+def require_text(record: RecordView, name: str, key: str) -> str:
     """Return the text record[key]. Raises UserError if it is missing or not a string."""
     value = require(record, name, key)
     if not isinstance(value, str):
@@ -25,7 +25,7 @@ def require_text(record: JsonView, name: str, key: str) -> str:
     return value
 
 
-def require_list(record: JsonView, name: str, key: str) -> list[str]:
+def require_list(record: RecordView, name: str, key: str) -> list[str]:
     """Return the texts record[key]. Raises UserError unless it is a list of strings, not empty."""
     value = require(record, name, key)
     is_list = isinstance(value, list | tuple) and len(value) > 0
@@ -34,13 +34,15 @@ def require_list(record: JsonView, name: str, key: str) -> list[str]:
     return list(value)
 
 
-def require_texts(record: JsonView, name: str) -> tuple[str, ...]:
+def require_texts(record: RecordView, name: str) -> tuple[str, ...]:
     """Return 'text' and, if present, 'text2'. Raises UserError without 'text'."""
     keys = ('text', 'text2') if 'text2' in record else ('text',)
     return tuple(require_text(record, name, key) for key in keys)
 
 
-def require_words(record: JsonView, name: str, splitter: str) -> tuple[str, word_spans.WordOffsets]:
+def require_words(
+    record: RecordView, name: str, splitter: str
+) -> tuple[str, word_spans.WordOffsets]:
     """Return a text and the (start, end) characters of its words.
 
     The words come from 'words' or 'tokens', a list of strings, or else from splitting 'text' with
@@ -59,6 +61,6 @@ def require_words(record: JsonView, name: str, splitter: str) -> tuple[str, word
     return text, word_spans.SPLITTERS[splitter](text) if words is None else words
 
 
-def describe_span(text: str, start: int, end: int, **more: object) -> JsonObject:
+def describe_span(text: str, start: int, end: int, **more: object) -> JsonRecord:
     """Return a span of characters for a record: 'start', 'end', 'text', and more."""
     return {'start': start, 'end': end, 'text': text[start:end], **more}

@@ -19,7 +19,7 @@ from bert_jax.problems.classification import (
     OneLabelLoss,
     Probabilities,
 )
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, RecordView
 
 
 class MarkedEncoding(OneLabelEncoding[MarkedExample]):
@@ -28,7 +28,7 @@ class MarkedEncoding(OneLabelEncoding[MarkedExample]):
     Long texts keep the tokens nearest to the marks.
     """
 
-    def parse_input(self, name: str, record: JsonView) -> MarkedExample:
+    def parse_input(self, name: str, record: RecordView) -> MarkedExample:
         """Read 'text' and 'marks', two [start, end] in characters; the second is in any 'text2'."""
         texts = raw_input.require_texts(record, name)
         offsets = raw_input.require(record, name, 'marks')
@@ -66,7 +66,7 @@ class MarkedEncoding(OneLabelEncoding[MarkedExample]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         marks = [
             [token for token, flags in zip(tokens, fields['marks'], strict=True) if flags & flag]
             for flag in (FIRST, SECOND)
@@ -130,7 +130,7 @@ class MarkedDecoder(OneLabelDecoder[MarkedExample]):
                     revised[number] = _as_negative(predictions[number], positive, negative)
         return revised
 
-    def to_record(self, example: MarkedExample, prediction: Probabilities) -> JsonObject:
+    def to_record(self, example: MarkedExample, prediction: Probabilities) -> JsonRecord:
         marks = [
             {
                 'text': mark.text,

@@ -22,7 +22,7 @@ from bert_jax.problems import base, raw_input
 from bert_jax.problems.words import WordEncoding
 from bert_jax.tokenizers.alignment import Alignment, join_words
 from bert_jax.tokenizers.sliding_windows import Window
-from bert_jax.types import Batch, JsonObject, JsonView
+from bert_jax.types import Batch, JsonObject, JsonRecord, RecordView
 
 HALF = 0.5  # the tuned threshold if no span of the dev split is correct
 _THRESHOLD = 'threshold'
@@ -76,7 +76,7 @@ class SpanEncoding(WordEncoding[SpansExample]):
         counts_C = [counts[label] for label in self.labels]
         return [max(0, total - sum(counts_C)), *counts_C]
 
-    def parse_input(self, name: str, record: JsonView) -> SpansExample:
+    def parse_input(self, name: str, record: RecordView) -> SpansExample:
         """Read 'words', 'tokens' or 'text' (see `require_words`)."""
         return SpansExample(name, *raw_input.require_words(record, name, self.setup.splitter), None)
 
@@ -144,7 +144,7 @@ class SpanEncoding(WordEncoding[SpansExample]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         """Return 'spans', the label and the tokens of each labeled span."""
         classes_NL, sizes_NL = fields['span_labels'], fields['span_sizes']
         spans = []

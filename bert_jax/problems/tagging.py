@@ -26,7 +26,7 @@ from bert_jax.problems import base, raw_input
 from bert_jax.problems.words import WordEncoding
 from bert_jax.tokenizers.alignment import Alignment
 from bert_jax.tokenizers.sliding_windows import Window
-from bert_jax.types import Array, Batch, JsonObject, JsonView, Tree
+from bert_jax.types import Array, Batch, JsonObject, JsonRecord, RecordView, Tree
 
 # Values of the field `word` of a token; 0: not part of a word. A word of a long text may be in
 # several windows, but is learned and predicted in only one window.
@@ -48,7 +48,7 @@ class TagEncoding(WordEncoding[TaggedExample]):
         counts.update(dict.fromkeys(tag_schemes.complete(counts), 0))
         return counts
 
-    def parse_input(self, name: str, record: JsonView) -> TaggedExample:
+    def parse_input(self, name: str, record: RecordView) -> TaggedExample:
         """Read 'words', 'tokens' or 'text' (see `require_words`)."""
         return TaggedExample(
             name, *raw_input.require_words(record, name, self.setup.splitter), None
@@ -122,7 +122,7 @@ class TagEncoding(WordEncoding[TaggedExample]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         """Return 'tags', the tag that each token learns, or None."""
         return {'tags': [self.setup.stored_label(stored) for stored in fields['label']]}
 
@@ -334,7 +334,7 @@ def _flatten(tags: Sequence[Sequence[str]]) -> list[str]:
 
 def _entities(
     example: TaggedExample, prediction: Prediction, parsed: entities.ParsedTags
-) -> list[JsonObject]:
+) -> list[JsonRecord]:
     """Return {'start', 'end', 'text', 'label', 'probability': minimum over words} of entities."""
     return [
         raw_input.describe_span(

@@ -8,7 +8,7 @@ from bert_jax.labels.examples import SpansExample, TaggedExample
 from bert_jax.problems import base
 from bert_jax.tokenizers.alignment import Alignment, align
 from bert_jax.tokenizers.sliding_windows import Window
-from bert_jax.types import JsonView
+from bert_jax.types import RecordView
 
 WordsT = TypeVar('WordsT', TaggedExample, SpansExample)
 
@@ -16,7 +16,7 @@ WordsT = TypeVar('WordsT', TaggedExample, SpansExample)
 class WordEncoding(base.Encoding[WordsT]):
     """A text and its words; subclasses encode the labels."""
 
-    def keep(self, train: Sequence[WordsT]) -> JsonView:
+    def keep(self, train: Sequence[WordsT]) -> RecordView:
         """Choose how plain text is split into words."""
         return {'splitter': word_spans.closest_splitter(train)}
 

@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax import figures
 from bert_jax.metrics import intervals
 from bert_jax.training.early_stopping import lower_is_better
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonObject, JsonRecord, JsonView
 
 INTERVAL = f'{intervals.LEVEL:.0%} interval of the mean'
 MIN_RUNS = 5  # for an interval; with fewer runs the bootstrap interval is about their range
@@ -42,7 +42,7 @@ def summarize(values: Sequence[float]) -> Summary:
     return Summary(float(values_S.mean()), sd, low, high, values_S.tolist())
 
 
-def mean_cell(summary: JsonObject, digits: int = 4) -> str:
+def mean_cell(summary: JsonRecord, digits: int = 4) -> str:
     """Format 'mean ± sd' for a table; only the mean for a single run."""
     mean = f'{summary["mean"]:.{digits}f}'
     return mean if summary['sd'] is None else f'{mean} ± {summary["sd"]:.{digits}f}'

@@ -16,7 +16,7 @@ from bert_jax.metrics.scores import Table
 from bert_jax.reports.model_card import json_block, table
 from bert_jax.reports.tables import markdown_table
 from bert_jax.storage import hub
-from bert_jax.types import Config, JsonObject
+from bert_jax.types import Config, JsonObject, JsonRecord
 
 
 class SplitScores(NamedTuple):
@@ -158,7 +158,7 @@ def _header(
     splits: Mapping[str, SplitScores],
     license_name: str,
     tag: str,
-) -> JsonObject:
+) -> JsonRecord:
     """Return the header for the Hugging Face Hub: license, base model, task and metrics."""
     name = pathlib.PurePath(config.workdir).name
     base = hub.repository(config.init_from)

@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax import figures, files, markdown
 from bert_jax.metrics.intervals import LEVEL, Interval, cell
 from bert_jax.metrics.scores import Confusion, Scatter, Scores, Table
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 Intervals: TypeAlias = Mapping[str, Interval]  # by metric
 
@@ -24,7 +24,7 @@ _FIGURES = ('confusion.*', 'scatter.*', 'candidates.tsv')  # which not all resul
 def save_results(
     directory: pathlib.Path,
     title: str,
-    records: Sequence[JsonObject],
+    records: Sequence[JsonRecord],
     scores: Scores | None,
     candidate_labels: Sequence[str] = (),
     **more: Any,
@@ -92,7 +92,7 @@ def save_scores(
             plot_scatter(table, directory / 'scatter')
 
 
-def save_predictions(records: Iterable[JsonObject], directory: str | pathlib.Path) -> None:
+def save_predictions(records: Iterable[JsonRecord], directory: str | pathlib.Path) -> None:
     """Write predictions.jsonl into a folder, which is created: a record per line."""
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

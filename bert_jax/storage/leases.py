@@ -23,7 +23,7 @@ from bert_jax.errors import UserError, report
 from bert_jax.storage import paths
 from bert_jax.storage.held_locks import held
 from bert_jax.storage.path import Path
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 RENEW_SECONDS = 10.0
 STALE_SECONDS = 60.0
@@ -149,15 +149,15 @@ class Lease:
         self._file(self._number).write_bytes(self._content(**fields))
 
 
-def _parse(content: bytes) -> JsonObject:
+def _parse(content: bytes) -> JsonRecord:
     try:
-        owner: JsonObject = json.loads(content)
+        owner: JsonRecord = json.loads(content)
         return owner
     except ValueError:  # on a disk: another process is writing the file
         return {}
 
 
-def _this_process() -> JsonObject:
+def _this_process() -> JsonRecord:
     pid = os.getpid()
     return {'host': _host(), 'pid': pid, 'started': _started(pid)}
 
@@ -191,12 +191,12 @@ def _is_dead(owner: JsonObject) -> bool:
     return bool(_started(owner['pid']) != owner['started'])
 
 
-def _describe(owner: JsonObject) -> str:
+def _describe(owner: JsonRecord) -> str:
     host = str(owner.get('host', 'an unknown host')).partition(' ')[0]
     return f'process {owner.get("pid", "?")} on {host}'
 
 
-def _report(path: Path, owner: JsonObject, progress: str, seconds: float) -> None:
+def _report(path: Path, owner: JsonRecord, progress: str, seconds: float) -> None:
     report(
         f'waiting for the lock {path} of {_describe(owner)}'
         + (f'; {progress}' if progress else '')

@@ -15,7 +15,7 @@ from bert_jax.models.heads import HEADS
 from bert_jax.models.model import Model
 from bert_jax.storage import paths
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.types import Config, JsonObject, Params
+from bert_jax.types import Config, JsonRecord, Params
 
 if TYPE_CHECKING:  # a run without weights does without these
     from bert_jax.loaded.loaded_model import LoadedModel
@@ -255,7 +255,7 @@ def _add_method(config: Config, initial: InitialModel, parts: list[str]) -> Init
 
 
 def _initialize_randomly(
-    config: Config, name: str | None, sizes: JsonObject, tokenizer: Tokenizer
+    config: Config, name: str | None, sizes: JsonRecord, tokenizer: Tokenizer
 ) -> InitialModel:
     """Build the initial model of a run without `init_from`."""
     if name is None:

@@ -10,7 +10,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.rows import Rows
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.training.task import Stage, StepCourse, Task, first_batches
-from bert_jax.types import Batch, JsonObject
+from bert_jax.types import Batch, JsonRecord
 
 if TYPE_CHECKING:
     from bert_jax.problems.base import AnyProblem
@@ -44,7 +44,7 @@ def find(stages: Sequence[Stage], step: int) -> tuple[Stage, int, int]:
     raise UserError(f'debug.batch is {step}, but the run has steps 1 to {sum(course.steps)}')
 
 
-def corrupted_row(clean: Rows, rows: Rows, row: int, tokenizer: Tokenizer) -> JsonObject:
+def corrupted_row(clean: Rows, rows: Rows, row: int, tokenizer: Tokenizer) -> JsonRecord:
     """Describe a row of pretraining.
 
     Returns:
@@ -68,7 +68,7 @@ def corrupted_row(clean: Rows, rows: Rows, row: int, tokenizer: Tokenizer) -> Js
     return described
 
 
-def packed_row(batch: Batch, row: int, problem: 'AnyProblem') -> JsonObject:
+def packed_row(batch: Batch, row: int, problem: 'AnyProblem') -> JsonRecord:
     """Describe a row of fine-tuning: the text, the tokens and the targets of its sequences."""
     tokenizer, sequences = problem.encoding.tokenizer, []
     arrays = {name: np.asarray(array) for name, array in batch.items()}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.text.held_out import LEAST, HeldOutRule
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 FACTOR = 3  # a larger multiple of the requested fraction is too much,
 FEW = 8  # unless it is this many documents of average size
@@ -88,7 +88,7 @@ class HeldOutCandidates:
         """Add the documents of other candidates, as returned by `state`."""
         self._add(state['total'], state['hashes'], state['tokens'])
 
-    def state(self) -> JsonObject:
+    def state(self) -> JsonRecord:
         """Return the candidates as JSON values."""
         self._drop()
         hashes = list(self._tokens)

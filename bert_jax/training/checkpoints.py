@@ -26,7 +26,7 @@ from bert_jax.loaded.record import best_step
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.training import multihost
-from bert_jax.types import JsonObject, Tree
+from bert_jax.types import JsonRecord, Tree
 
 UNFINISHED = '.unfinished'
 # Only several hosts with a bucket write shards.
@@ -72,7 +72,7 @@ class Checkpoints:
         """Steps of all checkpoints, newest first, damaged ones included."""
         return checkpoint_files.steps(self.directory)
 
-    def save(self, step: int, state: Tree, metadata: JsonObject) -> None:
+    def save(self, step: int, state: Tree, metadata: JsonRecord) -> None:
         """Save a checkpoint in the background; return as soon as the arrays may be donated.
 
         Waits for the previous save first. A checkpoint of the same step is replaced. Checkpoints
@@ -116,7 +116,7 @@ class Checkpoints:
         self._thread = threading.Thread(target=self._finish, args=(save,))
         self._thread.start()
 
-    def replace_metadata(self, step: int, metadata: JsonObject) -> None:
+    def replace_metadata(self, step: int, metadata: JsonRecord) -> None:
         """Replace the metadata of a saved checkpoint; a kill leaves either the old or the new.
 
         Waits for the save in progress. Can be called once for each checkpoint.
@@ -187,7 +187,7 @@ class Checkpoints:
         paths.drop(self.directory / str(step))
         return Restored(step, state, metadata)
 
-    def metadata(self) -> JsonObject | None:
+    def metadata(self) -> JsonRecord | None:
         """Read the metadata of the newest checkpoint whose metadata is undamaged."""
         step = self._choose(files=['metadata.json'])
         if step is None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bert_jax import figures
-from bert_jax.types import JsonView
+from bert_jax.types import RecordView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ _TITLES = {
 }
 _COLUMNS = 3  # of panels
 
-Records = Sequence[JsonView]
+Records = Sequence[RecordView]
 
 
 def draw(

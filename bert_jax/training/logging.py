@@ -15,7 +15,7 @@ from bert_jax.errors import printable, warn
 from bert_jax.loaded.checkpoint_files import check_free_space
 from bert_jax.training import curves, trackers
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config, JsonObject
+from bert_jax.types import Config, JsonRecord
 
 _FLUSH_SECONDS = 60.0  # between uploads to a bucket
 
@@ -148,7 +148,7 @@ class Log:
         return trackers.open_trackers(self._folder, self._step, self._config)
 
 
-def _read_records(path: pathlib.Path, last: Mapping[str, int]) -> list[JsonObject]:
+def _read_records(path: pathlib.Path, last: Mapping[str, int]) -> list[JsonRecord]:
     """Read the records up to `last`[kind]; a line that a kill cut off is dropped."""
     records = []
     lines = path.read_text(encoding='utf-8').split('\n') if path.exists() else []

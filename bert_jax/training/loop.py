@@ -25,7 +25,7 @@ from bert_jax.training.step import lower_train_step, make_train_step
 from bert_jax.training.task import Stage, Task, first_batches
 from bert_jax.training.transfer import num_parameters
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config, JsonObject, Params
+from bert_jax.types import Config, JsonRecord, Params
 
 
 def train(
@@ -33,7 +33,7 @@ def train(
     config: Config,
     workdir: Workdir,
     hooks: Hooks = NO_HOOKS,
-) -> tuple[Params, JsonObject]:
+) -> tuple[Params, JsonRecord]:
     """Train a task as the config says, resuming from the last checkpoint.
 
     Args:
@@ -287,7 +287,7 @@ def _exit_if_signaled(run: Run, number: int) -> None:
         raise Interrupted
 
 
-def _finish(run: Run) -> tuple[Params, JsonObject]:
+def _finish(run: Run) -> tuple[Params, JsonRecord]:
     """Return the final or best parameters, and the results of the run."""
     run.checkpoints.wait()
     skipped, best = int(run.state.skipped), run.early_stopping.best

@@ -36,7 +36,7 @@ from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.task import Course, Stage, StepCourse, Task
 from bert_jax.training.transfer import Transfer, num_parameters
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config, JsonObject, Key, Params
+from bert_jax.types import Config, JsonRecord, Key, Params
 
 if TYPE_CHECKING:
     from bert_jax.training.profiling import Profile
@@ -151,7 +151,7 @@ class Plan:
         skipped: int,
         best_step: int | None = None,
         starts: Sequence[int] = (0,),
-    ) -> JsonObject:
+    ) -> JsonRecord:
         """Return the results of a finished run, the content of results.json.
 
         Args:

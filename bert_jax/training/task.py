@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax.averages import Terms
 from bert_jax.examples.example_source import BatchSource
 from bert_jax.loaded.record import RunRecord
-from bert_jax.types import Batch, JsonObject, Key, Params, Tree
+from bert_jax.types import Batch, JsonRecord, Key, Params, Tree
 
 if TYPE_CHECKING:  # a step needs no working directory
     from bert_jax.training.workdir import Workdir
@@ -233,7 +233,7 @@ class Task(Protocol):
     def check(self, stored: RunRecord) -> None:
         """Raise UserError if a checkpoint with this record belongs to another task."""
 
-    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
+    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonRecord]:
         """Yield the rows of a training batch as JSON-compatible, decoded text and labels.
 
         Args:
@@ -252,7 +252,7 @@ class Task(Protocol):
     def next_commands(self, params: Params) -> Sequence[str]:
         """Return command lines for a finished run with these parameters, to be printed."""
 
-    def report(self, params: Params, results: JsonObject, workdir: 'Workdir') -> None:
+    def report(self, params: Params, results: JsonRecord, workdir: 'Workdir') -> None:
         """Write further files of a finished run, such as the model card.
 
         Args:

@@ -15,7 +15,7 @@ from bert_jax.loaded import checkpoint_files
 from bert_jax.storage import paths
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
-from bert_jax.types import Config, JsonObject
+from bert_jax.types import Config, JsonRecord
 
 DATA = 'data'  # folder of what a run is given as objects of Python; not a result
 _SEPARATE = ('checkpoints',)  # folders that other modules upload and download
@@ -148,7 +148,7 @@ class Workdir:
         """Write config.json, which later runs in the folder are compared with."""
         self._write('config.json', config.to_dict())
 
-    def write_results(self, results: JsonObject) -> None:
+    def write_results(self, results: JsonRecord) -> None:
         """Write results.json, the last file of a run."""
         self._write('results.json', results)
 
@@ -183,7 +183,7 @@ class Workdir:
     def _is_sweep(self) -> bool:
         return (self.path / _SWEEP).exists()
 
-    def _write(self, name: str, value: JsonObject) -> None:
+    def _write(self, name: str, value: JsonRecord) -> None:
         with self.writing():
             write_json(self.local / name, value)
         self.push()
@@ -204,7 +204,7 @@ def _has_content(path: Path) -> bool:
     return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
-def compare(stored: JsonObject, config: Config) -> tuple[list[str], list[str]]:
+def compare(stored: JsonRecord, config: Config) -> tuple[list[str], list[str]]:
     """Return the changes since a stored config that a resumed run may have, and all others."""
     old = traverse_util.flatten_dict(stored, sep='.')
     new = json.loads(json.dumps(config_keys.flatten(config)))  # lists for tuples
@@ -223,7 +223,7 @@ def compare(stored: JsonObject, config: Config) -> tuple[list[str], list[str]]:
     return accepted, refused
 
 
-def _only_last_stage(key: str, old: JsonObject, new: JsonObject) -> bool:
+def _only_last_stage(key: str, old: JsonRecord, new: JsonRecord) -> bool:
     """Whether the lengths of all stages but the last are the same."""
     before, after = old.get(key), new.get(key)
     if not isinstance(before, list) or not isinstance(after, list):

@@ -23,7 +23,7 @@ from bert_jax.labels.named_rows import Columns
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
 from bert_jax.storage import paths
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 BLANK = 'BLANK'
 FILLINGS = ('stereotype', 'anti_stereotype', 'unrelated')
@@ -80,7 +80,7 @@ def _read(flags: HarmFlags) -> Iterator[dict[str, str]]:
                 yield {'place': f'{path}: {example.get("id")}'} | _published_row(path, example)
 
 
-def _published_examples(path: str) -> list[JsonObject] | None:
+def _published_examples(path: str) -> list[JsonRecord] | None:
     """The intrasentence examples of the published dev.json; None for any other file."""
     if not path.endswith('.json'):
         return None

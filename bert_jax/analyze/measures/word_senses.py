@@ -16,7 +16,7 @@ from bert_jax.analyze.measures import isotropy
 from bert_jax.analyze.readers.wordnet import Synset, WordNet
 from bert_jax.metrics import intervals
 from bert_jax.metrics.scores import Table
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 BASELINE = 'most frequent sense'
 Lemma = tuple[str, str]  # lemma and part of speech
@@ -145,10 +145,10 @@ def unit(vectors_ND: np.ndarray) -> np.ndarray:
     return np.asarray(vectors_ND / np.maximum(norms_N, np.finfo(np.float32).tiny))
 
 
-def score(guesses: Guesses, test: Labeled, num_senses: np.ndarray) -> dict[str, JsonObject]:
+def score(guesses: Guesses, test: Labeled, num_senses: np.ndarray) -> dict[str, JsonRecord]:
     """Method → accuracy, interval and number of words, for all, seen and ambiguous words."""
     subsets = {'all': num_senses >= 0, 'seen': num_senses > 0, 'ambiguous': num_senses > 1}
-    scored: dict[str, JsonObject] = {}
+    scored: dict[str, JsonRecord] = {}
     num_documents = int(test.documents.max()) + 1
     for method, senses in guesses.items():
         is_correct = np.array([a in b for a, b in zip(senses, test.senses, strict=True)])

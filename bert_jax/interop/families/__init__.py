@@ -23,7 +23,7 @@ from bert_jax.interop.families import (
     xlnet,
 )
 from bert_jax.interop.families.family import Family
-from bert_jax.types import JsonView
+from bert_jax.types import JsonView, RecordView
 
 FAMILIES: dict[str, Family] = {
     'albert': albert.FAMILY,
@@ -140,12 +140,12 @@ def of_config(config: JsonView) -> Family:
     )
 
 
-def _as_configured(family: Family, config: JsonView) -> Family:
+def _as_configured(family: Family, config: RecordView) -> Family:
     """The family; its left-to-right variant if the config sets is_decoder and one exists."""
     return family.as_decoder() if config.get('is_decoder') and family.causal_class else family
 
 
-def published_class(config: JsonView) -> str | None:
+def published_class(config: RecordView) -> str | None:
     """The class that a config.json names under `architectures`; None if it names none."""
     named = config.get('architectures')
     return named[0] if isinstance(named, list) and named and isinstance(named[0], str) else None

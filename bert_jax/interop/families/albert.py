@@ -10,7 +10,7 @@ from bert_jax.interop.families.family import (
     with_defaults,
 )
 from bert_jax.models.architecture import Architecture
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, JsonView
 
 _LAYER = 'albert.encoder.albert_layer_groups.#group.albert_layers.#member'
 _KEYS = {name: key for name, key in BERT_KEYS.items() if name != 'classifier_dropout'}
@@ -23,7 +23,7 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     return architecture.changed({'num_layers': layers, 'sharing.layers_per_group': inner})
 
 
-def _more_keys(architecture: Architecture) -> JsonObject:
+def _more_keys(architecture: Architecture) -> JsonRecord:
     inner = architecture.sharing.layers_per_group if architecture.sharing else 1
     return {'inner_group_num': inner, 'num_hidden_layers': architecture.num_layers // inner}
 

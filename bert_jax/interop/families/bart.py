@@ -5,7 +5,7 @@ import dataclasses
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key
 from bert_jax.models.architecture import Architecture
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, RecordView
 
 # Keys of generation, and keys whose value follows from other keys.
 _OTHERS = {
@@ -32,7 +32,7 @@ _SAME = {'attention_heads': 'num_heads', 'ffn_dim': 'intermediate_size'}
 _UNUSED_POSITIONS = 2  # rows at the start of the position tables
 
 
-def _complete(architecture: Architecture, config: JsonView) -> Architecture:
+def _complete(architecture: Architecture, config: RecordView) -> Architecture:
     """Add the unused positions; the decoder must have the sizes of the encoder."""
     for name, field in _SAME.items():
         size = getattr(architecture, field)
@@ -45,7 +45,7 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     return architecture.changed({'max_position_embeddings': positions})
 
 
-def _more_keys(architecture: Architecture) -> JsonObject:
+def _more_keys(architecture: Architecture) -> JsonRecord:
     decoder = {f'decoder_{name}': getattr(architecture, field) for name, field in _SAME.items()}
     return decoder | {
         'is_encoder_decoder': True,

@@ -22,7 +22,7 @@ from bert_jax.models.architecture_parts import (
     PositionTerm,
     Standard,
 )
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, JsonView, RecordView
 
 _TERMS: dict[str, PositionTerm] = {
     'c2p': 'content_to_position',
@@ -74,7 +74,7 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     return dataclasses.replace(architecture, attention=attention)
 
 
-def _complete_v2(architecture: Architecture, config: JsonView) -> Architecture:
+def _complete_v2(architecture: Architecture, config: RecordView) -> Architecture:
     """Add the buckets and projections of relative positions, and the convolution."""
     norm = config.get('norm_rel_ebd', 'none')
     if norm not in ('none', 'layer_norm'):
@@ -107,9 +107,9 @@ def _positive(config: JsonView, name: str) -> int | None:
     return value if value > 0 else None
 
 
-def _more_keys(architecture: Architecture) -> JsonObject:
+def _more_keys(architecture: Architecture) -> JsonRecord:
     attention = architecture.attention
-    keys: JsonObject = {'relative_attention': False, 'pos_att_type': []}
+    keys: JsonRecord = {'relative_attention': False, 'pos_att_type': []}
     if attention.kind == 'disentangled':
         keys = {
             'relative_attention': True,
@@ -119,7 +119,7 @@ def _more_keys(architecture: Architecture) -> JsonObject:
     return keys | {'pooler_hidden_size': architecture.hidden_size}
 
 
-def _more_keys_v2(architecture: Architecture) -> JsonObject:
+def _more_keys_v2(architecture: Architecture) -> JsonRecord:
     activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     attention, keys = architecture.attention, _more_keys(architecture)
     if attention.kind == 'disentangled':

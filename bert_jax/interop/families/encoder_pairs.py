@@ -14,7 +14,7 @@ from bert_jax.interop.families import bert, roberta
 from bert_jax.interop.families.family import Family
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architecture_parts import DecoderStack
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, JsonView, RecordView
 
 MODEL_TYPE = 'encoder-decoder'
 _PARTS = ('encoder', 'decoder')
@@ -42,7 +42,7 @@ class EncoderPair(Family):
 
     encoder: Family
 
-    def read_config(self, config: JsonView) -> Architecture:
+    def read_config(self, config: RecordView) -> Architecture:
         """The architecture of a config.
 
         Raises:
@@ -73,7 +73,7 @@ class EncoderPair(Family):
         ignored = {*super().ignored_keys({n: config[n] for n in config if n not in _PARTS})}
         return sorted(ignored.union(*(self.encoder.ignored_keys(config[part]) for part in _PARTS)))
 
-    def write_config(self, architecture: Architecture) -> JsonObject:
+    def write_config(self, architecture: Architecture) -> JsonRecord:
         """The config that `read_config` reads as this architecture. Raises UserError."""
         stack = architecture.decoder
         if stack is None or stack != paired_stack(stack.num_layers):
@@ -149,7 +149,7 @@ def _table(family: Family) -> dict[str, str]:
     return table | {f'{ours}/{part}': f'{theirs}.{name}' for part, name in _ATTENTION.items()}
 
 
-def _part(config: JsonView, name: str, model_type: str) -> dict[str, Any]:
+def _part(config: RecordView, name: str, model_type: str) -> dict[str, Any]:
     """The config of the encoder or the decoder, of this model_type."""
     part = config.get(name)
     if not isinstance(part, dict):
@@ -178,7 +178,7 @@ PAIRS = {
 }
 
 
-def of_encoder(config: JsonView) -> EncoderPair:
+def of_encoder(config: RecordView) -> EncoderPair:
     """The pair that a config.json with MODEL_TYPE describes.
 
     Raises:

@@ -23,7 +23,7 @@ from bert_jax.models.architecture_parts import (
     TokenDropout,
 )
 from bert_jax.models.attention import rotation_frequencies
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, JsonView
 
 _FREQUENCIES = 'rotary_embeddings.inv_freq'
 _CLASSES = common_classes('Esm')
@@ -59,9 +59,9 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     )
 
 
-def _more_keys(architecture: Architecture) -> JsonObject:
+def _more_keys(architecture: Architecture) -> JsonRecord:
     attention, dropout = architecture.attention, architecture.token_dropout
-    keys: JsonObject = {
+    keys: JsonRecord = {
         'position_embedding_type': 'absolute',
         'emb_layer_norm_before': architecture.norms.embeddings,
         'token_dropout': dropout is not None,

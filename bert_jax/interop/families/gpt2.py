@@ -3,7 +3,7 @@
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key
 from bert_jax.models.architecture import Architecture
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, RecordView
 
 # Keys that have no effect on the encoder and the heads, and the padding token.
 _OTHERS = {
@@ -18,7 +18,7 @@ _OTHERS = {
 }
 
 
-def _complete(architecture: Architecture, config: JsonView) -> Architecture:
+def _complete(architecture: Architecture, config: RecordView) -> Architecture:
     """Set the width of the feed-forward layers, and which token is not the last of a text.
 
     The width is by default four times that of the states. Classification reads the last token that
@@ -31,7 +31,7 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     return architecture.changed({'intermediate_size': width, 'classifier.skipped_id': skipped_id})
 
 
-def _more_keys(architecture: Architecture) -> JsonObject:
+def _more_keys(architecture: Architecture) -> JsonRecord:
     width = architecture.intermediate_size
     return {
         'embd_pdrop': architecture.hidden_dropout,

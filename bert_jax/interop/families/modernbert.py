@@ -10,7 +10,7 @@ from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, common_classes
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architecture_parts import Rotary
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, JsonView
 
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
@@ -61,7 +61,7 @@ def _theta(config: JsonView, layer_type: str) -> float:
     return float(theta)
 
 
-def _more_keys(architecture: Architecture) -> JsonObject:
+def _more_keys(architecture: Architecture) -> JsonRecord:
     windows, attention = architecture.layer_windows, architecture.attention
     if attention.kind != 'rotary':
         return {}
@@ -164,7 +164,7 @@ def _complete_causal(architecture: Architecture, config: JsonView) -> Architectu
     return complete.changed({'windows': tuple(windows), 'classifier.skipped_id': skipped_id})
 
 
-def _more_keys_causal(architecture: Architecture) -> JsonObject:
+def _more_keys_causal(architecture: Architecture) -> JsonRecord:
     windows = architecture.layer_windows
     distance = next((window + 1 for window in windows if window), _WINDOW // 2)
     sizes = {'local_attention': 2 * distance, 'sliding_window': distance}

@@ -21,15 +21,15 @@ from bert_jax.interop.families.family import (
 )
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architecture_parts import Rotary
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, RecordView
 
 
-def _complete(theta: float, architecture: Architecture, config: JsonView) -> Architecture:
+def _complete(theta: float, architecture: Architecture, config: RecordView) -> Architecture:
     rotary = rope.read(config, theta, architecture.head_size)
     return with_usual_heads(dataclasses.replace(architecture, attention=rotary))
 
 
-def _more_keys(architecture: Architecture) -> JsonObject:
+def _more_keys(architecture: Architecture) -> JsonRecord:
     assert isinstance(architecture.attention, Rotary)
     return {'rope_parameters': rope.write(architecture.attention)}
 

@@ -5,7 +5,7 @@ import dataclasses
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import Family, Key, with_defaults
 from bert_jax.models.architecture import Architecture
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, JsonView, RecordView
 
 # Value of feed_forward_proj → whether the layer is gated, and its activation.
 _FEEDFORWARDS = {
@@ -50,7 +50,7 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     return architecture.changed(changes)
 
 
-def _more_keys(architecture: Architecture) -> JsonObject:
+def _more_keys(architecture: Architecture) -> JsonRecord:
     chosen = (architecture.feedforward, architecture.hidden_act)
     names = [name for name, value in _FEEDFORWARDS.items() if value == chosen]
     if not names:
@@ -134,13 +134,13 @@ FAMILY = Family(
 _MT5_DEFAULTS = {'feed_forward_proj': 'gated-gelu'}
 
 
-def _complete_mt5(architecture: Architecture, config: JsonView) -> Architecture:
+def _complete_mt5(architecture: Architecture, config: RecordView) -> Architecture:
     """As `_complete`; mT5 predicts with a matrix of its own, whatever the config says."""
     untied = {'prediction.tied': False, 'prediction.scaled': False}
     return _complete(architecture, {**_MT5_DEFAULTS, **config}).changed(untied)
 
 
-def _more_keys_mt5(architecture: Architecture) -> JsonObject:
+def _more_keys_mt5(architecture: Architecture) -> JsonRecord:
     config = _more_keys(architecture)
     del config['scale_decoder_outputs']
     return config

@@ -3,7 +3,7 @@
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key
 from bert_jax.models.architecture import Architecture
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, JsonView
 
 # Keys of the memory, of beam search in question answering and of generation, which have no effect
 # on rows without memory.
@@ -34,7 +34,7 @@ def _complete(architecture: Architecture, config: JsonView) -> Architecture:
     return architecture.changed(changes)
 
 
-def _more_keys(architecture: Architecture) -> JsonObject:
+def _more_keys(architecture: Architecture) -> JsonRecord:
     rate = architecture.classifier.dropout
     return {
         'attn_type': 'bi',

@@ -10,7 +10,7 @@ from bert_jax.metrics import vectors as vector_metrics
 from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores, Table
 from bert_jax.problems import base
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 
 class EmbeddingDecoder(base.Decoder[TextGroup, np.ndarray]):
@@ -70,7 +70,7 @@ class EmbeddingDecoder(base.Decoder[TextGroup, np.ndarray]):
         shortened = [vectors_ND[:, :size] for vectors_ND in predictions]
         return dict(self.score_rows(examples, shortened)(np.arange(len(examples))))
 
-    def to_record(self, example: TextGroup, prediction: np.ndarray) -> JsonObject:
+    def to_record(self, example: TextGroup, prediction: np.ndarray) -> JsonRecord:
         compared_ND = self._to_compare(prediction)
         name = 'cosines' if self._similarity == 'cosine' else 'products'
         gold: object = list(example.scores) or example.label or None

@@ -24,7 +24,7 @@ from bert_jax.problems.classification import sequence
 from bert_jax.problems.embedding import LOSSES, in_batch, make
 from bert_jax.problems.embedding.base import EmbeddingLoss, LossOptions, VectorBatch, normalize
 from bert_jax.problems.embedding.decoder import EmbeddingDecoder
-from bert_jax.types import Array, Batch, JsonObject, JsonView, Tree
+from bert_jax.types import Array, Batch, JsonRecord, RecordView, Tree
 
 
 class EmbeddingEncoding(base.Encoding[TextGroup]):
@@ -39,7 +39,7 @@ class EmbeddingEncoding(base.Encoding[TextGroup]):
     def count_labels(cls, train: Sequence[TextGroup]) -> Counter[str]:
         return Counter(example.label for example in train if example.label)
 
-    def keep(self, train: Sequence[TextGroup]) -> JsonView:
+    def keep(self, train: Sequence[TextGroup]) -> RecordView:
         """Check that the loss can learn from the examples; return the sizes of their fields."""
         loss = self.embedding_loss
         num_texts = max((len(example.texts) for example in train), default=0)
@@ -213,7 +213,7 @@ class EmbeddingEncoding(base.Encoding[TextGroup]):
         padded = [*example.texts, *example.texts[-1:] * (self.group_size - len(example.texts))]
         return [int.from_bytes(text_hash(text).tobytes(), 'little') for text in padded]
 
-    def parse_input(self, name: str, record: JsonView) -> TextGroup:
+    def parse_input(self, name: str, record: RecordView) -> TextGroup:
         return TextGroup(name, raw_input.require_texts(record, name))
 
     def encode(self, example: TextGroup) -> list[Item]:
@@ -251,10 +251,10 @@ class EmbeddingEncoding(base.Encoding[TextGroup]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         number = int(fields['item_number']) - 1
         example, place = divmod(number, self.group_size)
-        target: JsonObject = {'example': example, 'place': place}
+        target: JsonRecord = {'example': example, 'place': place}
         if 'scores' in fields:
             target['scores'] = fields['scores'].tolist()
         if fields['class']:

@@ -21,7 +21,7 @@ from bert_jax.metrics import written_texts
 from bert_jax.problems import base, raw_input
 from bert_jax.problems.generation import templates
 from bert_jax.problems.prompting.templates import encode_segment, truncate_segments
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, RecordView
 
 _MULTIPLE = 8  # the length of targets in a decoder is a multiple, so that few shapes are compiled
 
@@ -116,7 +116,7 @@ class TargetEncoding(base.Encoding[TargetExample]):
         around = len(self.source_end) + self.tokenizer.starts_texts
         return int(self.layout.max_length - target - around)
 
-    def keep(self, train: Sequence[TargetExample]) -> JsonView:
+    def keep(self, train: Sequence[TargetExample]) -> RecordView:
         """Keep the first token of a decoder, and the number of tokens of the longest target."""
         kept = {'decoder_start': self.setup.kept.get('decoder_start')}
         if self.is_causal or not train:
@@ -125,7 +125,7 @@ class TargetEncoding(base.Encoding[TargetExample]):
         longest = min(longest, self.settings.target_tokens)
         return kept | {'target_slots': -(-longest // _MULTIPLE) * _MULTIPLE}
 
-    def parse_input(self, name: str, record: JsonView) -> TargetExample:
+    def parse_input(self, name: str, record: RecordView) -> TargetExample:
         """Read 'text' and, for templates of pairs, 'text2'."""
         return TargetExample(name, raw_input.require_texts(record, name), None)
 
@@ -209,7 +209,7 @@ class TargetEncoding(base.Encoding[TargetExample]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         """Return the tokens to write."""
         if self.is_causal:
             places = np.flatnonzero(fields['is_target']).tolist()

@@ -21,7 +21,7 @@ from bert_jax.problems import base
 from bert_jax.problems.generation.encoding import TargetEncoding
 from bert_jax.problems.generation.smoothing import smoothed_cross_entropy
 from bert_jax.text.sentences import split_sentences
-from bert_jax.types import Batch, JsonObject, Tree
+from bert_jax.types import Batch, JsonRecord, Tree
 
 _LEAD_SENTENCES = 3
 
@@ -194,7 +194,7 @@ class TargetDecoder(base.Decoder[TargetExample, Written]):
 
         return max(guesses, key=main_metric)
 
-    def to_record(self, example: TargetExample, prediction: Written) -> JsonObject:
+    def to_record(self, example: TargetExample, prediction: Written) -> JsonRecord:
         return {
             'id': example.id,
             'texts': list(example.texts),

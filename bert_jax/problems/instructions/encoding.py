@@ -15,7 +15,7 @@ from bert_jax.labels.examples import ConversationExample
 from bert_jax.labels.records import InvalidRecord
 from bert_jax.problems import base, raw_input
 from bert_jax.problems.instructions.turns import Turn, TurnTemplate
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, RecordView
 
 
 class AnswerRow(NamedTuple):
@@ -68,7 +68,7 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
         """The tokens before the first turn: [CLS], if the model has one; int32 [0 or 1]."""
         return np.array([self.tokenizer.cls_id] * self.tokenizer.starts_texts, np.int32)
 
-    def keep(self, train: Sequence[ConversationExample]) -> JsonView:
+    def keep(self, train: Sequence[ConversationExample]) -> RecordView:
         if not self.is_causal and self.settings.prefix_lm:
             raise UserError(
                 'problem.prefix_lm is for causal models; the model at init_from sees all positions '
@@ -76,7 +76,7 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
             )
         return {}
 
-    def parse_input(self, name: str, record: JsonView) -> ConversationExample:
+    def parse_input(self, name: str, record: RecordView) -> ConversationExample:
         """Read 'messages' or 'conversations', or 'prompt' (or 'text'); and 'system'."""
         try:
             if column := next((one for one in conversations.COLUMNS if one in record), ''):
@@ -210,6 +210,6 @@ class InstructionEncoding(base.Encoding[ConversationExample]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         pairs = zip(tokens, fields['is_answer'].tolist(), strict=True)
         return {'answer': ' '.join(token for token, is_answer in pairs if is_answer)}

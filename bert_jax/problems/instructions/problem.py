@@ -16,7 +16,7 @@ from bert_jax.objectives.mlm import cross_entropy, is_best
 from bert_jax.problems import base
 from bert_jax.problems.instructions.encoding import InstructionEncoding
 from bert_jax.problems.instructions.kinds import Causal, Diffusion, Kind
-from bert_jax.types import Batch, JsonObject, Tree
+from bert_jax.types import Batch, JsonRecord, Tree
 
 
 class InstructionLoss(base.Loss):
@@ -185,10 +185,10 @@ class InstructionDecoder(base.Decoder[ConversationExample, AnswerPrediction]):
                 ids += [answer, end]
         return np.concatenate(ids).astype(np.int64)
 
-    def to_record(self, example: ConversationExample, prediction: AnswerPrediction) -> JsonObject:
+    def to_record(self, example: ConversationExample, prediction: AnswerPrediction) -> JsonRecord:
         turns = list(zip(example.roles, example.contents, strict=True))
         given = turns[:-1] if example.answer is not None else turns
-        record: JsonObject = {
+        record: JsonRecord = {
             'id': example.id,
             'messages': [{'role': role, 'content': text} for role, text in given],
             'gold': example.answer,

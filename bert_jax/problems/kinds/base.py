@@ -8,7 +8,7 @@ from bert_jax import lazy_table
 from bert_jax.config_keys import ConfigKey, key
 from bert_jax.labels.formats import LISTS, TABLES
 from bert_jax.labels.labeled_files import Reader
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 if TYPE_CHECKING:
     from bert_jax.problems.base import Parts
@@ -72,7 +72,7 @@ class ProblemKind:
     long_texts: tuple[str, ...] = ('windows',)
 
     @property
-    def settings(self) -> JsonObject:
+    def settings(self) -> JsonRecord:
         """The defaults of the keys."""
         return {name: entry.declaration.default for name, entry in self.keys.items()}
 

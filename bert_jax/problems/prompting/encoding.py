@@ -16,7 +16,7 @@ from bert_jax.problems.prompting.answers import Answers
 from bert_jax.problems.prompting.calibration import CALIBRATIONS
 from bert_jax.problems.prompting.decoding import PartialScore
 from bert_jax.problems.prompting.prefix import PrefixTemplate
-from bert_jax.types import JsonObject, JsonView
+from bert_jax.types import JsonRecord, RecordView
 
 _MAX_SHOWN = 64  # maximum number of training examples per class that are kept as demonstrations
 
@@ -56,7 +56,7 @@ class PromptEncoding(base.Encoding[PromptExample]):
     def count_labels(cls, train: Sequence[PromptExample]) -> Counter[str]:
         return Counter(str(example.label) for example in train)
 
-    def keep(self, train: Sequence[PromptExample]) -> JsonView:
+    def keep(self, train: Sequence[PromptExample]) -> RecordView:
         """Check the fields of the examples, and choose demonstrations."""
         fields = train[0].names if train else self.template.fields
         if unknown := [name for name in self.template.fields if name not in fields]:
@@ -89,7 +89,7 @@ class PromptEncoding(base.Encoding[PromptExample]):
             )
         return auxiliary.mix(train, unlabeled) if unlabeled else train
 
-    def parse_input(self, name: str, record: JsonView) -> PromptExample:
+    def parse_input(self, name: str, record: RecordView) -> PromptExample:
         fields = self.template.fields
         texts = tuple(raw_input.require_text(record, name, field) for field in fields)
         return PromptExample(name, fields, texts, None)
@@ -196,7 +196,7 @@ class PromptEncoding(base.Encoding[PromptExample]):
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> JsonObject:
+    ) -> JsonRecord:
         return {'label': self.setup.stored_label(fields['label'])}
 
 

@@ -21,7 +21,7 @@ from bert_jax.problems import base, loss_options, raw_input
 from bert_jax.problems.classification import ACTIVATIONS, sequence
 from bert_jax.problems.reranking import LOSSES
 from bert_jax.problems.reranking.base import RankingLoss, ScoreBatch
-from bert_jax.types import Batch, JsonObject, JsonView
+from bert_jax.types import Batch, JsonRecord, RecordView
 
 _CUTOFFS = (10,)
 _RANKING = ('ndcg@10', 'mrr@10', 'map')  # of the metrics of a query
@@ -46,7 +46,7 @@ class RerankingEncoding(base.Encoding[TextGroup]):
     def count_labels(cls, train: Sequence[TextGroup]) -> Counter[str]:
         return Counter(score=len(train))
 
-    def keep(self, train: Sequence[TextGroup]) -> JsonView:
+    def keep(self, train: Sequence[TextGroup]) -> RecordView:
         """Check that the loss can learn from the examples; return the activation of the answers."""
         loss = self.ranking_loss
         for example in train:
@@ -82,7 +82,7 @@ class RerankingEncoding(base.Encoding[TextGroup]):
         reason = loss.why_unusable(labels_of(example))
         return reason and f'{reason} ({name})'
 
-    def parse_input(self, name: str, record: JsonView) -> TextGroup:
+    def parse_input(self, name: str, record: RecordView) -> TextGroup:
         """Read 'query' and 'documents'."""
         query = raw_input.require_text(record, name, 'query')
         return TextGroup(name, (query, *raw_input.require_list(record, name, 'documents')))
@@ -197,7 +197,7 @@ class RerankingDecoder(base.Decoder[TextGroup, list[DocumentScore]]):
 
         return score if examples else lambda rows_M: {}
 
-    def to_record(self, example: TextGroup, prediction: list[DocumentScore]) -> JsonObject:
+    def to_record(self, example: TextGroup, prediction: list[DocumentScore]) -> JsonRecord:
         query, *documents = example.texts
         order = sorted(range(len(documents)), key=lambda number: -prediction[number].logit)
         return {

@@ -11,7 +11,7 @@ from bert_jax.metrics.intervals import RowScore
 from bert_jax.metrics.scores import Scores
 from bert_jax.problems import base
 from bert_jax.problems.embedding.decoder import normalize_spaces
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 
 class SparseDecoder(base.Decoder[TextGroup, sparse.csr_array]):
@@ -67,7 +67,7 @@ class SparseDecoder(base.Decoder[TextGroup, sparse.csr_array]):
         ranks_N = _ranks(texts, predictions)
         return vector_metrics.of_columns(vector_metrics.of_ranks(ranks_N, products) | columns)
 
-    def to_record(self, example: TextGroup, prediction: sparse.csr_array) -> JsonObject:
+    def to_record(self, example: TextGroup, prediction: sparse.csr_array) -> JsonRecord:
         return {
             'id': example.id,
             'texts': list(example.texts),

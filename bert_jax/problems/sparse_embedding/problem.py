@@ -22,7 +22,7 @@ from bert_jax.problems.embedding.base import EmbeddingLoss, VectorBatch
 from bert_jax.problems.embedding.problem import EmbeddingEncoding, EmbeddingTraining
 from bert_jax.problems.sparse_embedding import losses
 from bert_jax.problems.sparse_embedding.decoder import SparseDecoder
-from bert_jax.types import Batch, JsonView, Tree
+from bert_jax.types import Batch, RecordView, Tree
 
 
 class SparseEncoding(EmbeddingEncoding):
@@ -37,7 +37,7 @@ class SparseEncoding(EmbeddingEncoding):
     ) -> VectorBatch:
         return super().batch_of(examples, [vectors_NV.toarray() for vectors_NV in vectors])
 
-    def keep(self, train: Sequence[TextGroup]) -> JsonView:
+    def keep(self, train: Sequence[TextGroup]) -> RecordView:
         """Also keep how logits become weights: `problem`, or the SparseEncoder folder's way."""
         return {**super().keep(train), 'sparse': self._sparse_pooling()._asdict()}
 

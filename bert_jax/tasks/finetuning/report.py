@@ -21,7 +21,7 @@ from bert_jax.reports import finetuning_card, glue, tables
 from bert_jax.tasks import initialization
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import JsonObject, Params
+from bert_jax.types import JsonRecord, Params
 
 
 class EvaluatedSplit(NamedTuple):
@@ -72,7 +72,7 @@ class Report:
         """The thresholds that were tuned on the dev split; {} if none were."""
         return self.evaluated['dev'].result.thresholds if 'dev' in self.evaluated else {}
 
-    def write(self, workdir: Workdir, results: JsonObject) -> None:
+    def write(self, workdir: Workdir, results: JsonRecord) -> None:
         """Write predictions, scores and the card; add warnings to the results."""
         scored: dict[str, finetuning_card.SplitScores] = {}
         if self._tuned:

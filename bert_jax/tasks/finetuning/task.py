@@ -47,7 +47,7 @@ from bert_jax.training import sharding
 from bert_jax.training.step import all_rows, map_micro_batches
 from bert_jax.training.task import Stage
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Batch, JsonObject, Key, Params, Tree
+from bert_jax.types import Batch, JsonRecord, Key, Params, Tree
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -302,7 +302,7 @@ class FineTuning:
         """Run the prediction step with rows distributed over the mesh."""
         return self._step(params, jax.device_put(batch, sharding.batch_sharding(self.mesh)))
 
-    def report(self, params: Params, results: JsonObject, workdir: Workdir) -> None:
+    def report(self, params: Params, results: JsonRecord, workdir: Workdir) -> None:
         """Write predictions and scores of the held-out splits, and the card, to the workdir."""
         with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.config.sharding_rules):
             for split in self.held_out:
@@ -311,7 +311,7 @@ class FineTuning:
         if jax.process_index() == 0:
             self._report.write(workdir, results)
 
-    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
+    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonRecord]:
         batch = stage.source.batch(number)
         for row in range(stage.source.batch_size):
             yield show_batch.packed_row(batch, row, self.problem)

@@ -31,7 +31,7 @@ from bert_jax.training import batches, multihost, runtime
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage, TaskMemory
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Batch, Config, JsonObject, Key, Params, Tree
+from bert_jax.types import Batch, Config, JsonObject, JsonRecord, Key, Params, Tree
 
 _SAMPLES = 'bert_jax.tasks.pretraining.diffusion_samples:samples'
 _MASKING_MEMORY = 'bert_jax.objectives.adaptive_masking:MaskingMemory'
@@ -205,10 +205,10 @@ class Pretraining:
         corrupt = jax.jit(lambda keys_B, rows, progress: self.corruption.at(progress)(keys_B, rows))
         return clean, corrupt(_example_keys(key, clean)[0], clean, progress)
 
-    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonObject]:
+    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[JsonRecord]:
         clean, rows = jax.device_get(self.corrupted_batch(stage, number, step))
         tokenizer = self.corpus.tokenizer
-        describe: Callable[..., JsonObject] = lazy_table.load(_DESCRIBE_ROW)
+        describe: Callable[..., JsonRecord] = lazy_table.load(_DESCRIBE_ROW)
         for row in range(stage.source.batch_size):
             targets = self.corruption.describe(rows, row, tokenizer.vocab)
             yield describe(clean, rows, row, tokenizer) | targets

@@ -12,7 +12,7 @@ from bert_jax.storage.path import Path
 from bert_jax.tasks.sweeps.settings import Setting
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Config, JsonObject, JsonView
+from bert_jax.types import Config, JsonRecord, JsonView, RecordView
 
 
 class RunKey(NamedTuple):
@@ -85,7 +85,7 @@ def summarize(
     survivors: Sequence[int],
     metric: str,
     folders: Mapping[RunKey, Path],
-) -> JsonObject:
+) -> JsonRecord:
     """Return the contents of results.json.
 
     {'metric': name of the compared metric, 'best': the setting with the best mean, 'best_run': the
@@ -128,7 +128,7 @@ def summarize(
 
 def _other_splits(
     outcomes: Mapping[int, Outcome], metric: str, folders: Mapping[RunKey, Path]
-) -> JsonObject:
+) -> JsonRecord:
     """Summarize the metrics of splits other than dev over the seeds.
 
     Each seed contributes the run whose setting is best on dev (Gao et al. 2021, "Making Pre-trained
@@ -147,13 +147,13 @@ def _other_splits(
     return {split: _summaries(metrics) for split, metrics in found.items()}
 
 
-def _summaries(runs: Sequence[Mapping[str, float]]) -> JsonObject:
+def _summaries(runs: Sequence[Mapping[str, float]]) -> JsonRecord:
     """Return metric → summary of its values in some runs."""
     names = runs[0] if runs else {}
     return {name: comparison.summarize([one[name] for one in runs])._asdict() for name in names}
 
 
-def write(workdir: Workdir, results: JsonView) -> None:
+def write(workdir: Workdir, results: RecordView) -> None:
     """Write results.json, table.md, plot.png and plot.pdf, and print the table."""
     markdown = table(results)
     workdir.local.mkdir(parents=True, exist_ok=True)  # missing if all runs were done in a bucket

@@ -25,14 +25,14 @@ from bert_jax.training.run import Plan
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import Metrics, make_train_step
 from bert_jax.training.workdir import Workdir
-from bert_jax.types import Batch, Config, JsonObject, Key, Params, Tree
+from bert_jax.types import Batch, Config, JsonRecord, Key, Params, Tree
 
 RunKey = TypeVar('RunKey', bound=Hashable)  # names a run
 
 
 def train(
     configs: Mapping[RunKey, Config], user_keys: Collection[str] = ()
-) -> dict[RunKey, JsonObject]:
+) -> dict[RunKey, JsonRecord]:
     """Train and evaluate all runs, and write the folder of each run.
 
     Up to rounding, each run has the same results as when trained alone. After an interruption,
@@ -210,7 +210,7 @@ def _run(groups: list[Group], frozen: Params) -> tuple[list[TrainState], float]:
 
 def _finish(
     group: Group, task: FineTuning, workdir: Workdir, state: TrainState, seconds: float
-) -> JsonObject:
+) -> JsonRecord:
     """Save, evaluate and report a run; return its results."""
     (stage,) = task.stages
     plan = dataclasses.replace(group.plan, task=task, config=task.config)

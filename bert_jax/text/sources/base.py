@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from bert_jax import errors
 from bert_jax.text import held_out, scripts
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Source(abc.ABC):
         if not self.report['documents']:
             raise errors.UserError(f'source {self.spec!r} has no text ({self.summary()})')
 
-    def merge(self, units: Sequence[Sequence[Piece]], states: Sequence[JsonObject]) -> list[bool]:
+    def merge(self, units: Sequence[Sequence[Piece]], states: Sequence[JsonRecord]) -> list[bool]:
         """Combine the states of units that were read separately into the state of one pass.
 
         Args:
@@ -220,7 +220,7 @@ class Source(abc.ABC):
         """Return the fields of the first document that are not read; call after a pass."""
         return []
 
-    def state(self) -> JsonObject:
+    def state(self) -> JsonRecord:
         """Return the findings of a pass, as JSON, for `restore`."""
         names = ('report', 'first_place', 'bad_files')
         return {name: getattr(self, name).copy() for name in names}
@@ -231,7 +231,7 @@ class Source(abc.ABC):
         self.first_place = dict(state['first_place'])
         self.bad_files = list(state['bad_files'])
 
-    def describe(self) -> JsonObject:
+    def describe(self) -> JsonRecord:
         """Return the entry of the source in the manifest of a corpus."""
         names = ('spec', 'language', 'license')
         counts = {'report': dict(sorted(self.report.items())), 'bad_files': list(self.bad_files)}

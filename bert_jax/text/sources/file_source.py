@@ -9,7 +9,7 @@ from bert_jax.storage import paths
 from bert_jax.storage.path import BucketError
 from bert_jax.text import held_out, text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece, Source
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonRecord
 
 
 class FileSource(Source):
@@ -162,7 +162,7 @@ class FileSource(Source):
     def end_file(self, path: str) -> None:
         """Raise UserError if a file that was read to its end is bad."""
 
-    def add(self, pieces: Sequence[Piece], state: JsonObject) -> bool:
+    def add(self, pieces: Sequence[Piece], state: JsonRecord) -> bool:
         """Add the state after the next unit; reject units of a divided file after its failure."""
         first, last = pieces[0], pieces[-1]
         is_range = not first.is_whole

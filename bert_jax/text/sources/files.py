@@ -13,7 +13,7 @@ from bert_jax.storage.names import is_number
 from bert_jax.text import file_types, text_files
 from bert_jax.text.sources.base import Document, Option, Piece
 from bert_jax.text.sources.file_source import FileSource
-from bert_jax.types import JsonObject
+from bert_jax.types import JsonObject, JsonRecord
 
 MAX_DOCUMENT_CHARACTERS = 2**22  # bounds memory: longer documents of a text source are split
 _OPTION = ';encoding'  # of the spec
@@ -236,7 +236,7 @@ class JsonLinesSource(EncodedFileSource):
                 return [name for name in record if name not in read]
         return []
 
-    def state(self) -> JsonObject:
+    def state(self) -> JsonRecord:
         return super().state() | {'lines': [self._lines, self._malformed]}
 
     def add(self, pieces: Sequence[Piece], state: JsonObject) -> bool:
@@ -273,7 +273,7 @@ class JsonLinesSource(EncodedFileSource):
         return self.replace_surrogates(text, place, 'lone_surrogates')
 
 
-def _value(record: JsonObject, field: str) -> object:
+def _value(record: JsonRecord, field: str) -> object:
     """The value of a key, or of 'a.b', the key b of the object in a; None if there is none."""
     head, dot, rest = field.partition('.')
     if field in record or not dot:
