@@ -140,7 +140,7 @@ class Rerank(Finetuned):
     )
     fields = Fields(('query',), list_name='documents')
 
-    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonObject]:
+    def answer(self, model: 'Predictor', rows: Iterable[InputRow]) -> Iterator[JsonRecord]:
         if 'rerank' in model.tasks or model.sentence_modules is None:
             yield from super().answer(model, rows)
             return

@@ -17,7 +17,7 @@ from bert_jax.problems.base import AnyProblem, HostOutputs
 from bert_jax.problems.finetuning_model import FineTuningModel
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
-from bert_jax.types import Batch, Params
+from bert_jax.types import Batch, JsonRecord, Params
 
 TEXTS = (
     'The ship left at dawn, and nobody saw it leave.',
@@ -69,7 +69,7 @@ def rows_of_problem(
     for number, text in enumerate(texts):
         first, last = text.split()[0], text.split()[-1]
         marks = [[0, len(first)], [len(text) - len(last), len(text)]]
-        example = {'text': text, 'premise': text, 'context': text, 'marks': marks}
+        example: JsonRecord = {'text': text, 'premise': text, 'context': text, 'marks': marks}
         example |= {'question': _SECOND, 'choices': [_SECOND]}
         example |= {'query': text, 'documents': [_SECOND], 'predicate': 0}
         if num_texts == 2:

@@ -102,7 +102,7 @@ class TermEncoder:
         return SparseSearch(self, weights_NV)
 
     def keep(
-        self, folder: pathlib.Path, origin: JsonObject, texts: Sequence[str], counts: Counter[str]
+        self, folder: pathlib.Path, origin: JsonRecord, texts: Sequence[str], counts: Counter[str]
     ) -> vector_store.Stored:
         """Read or compute the vectors in a folder; see `vector_store.load_or_make`."""
         return vector_store.load_or_make(folder, origin, texts, self.encode_documents, counts)

@@ -47,7 +47,8 @@ def truncated_normal(stddev: float) -> Initializer:
 @functools.partial(jax.jit, static_argnums=2)
 def draw_normal(key: Key, stddev: jax.typing.ArrayLike, shape: tuple[int, ...]) -> jax.Array:
     """float32 normal numbers of a mean of 0."""
-    return jax.random.normal(key, shape) * jnp.float32(stddev)
+    drawn: jax.Array = jax.random.normal(key, shape) * jnp.float32(stddev)
+    return drawn
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -55,7 +56,9 @@ def draw_truncated_normal(
     key: Key, stddev: jax.typing.ArrayLike, shape: tuple[int, ...]
 ) -> jax.Array:
     """float32 normal numbers of a mean of 0 within two standard deviations."""
-    return jax.random.truncated_normal(key, -_BOUND, _BOUND, shape) * jnp.float32(stddev)
+    standard: jax.Array = jax.random.truncated_normal(key, -_BOUND, _BOUND, shape)
+    drawn: jax.Array = standard * jnp.float32(stddev)
+    return drawn
 
 
 def draw(

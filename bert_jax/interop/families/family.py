@@ -429,7 +429,7 @@ def _read(config: JsonView, name: str, key: Key) -> Any:
     expected = key.kind or (type(key.default) if isinstance(key.default, int) else float)
     if expected is float and type(value) is int:
         value = float(value)
-    if key.field == 'num_layers' and expected is type(value) and value > limits.LAYERS:
+    if key.field == 'num_layers' and isinstance(value, int) and value > limits.LAYERS:
         raise UserError(f'{name} is {value}, must be at most {limits.LAYERS}')
     if type(value) is not expected and not (value is None and key.default is None):
         raise UserError(f'{name} is {value!r}, expected {expected.__name__}')

@@ -99,10 +99,12 @@ JINA_V2 = dataclasses.replace(
 )
 MOSAIC = dataclasses.replace(
     _BERT,
-    table=_BERT.table
-    | {
-        f'encoder/layers_#/attention/{part}': f'{_LAYER}.attention.self.Wqkv|{number}/3'
-        for number, part in enumerate(('query', 'key', 'value'))
+    table={
+        **_BERT.table,
+        **{
+            f'encoder/layers_#/attention/{part}': f'{_LAYER}.attention.self.Wqkv|{number}/3'
+            for number, part in enumerate(('query', 'key', 'value'))
+        },
     },
     read_by_complete={'alibi_starting_size': int},
     remote_code=r'(mosaicml/mosaic-bert-base\S*--)?(bert_layers|configuration_bert)\.\w+',
