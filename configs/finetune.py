@@ -8,7 +8,7 @@ WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colo
 - few_shot: `prompt` on 16 examples of each class, five times (docs/prompting.md);
 - for your own files, a kind of problem: classification ('file' is the same), regression,
   multi_label, multi_regression, multiple_choice, relation, word_in_context, coreference, tagging,
-  semantic_roles, parsing, spans, question_answering, embedding, sparse_embedding,
+  semantic_roles, parsing, constituency, spans, question_answering, embedding, sparse_embedding,
   late_interaction, reranking, prompt, prompt_regression, generation, instructions.
 
     python -m bert_jax.main --config=configs/finetune.py:file --config.init_from=WEIGHTS \

@@ -114,6 +114,7 @@ TASKS: dict[str, Values] = {
     'sample_pos': _sample('tagging', 'pos.conllu', 'conllu', dict(tag='upos'), scheme='none'),
     'sample_roles': _sample('semantic_roles', 'roles.conll', 'conll', dict(predicate='1')),
     'sample_trees': _sample('parsing', 'trees.conllu', 'conllu'),
+    'sample_constituents': _sample('constituency', 'constituents.mrg', 'brackets'),
     'sample_spans': _sample('spans', 'spans.jsonl', 'jsonl'),
     'sample_relation': _sample(
         'relation', 'relation.tsv', 'tsv', inline_marks=('<e1>', '</e1>', '<e2>', '</e2>')

@@ -28,6 +28,7 @@ ANSWERS: 'LazyTable[type[Question]]' = LazyTable(
         'tag': 'bert_jax.answers.finetuned:Tag',
         'roles': 'bert_jax.answers.finetuned:Roles',
         'parse': 'bert_jax.answers.parse:Parse',
+        'constituents': 'bert_jax.answers.finetuned:Constituents',
         'spans': 'bert_jax.answers.finetuned:Spans',
         'answer': 'bert_jax.answers.finetuned:AnswerQuestions',
         'rerank': 'bert_jax.answers.finetuned:Rerank',

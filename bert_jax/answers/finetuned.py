@@ -1,8 +1,9 @@
 """What fine-tuned models answer: classes, tags, spans, answers, orders of documents."""
 
 import dataclasses
+import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bert_jax.answers.base import Question
 from bert_jax.answers.input_rows import Fields, InputRow
@@ -10,6 +11,8 @@ from bert_jax.errors import UserError
 from bert_jax.flag_parser import flag
 from bert_jax.inference.inputs import PredictionOptions
 from bert_jax.labels import word_spans
+from bert_jax.labels.formats import FORMATS
+from bert_jax.text import text_files
 from bert_jax.types import JsonRecord
 
 if TYPE_CHECKING:
@@ -99,6 +102,20 @@ class Roles(OfWords):
         '{"words": ["...", ...], "predicate": 2}, the index of one of the words (or "text" instead '
         'of "words") a line'
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Constituents(OfWords):
+    """The constituency tree of each sentence."""
+
+    summary = 'trees in brackets (problem constituency)'
+    writes = f'{LIKE_RUN}; an --output named .mrg, .ptb or .brackets has one tree a line'
+
+    def to_text(self, record: Any) -> str:
+        suffix = os.path.splitext(text_files.uncompressed_name(self.output))[1].lower()
+        if suffix in FORMATS['brackets'].suffixes and not self.tuned:
+            return str(record['predicted']) + '\n'
+        return super().to_text(record)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

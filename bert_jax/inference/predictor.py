@@ -406,6 +406,22 @@ class Predictor(Engine):
         options = PredictionOptions(words=words)
         return self.predict('parse', list(map(as_words, check_list(texts))), options)
 
+    def constituents(
+        self,
+        texts: Sequence[str | Sequence[str] | JsonView],
+        words: str | None = None,
+    ) -> list[JsonObject]:
+        """The constituency tree of each sentence.
+
+        Args:
+            texts, words: as for `tag`.
+
+        Returns:
+            A dictionary for each sentence; 'predicted' is the tree in brackets.
+        """
+        options = PredictionOptions(words=words)
+        return self.predict('constituents', list(map(as_words, check_list(texts))), options)
+
     def spans(
         self,
         texts: Sequence[str | Sequence[str] | JsonView],

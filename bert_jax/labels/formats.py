@@ -18,6 +18,7 @@ from bert_jax.labels import (
     standoff,
     tabular,
     text_lines,
+    trees,
     webanno,
 )
 from bert_jax.labels.records import Record
@@ -73,6 +74,7 @@ FORMATS: dict[str, FileFormat] = {
     ),
     'xml': FileFormat(markup.read_elements, ('.xml', '.html', '.htm', '.sgml'), is_list=True),
     'brat': FileFormat(standoff.read_brat, ('.ann',)),
+    'brackets': FileFormat(trees.read_trees, ('.mrg', '.ptb', '.brackets'), has_columns=False),
 }
 TABLES = tuple(name for name, one in FORMATS.items() if one.is_table)
 LISTS = tuple(name for name, one in FORMATS.items() if one.is_list)

@@ -29,6 +29,7 @@ PROBLEMS: dict[str, ProblemKind] = {
     'semantic_roles': words.SEMANTIC_ROLES,
     'parsing': words.PARSING,
     'spans': words.SPANS,
+    'constituency': words.CONSTITUENCY,
     'embedding': text_groups.EMBEDDING,
     'sparse_embedding': text_groups.SPARSE_EMBEDDING,
     'late_interaction': text_groups.LATE_INTERACTION,

@@ -62,6 +62,7 @@ KINDS = {
         json.dumps({'words': ['The', 'captain', 'sold', 'the', 'boat'], 'predicate': 2}),
     ),
     'sample_trees': ('las', 0.85, 'parse', 'The dog sleeps.'),
+    'sample_constituents': ('f1', 0.5, 'constituents', 'The dog sleeps .'),
     'sample_spans': ('f1', 0.7, 'spans', 'The mayor of Leeds spoke.'),
     'sample_relation': (
         'accuracy',

@@ -35,6 +35,7 @@ KINDS = {
         {'words': ['the', 'ship', 'near', 'the', 'moon'], 'predicate': 2},
     ),
     'parsing': (('det', 'root'), {'words': ['the', 'ship', 'near', 'the', 'moon']}),
+    'constituency': (('NN', 'NP', 'S'), {'words': ['the', 'ship', 'near', 'the', 'moon']}),
     'spans': (('X',), {'text': 'the ship near the moon'}),
     'question_answering': ((), {'question': 'the ship', 'context': 'the ship near the moon'}),
 }

@@ -1,7 +1,7 @@
 """The kinds that label words, or spans of words."""
 
 from bert_jax.config_keys import key, needs, only_with
-from bert_jax.labels import conll, conllu, dependencies, semantic_roles, word_lists
+from bert_jax.labels import conll, conllu, dependencies, semantic_roles, trees, word_lists
 from bert_jax.labels.formats import LISTS, TABLES
 from bert_jax.problems.kinds.base import (
     CLASSES,
@@ -167,5 +167,24 @@ SPANS = ProblemKind(
         lists=TABLES,
         scheme=('conll',),
     ),
+    min_labels=1,
+)
+
+CONSTITUENCY = ProblemKind(
+    implementation='bert_jax.problems.constituency:CONSTITUENCY',
+    predict_task='constituents',
+    pipeline_tag='token-classification',
+    keys=LABELS
+    | WINDOWS
+    | {name: SPANS.keys[name] for name in ('summary', 'boundary', 'width', 'class_weights')}
+    | dict(
+        max_span_words=key(
+            60,
+            'longer constituents are never predicted, nor the one of a longer sentence',
+            '[1, inf)',
+        ),
+    ),
+    readers={'brackets': trees.build_trees},
+    data_keys={},
     min_labels=1,
 )
