@@ -32,7 +32,7 @@ LAYERS = (
     ('answers', 'tasks'),
     ('cli', 'given_data'),
     ('evaluate', 'export', 'main', 'predict', 'prepare'),
-    ('training_calls',),
+    ('mteb_model', 'training_calls'),
     ('__init__', '__main__'),
     ('completion',),
     ('analyze', 'export_formats', 'page'),

@@ -23,6 +23,7 @@ ANALYSES: 'LazyTable[type[Analysis]]' = LazyTable(
         'retrieval': 'bert_jax.analyze.retrieval:Retrieval',
         'senses': 'bert_jax.analyze.senses:WordSenses',
         'similarity': 'bert_jax.analyze.similarity:Similarity',
+        'vector_sizes': 'bert_jax.analyze.vector_sizes:VectorSizes',
         'sts': 'bert_jax.analyze.sts:SentenceSimilarity',
     }
 )

@@ -15,12 +15,11 @@ from bert_jax.inference.lexical import BM25
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.reranking import TwoStages
 from bert_jax.inference.sparse_vectors import SparseSearch, mean_active
-from bert_jax.labels import nano_beir, retrieval_sets
+from bert_jax.labels import nano_beir
 from bert_jax.labels.retrieval_sets import RetrievalSet
 from bert_jax.metrics import intervals, retrieval
 from bert_jax.metrics.retrieval import QueryMetrics, Ranking
 from bert_jax.metrics.scores import Table
-from bert_jax.storage import paths
 from bert_jax.types import JsonObject
 
 _SHOWN = (retrieval.MAIN, 'recall@100', 'mrr@10', 'map')  # in the table
@@ -89,7 +88,7 @@ class Retrieval(Analysis):
 
     def run(self, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
-        sets = [one for folder in self.input for one in self._read(folder)]
+        sets = [one for folder in self.input for one in nano_beir.read_any(folder, self.split)]
         for one in sets:
             self._check_ids(one)
         if len({one.name for one in sets}) < len(sets):
@@ -116,11 +115,6 @@ class Retrieval(Analysis):
                 *(f'{one.name}: {line}' for one in sets for line in one.report.lines()),
             ],
         )
-
-    def _read(self, folder: str) -> list[RetrievalSet]:
-        if nano_beir.is_nano_beir(paths.bring(folder)):
-            return nano_beir.read(folder)
-        return [retrieval_sets.read(folder, self.split)]
 
     def _check_ids(self, one: RetrievalSet) -> None:
         """Raise UserError if it is not said what happens to documents with the id of a query."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError, join_first
-from bert_jax.labels import arrow_rows
+from bert_jax.labels import arrow_rows, retrieval_sets
 from bert_jax.labels.records import ReadingReport
 from bert_jax.labels.retrieval_sets import RetrievalSet
 from bert_jax.storage import paths
@@ -28,6 +28,13 @@ _FILE = re.compile(r'(?P<split>[^/]+?)(-\d+-of-\d+)?\.parquet')
 def is_nano_beir(folder: Path) -> bool:
     """Whether a folder has documents in this layout."""
     return any((folder / 'corpus').glob('*.parquet'))
+
+
+def read_any(name: str, split: str) -> list[RetrievalSet]:
+    """Read the sets of a folder of NanoBEIR, or the set of another one; see `retrieval_sets`."""
+    if is_nano_beir(paths.bring(name)):
+        return read(name)
+    return [retrieval_sets.read(name, split)]
 
 
 def read(name: str) -> list[RetrievalSet]:
