@@ -275,6 +275,11 @@ class Architecture(Checked):
         return self.prediction.activation or self.hidden_act
 
     @property
+    def prediction_width(self) -> int:
+        """Size of the vectors that predict tokens."""
+        return self.prediction.width or self.embedding_width
+
+    @property
     def first_position(self) -> int:
         """Row of the position table that belongs to the first token."""
         return self.positions.first if self.positions.kind == 'offset' else 0

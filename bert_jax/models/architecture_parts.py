@@ -403,6 +403,7 @@ class Prediction(Checked):
         scaled: states are divided by √hidden_size before the product with the token embeddings.
         soft_cap: logits become cap · tanh(logits / cap), which bounds them (Gemma Team 2024, arXiv
             2408.00118, section 2); None: they do not.
+        width: of the separate matrix; None: of the token embeddings.
         shift: whether the head mlm predicts a token at the position before it.
     """
 
@@ -413,14 +414,18 @@ class Prediction(Checked):
     transform: bool = True
     scaled: bool = False
     soft_cap: float | None = None
+    width: int | None = None
     shift: bool = False
 
     def problems_in(self, whole: Whole) -> Iterator[str]:
-        if not self.transform and whole.embedding_width != whole.hidden_size:
+        width = self.width or whole.embedding_width
+        if not self.transform and width != whole.hidden_size:
             yield (
                 f'prediction.transform is False, which needs embeddings as wide as the states, not '
-                f'{whole.embedding_width} and {whole.hidden_size}'
+                f'{width} and {whole.hidden_size}'
             )
+        if self.tied and self.width is not None:
+            yield f'prediction.width is {self.width}, which needs prediction.tied False'
 
     @property
     def has_parameters(self) -> bool:

@@ -74,7 +74,7 @@ def feedforward_flops(architecture: Architecture) -> int:
 
 def prediction_flops(architecture: Architecture) -> int:
     """Count the forward operations of predicting one token."""
-    size, width = architecture.hidden_size, architecture.embedding_width
+    size, width = architecture.hidden_size, architecture.prediction_width
     transform = 2 * size * width * architecture.prediction.transform
     return transform + 2 * width * architecture.vocab_size
 

@@ -131,6 +131,7 @@ def _unsupported(model: LoadedModel) -> Iterator[str]:
         yield 'it normalizes queries and keys, or the outputs of its layers'
     others = {
         'kv_heads': architecture.kv_heads,
+        'prediction.width': architecture.prediction.width,
         'token_dropout': architecture.token_dropout,
         'scaled_embeddings': architecture.scaled_embeddings,
         'attention.factor': getattr(architecture.attention, 'factor', 1) != 1,

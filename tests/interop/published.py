@@ -92,6 +92,9 @@ CHANGES['esm'] = {
     'position_embedding_type': 'rotary',
     'token_dropout': True,
 }
+CHANGES['rembert'] = {'input_embedding_size': 12, 'output_embedding_size': 14}
+CHANGES['rembert'] |= {'bos_token_id': 2, 'eos_token_id': 3}
+CHANGES['roformer'] = {'num_attention_heads': 2, 'embedding_size': 12}
 for _model_type in ('nomic_bert', 'gte', 'jina_embeddings_v3'):
     CHANGES[_model_type] = {'num_attention_heads': 2}  # rotary: an even head size
 CHANGES['modernbert-decoder'] = CHANGES['modernbert']
@@ -164,6 +167,8 @@ def randomize(made: torch.nn.Module, seed: int, deviation: float):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in made.named_parameters():
+            if not value.requires_grad:  # a constant
+                continue
             is_scale = value.ndim == 1 and name.endswith('weight')
             value.normal_(1.0 if is_scale else 0.0, deviation, generator=generator)
 

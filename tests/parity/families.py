@@ -70,6 +70,7 @@ _GEMMA = _ODD | dict(
 _PROTEIN = dict(pad_token_id=1, mask_token_id=7)
 _ESM2 = _ODD | _PROTEIN | dict(token_dropout=True, position_embedding_type='rotary')
 _ESM2 |= dict(num_attention_heads=4, rope_theta=50.0, emb_layer_norm_before=False)
+_REM = {'input_embedding_size': 10, 'output_embedding_size': 14}
 _GPT2 = dict(n_embd=24, n_layer=3, n_head=3, n_inner=40, n_positions=19, vocab_size=97) | dict(
     pad_token_id=0
 )
@@ -133,6 +134,10 @@ CASES = {
     'esm-odd': Case('esm', 11, _ESM2),
     'esm-most': Case('esm', 11, _ODD | _PROTEIN | dict(emb_layer_norm_before=True)),
     'esm-one': Case('esm', 1, _ESM2 | _ONE),
+    'rembert-odd': Case('rembert', 11, _ODD | _REM),
+    'rembert-one': Case('rembert', 1, _ONE | _REM | {'input_embedding_size': 16}),
+    'roformer-odd': Case('roformer', 11, _ROTARY | {'embedding_size': 10}),
+    'roformer-one': Case('roformer', 1, _ONE),
     'albert-odd': Case('albert', 11, _ODD | {'embedding_size': 10}),
     'albert-most': Case('albert', 19, _MOST | {'embedding_size': 20, 'hidden_act': 'gelu'}),
     'albert-one': Case('albert', 1, _ONE | {'embedding_size': 30}),

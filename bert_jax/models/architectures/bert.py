@@ -85,6 +85,24 @@ MPNET = Builder(
 )
 
 
+# RemBERT (Chung et al. 2021, arXiv 2010.12821): small embeddings of the input, projected, and a
+# wide matrix of its own that predicts tokens.
+REMBERT = Builder(
+    family='rembert',
+    sizes=dict(
+        vocab_size=250_300,
+        embedding_size=256,
+        hidden_size=1152,
+        num_layers=32,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        classifier=Classifier(dropout=0.1),
+    ),
+    fixed=dict(prediction=Prediction(tied=False, width=1664)),
+    always_projects=True,
+)
+
+
 # DistilBERT (Sanh et al. 2019, arXiv 1910.01108): 6 layers, no token types, no pooler.
 DISTILBERT = Builder(
     family='distilbert',
@@ -150,6 +168,7 @@ BUILDERS = {
     'xlmr_xl': XLMR_XL,
     'xlmr_xxl': XLMR_XL.resized(num_layers=48, hidden_size=4096, intermediate_size=16_384),
     'megatron_bert': MEGATRON_BERT,
+    'rembert': REMBERT,
     'mpnet': MPNET,
     'mpnet_base': MPNET,
     'distilbert': DISTILBERT,

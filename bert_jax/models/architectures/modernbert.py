@@ -160,6 +160,17 @@ JINA_V3 = Builder(
     ),
 )
 
+# RoFormer (Su et al. 2021, arXiv 2104.09864): BERT with rotary positions.
+ROFORMER = Builder(
+    family='roformer',
+    sizes=dict(vocab_size=50_000, max_position_embeddings=1536, pooler=False),
+    fixed=dict(
+        positions=NoPositions(),
+        attention=Rotary(),
+        classifier=Classifier('dropout_dense', 'gelu', pooling='first'),
+    ),
+)
+
 # Rotary positions, norms before, gated feed-forward and no biases, in which every part can be
 # changed: the start of recipes that follow no published model.
 ROTARY_PRENORM = Builder(
@@ -193,5 +204,6 @@ BUILDERS = {
     'nomic_bert': NOMIC_BERT,
     'gte': GTE,
     'jina_v3': JINA_V3,
+    'roformer': ROFORMER,
     'rotary_prenorm': ROTARY_PRENORM,
 }

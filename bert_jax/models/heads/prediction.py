@@ -53,9 +53,10 @@ class MaskedLanguageModelHead(Head):
     def predict(self, hidden_BPD: jax.Array, embedding_VE: jax.Array | None) -> jax.Array:
         """Return fp32 logits [B, P, padded_vocab_size] for some states."""
         architecture = self.architecture
+        width = architecture.prediction_width
         x_BPE = constrain(hidden_BPD, ('batch', None, 'embed'))
         if architecture.prediction.transform:
-            shape = (architecture.hidden_size, architecture.embedding_width)
+            shape = (architecture.hidden_size, width)
             names, activation = ('embed', 'features'), ACTIVATIONS[architecture.prediction_act]
             transform = self.make_dense('BPD,DE->BPE', shape, names, name='transform')
             x_BPE = self.make_norm('norm')(activation(transform(x_BPE)))
@@ -64,7 +65,7 @@ class MaskedLanguageModelHead(Head):
             x_BPE = x_BPE * architecture.hidden_size**-0.5
         num_logits = architecture.padded_vocab_size
         if not architecture.prediction.tied:
-            shape = (num_logits, architecture.embedding_width)
+            shape = (num_logits, width)
             stddev = float(shape[1] ** -0.5) if architecture.fan_in_init else None
             embedding_VE = param(
                 self, 'decoder', weight_init(architecture, stddev), shape, ('vocab', 'embed')
