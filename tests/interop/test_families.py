@@ -77,12 +77,17 @@ def test_import_and_export_keep_outputs_and_bits(name, tmp_path):
     again = huggingface.load(tmp_path / 'out')
     assert again.architecture == loaded.architecture
     assert again.labels == loaded.labels
-    published.assert_same_bits(again.params, loaded.params)
+    # The vector of a single token type is added to those of the positions.
+    architecture, expected, moved = loaded.architecture, loaded, ()
+    if architecture.type_vocab_size == 1 and architecture.positions.kind != 'none':
+        expected, _ = huggingface_export.publishable(loaded)
+        moved = ('position_embeddings.weight', 'token_type_embeddings.weight')
+    published.assert_same_bits(again.params, expected.params)
     written = load_file(tmp_path / 'out/model.safetensors')
     for key, array in load_file(tmp_path / 'in/model.safetensors').items():
         skipped = {*family.duplicates(loaded.architecture), family.position_ids}
         is_skipped = {key, family.prefix + key} & skipped or family.is_buffer(key)
-        if not is_skipped and not family.is_unused(key):
+        if not is_skipped and not family.is_unused(key) and not key.endswith(moved):
             assert array.tobytes() == written[family.current_name(key)].tobytes(), key
 
     opened, report = getattr(transformers, name).from_pretrained(
