@@ -605,10 +605,11 @@ class Trained(NamedTuple):
     losses: list
 
 
-# What these train is also trained by the quick cases, base by test_main.py and diffusion by
-# test_diffusion.py in end_to_end/, gptbert by objectives/test_mntp.py; parity/ compares ALBERT.
+# What these train is also trained by the quick cases (replaced tokens by deberta), base by
+# test_main.py and diffusion by test_diffusion.py in end_to_end/, gptbert by
+# objectives/test_mntp.py; parity/ compares ALBERT.
 REPETITIONS = (
-    *('base', 'albert', 'gptbert'),
+    *('base', 'albert', 'gptbert', 'electra:small'),
     *('roberta', 'spanbert', 'xlmr', 'mbart', 't5:small', 'mmbert', 'neobert', 'gpt2'),
     'ettin:17m',
     'diffusion:bert',

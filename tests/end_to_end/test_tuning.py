@@ -271,12 +271,13 @@ def test_a_merged_export_predicts_what_the_run_predicts(lora, tmp_path):
         assert merged['probability'] == pytest.approx(ours['probability'], abs=1e-5)
 
 
-def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path, monkeypatch):
+@pytest.mark.parametrize('seeds', [(2,), pytest.param((1, 2), marks=pytest.mark.slow)])
+def test_runs_trained_at_once_have_the_results_they_have_alone(seeds, base, tmp_path, monkeypatch):
     """Seeds, learning rates and ranks; dropout and the order of examples depend on the seed."""
     without_bar = functools.partial(progress.bar, disable=True)  # as with TQDM_DISABLE=1
     monkeypatch.setattr(progress, 'bar', without_bar)
     sweep = {
-        'sweep__seeds': (1, 2),
+        'sweep__seeds': seeds,
         'sweep__learning_rates': (1e-3, 3e-3),
         'sweep__ranks': (2, 8),
         'sweep__vmap': True,
