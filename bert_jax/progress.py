@@ -26,32 +26,43 @@ def say(text: str) -> None:
     print(printable(text).encode(encoding, 'backslashreplace').decode(encoding), flush=True)
 
 
-def bar(delay: float = _DELAY, **settings: Any) -> tqdm.tqdm:
+def bar(delay: float = _DELAY, interval: float | None = None, **settings: Any) -> tqdm.tqdm:
     """Create a tqdm bar on stderr: redrawn once a second on a terminal, lines of text in a file.
 
     Args:
         delay: Work that takes fewer seconds is not shown; by default all work is.
+        interval: Seconds between lines in a file; None: SECONDS_BETWEEN_LINES.
         settings: Further arguments of tqdm.
     """
     settings['delay'] = delay
+    interval = SECONDS_BETWEEN_LINES if interval is None else interval
     if _is_notebook():
         return _Bar(mininterval=1.0, file=sys.stderr, ncols=100, **settings)
     if sys.stderr.isatty():
         return _Bar(mininterval=1.0, dynamic_ncols=True, **settings)
-    return _Bar(mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, **settings)
+    return _Bar(mininterval=interval, file=_Lines(), ncols=100, **settings)
 
 
 @contextlib.contextmanager
-def evaluation_bar(total: int, unit: str, is_shown: bool) -> Iterator[Advance]:
+def evaluation_bar(
+    total: int,
+    unit: str,
+    is_shown: bool,
+    delay: float | None = None,
+    interval: float | None = None,
+) -> Iterator[Advance]:
     """Show a bar with the time that an evaluation has left, which disappears at its end.
 
     Args:
         total: Number of units to evaluate.
         unit: Name of the unit.
         is_shown: Whether this process shows it.
+        delay: Shorter evaluations are not shown; in seconds; None: EVALUATION_SECONDS.
+        interval: See `bar`.
     """
     evaluating = bar(
-        EVALUATION_SECONDS,
+        EVALUATION_SECONDS if delay is None else delay,
+        interval,
         desc='evaluating',
         total=total,
         unit=unit,

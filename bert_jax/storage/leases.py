@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_jax.errors import UserError, report
 from bert_jax.storage import paths
@@ -25,19 +25,30 @@ from bert_jax.storage.held_locks import held
 from bert_jax.storage.path import Path
 from bert_jax.types import JsonObject, JsonRecord
 
-RENEW_SECONDS = 10.0
-STALE_SECONDS = 60.0
-_POLL_SECONDS = 1.0
 _NUMBER = re.compile('[0-9]{6,18}')
 _REPORT_SECONDS = 60.0  # between messages while waiting
+
+
+class Timing(NamedTuple):
+    """Seconds between the actions of processes that share a lock.
+
+    Attributes:
+        renew: between renewals by the holder.
+        stale: after which a holder that has not renewed its lock is followed.
+        poll: between looks at the lock while waiting.
+    """
+
+    renew: float = 10.0
+    stale: float = 60.0
+    poll: float = 1.0
 
 
 class Lease:
     """A lock that this process holds, or waits for; see `acquire`."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, timing: Timing = Timing()):  # noqa: B008  (it is immutable)
         """Create a lease of the lock `path`; nothing is written."""
-        self.path = path
+        self.path, self._timing = path, timing
         self._number = 0
         self._renewed = 0.0  # when the last renewal was sent, in time.monotonic()
         self._lost_to = ''
@@ -62,13 +73,13 @@ class Lease:
                 last_content, unchanged_since = content, time.monotonic()
             owner = _parse(content)
             is_free = not number or owner.get('released') or _is_dead(owner)
-            is_stale = time.monotonic() - unchanged_since > STALE_SECONDS
+            is_stale = time.monotonic() - unchanged_since > self._timing.stale
             if (is_free or is_stale) and self._take(number + 1):
                 return
             if time.monotonic() >= next_report and not is_free:
                 next_report = time.monotonic() + _REPORT_SECONDS
                 _report(self.path, owner, progress(), time.monotonic() - start)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(self._timing.poll)
 
     def release(self) -> None:
         """Let others have the lock."""
@@ -80,12 +91,12 @@ class Lease:
 
     def check(self) -> None:
         """Raise UserError if another process has taken over the lock."""
-        if not self._lost_to and time.monotonic() - self._renewed > STALE_SECONDS:
+        if not self._lost_to and time.monotonic() - self._renewed > self._timing.stale:
             self._renew()
         if self._lost_to:
             raise UserError(
                 f'{self.path} was taken over by {self._lost_to}, because this process had not '
-                f'renewed it for {STALE_SECONDS:.0f} s; this process has changed nothing since'
+                f'renewed it for {self._timing.stale:.0f} s; this process has changed nothing since'
             )
 
     def _take(self, number: int) -> bool:
@@ -106,7 +117,7 @@ class Lease:
         return True
 
     def _renew_until_released(self) -> None:
-        while not self._done.wait(RENEW_SECONDS):
+        while not self._done.wait(self._timing.renew):
             with contextlib.suppress(OSError):  # `check` raises if this lasts
                 self._renew()
             if self._lost_to:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.storage import leases
+from bert_jax.storage import leases, paths
 
 
 @pytest.fixture(params=['bucket', 'disk'])
@@ -17,29 +17,24 @@ def path(request, root, tmp_path):
     return (root if request.param == 'bucket' else tmp_path) / 'lock'
 
 
-@pytest.fixture
-def in_short(monkeypatch):
-    """A process is given up after 0.4 s."""
-    monkeypatch.setattr(leases, 'STALE_SECONDS', 0.4)
-    monkeypatch.setattr(leases, 'RENEW_SECONDS', 0.05)
-    monkeypatch.setattr(leases, '_POLL_SECONDS', 0.02)
+SHORT = leases.Timing(renew=0.05, stale=0.4, poll=0.02)
 
 
 def leave(path, **owner):
     """Write the lock of a process that did not release it."""
     record = leases._this_process() | {'time': 0, 'token': 'x'} | owner
-    leases._create(path.with_name('lock.000007'), json.dumps(record).encode())
+    paths.folder(path.with_name('lock.000007')).create(json.dumps(record).encode())
 
 
 @contextlib.contextmanager
-def held(path):
-    lease = leases.Lease(path)
+def held(path, timing=SHORT):
+    lease = leases.Lease(path, timing)
     lease.acquire()
     yield lease
     lease.release()
 
 
-def test_one_of_many_holds_a_lock(path, in_short):
+def test_one_of_many_holds_a_lock(path):
     holders, most = [], []
 
     def work():
@@ -59,9 +54,9 @@ def test_one_of_many_holds_a_lock(path, in_short):
     assert len(list(path.parent.glob('lock.*'))) == 1
 
 
-def test_a_holder_that_renews_its_lock_keeps_it(path, in_short):
+def test_a_holder_that_renews_its_lock_keeps_it(path):
     with held(path) as lease:
-        second = threading.Thread(target=leases.Lease(path).acquire, daemon=True)
+        second = threading.Thread(target=leases.Lease(path, SHORT).acquire, daemon=True)
         second.start()
         second.join(1.2)
         assert second.is_alive()
@@ -81,16 +76,15 @@ def test_a_dead_process_of_this_machine_is_followed_at_once(path):
     assert time.monotonic() - start < 5
 
 
-def test_a_process_of_another_machine_is_followed_after_a_while(path, in_short):
+def test_a_process_of_another_machine_is_followed_after_a_while(path):
     leave(path, host='elsewhere')
     start = time.monotonic()
     with held(path):
         assert time.monotonic() - start > 0.4
 
 
-def test_a_holder_that_was_followed_learns_of_it(path, in_short, monkeypatch):
-    monkeypatch.setattr(leases, 'RENEW_SECONDS', 100.0)  # as a suspended process
-    lease = leases.Lease(path)
+def test_a_holder_that_was_followed_learns_of_it(path):
+    lease = leases.Lease(path, SHORT._replace(renew=100.0))  # as a suspended process
     lease.acquire()
     with held(path), pytest.raises(UserError, match='taken over by process') as found:
         leases.check(path.with_name('checkpoints') / '10')

@@ -166,23 +166,20 @@ def test_killed_runs_wait_as_long_and_end_the_same(finished, tmp_path):
 
 @pytest.mark.parametrize('step', ['best_step', 'steps'])
 def test_a_run_that_dies_in_an_evaluation_has_saved_and_evaluates_once_when_resumed(
-    finished, tmp_path, monkeypatch, step
+    finished, tmp_path, step
 ):
     """Also at the best step and the last, where the result belongs to the checkpoint."""
     folder, params, results = finished
-    evaluated, evaluate, changes = (
-        [],
-        toy.Toy.evaluate,
-        toy.PATIENT | dict(checkpoint__every_steps=5),
-    )
+    evaluated = []
 
-    def die_once(self, params, stage):
-        evaluated.append(params)
-        if len(evaluated) == 1 + results[step] // 5:  # the first is before training
-            raise Killed
-        return evaluate(self, params, stage)
+    class DyingOnce(toy.Toy):
+        def evaluate(self, params, stage):
+            evaluated.append(params)
+            if len(evaluated) == 1 + results[step] // 5:  # the first is before training
+                raise Killed
+            return super().evaluate(params, stage)
 
-    monkeypatch.setattr(toy.Toy, 'evaluate', die_once)
+    changes = toy.PATIENT | dict(checkpoint__every_steps=5, kind=DyingOnce)
     run = tmp_path / 'run'
     with pytest.raises(Killed):
         toy.train(run, **changes)
@@ -236,13 +233,15 @@ def test_a_damaged_best_checkpoint_is_an_error_that_names_it(finished, tmp_path)
 @pytest.mark.parametrize(
     ('name', 'first'), [('encoder/pooler/kernel', 5), ('sequence_classification/head/kernel', 0)]
 )
-def test_only_a_trained_head_is_evaluated_before_training(tmp_path, monkeypatch, name, first):
+def test_only_a_trained_head_is_evaluated_before_training(tmp_path, name, first):
     given = np.ones(
         {'encoder/pooler/kernel': (4, 4), 'sequence_classification/head/kernel': (4,)}[name]
     )
-    initial = InitialModel(None, None, {name: given.astype(np.float32)}, [])
-    monkeypatch.setattr(toy, 'InitialModel', lambda *_: initial)
-    toy.train(tmp_path / 'run', training__steps=(10,))
+
+    class FromWeights(toy.Toy):
+        start = InitialModel(None, None, {name: given.astype(np.float32)}, [])
+
+    toy.train(tmp_path / 'run', kind=FromWeights, training__steps=(10,))
     assert [record['step'] for record in records(tmp_path / 'run', 'held_out')][0] == first
 
 

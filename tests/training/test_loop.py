@@ -88,19 +88,21 @@ def test_the_memory_of_a_step_is_logged_before_it_runs(tmp_path, capfd):
 
 @pytest.mark.eight_devices
 def test_a_stage_is_divided_into_micro_batches(tmp_path, monkeypatch):
-    rows, terms = [], toy.Toy.terms
+    rows = []
     monkeypatch.setattr(predictions, 'check', lambda *_: None)  # reads whole batches
 
-    def spy(self, params, batch, key, train, progress=1.0):
-        rows.append(len(batch['x']))
-        return terms(self, params, batch, key, train, progress)
+    class Counting(toy.Toy):
+        def terms(self, params, batch, key, train, progress=1.0):
+            rows.append(len(batch['x']))
+            return super().terms(params, batch, key, train, progress)
 
-    monkeypatch.setattr(toy.Toy, 'terms', spy)
     mesh = dict(mesh__fsdp=1, mesh__tensor=jax.device_count())
     found = {}
     for number in (1, 4):
         folder = tmp_path / str(number)
-        found[number], _ = toy.train(folder, training__accumulation=(number,), **mesh)
+        found[number], _ = toy.train(
+            folder, kind=Counting, training__accumulation=(number,), **mesh
+        )
         assert set(rows) == {8 // number}
         rows.clear()
     jax.tree.map(
@@ -190,27 +192,28 @@ def test_a_signal_stops_after_the_next_step_and_the_rerun_ends_the_same(tmp_path
     check_same(params, expected)
 
 
-def test_a_run_without_held_out_data_is_not_evaluated(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(toy.Toy, 'evaluate', lambda *arguments: {})
-    _, results = toy.train(tmp_path / 'run', training__steps=(4,))
+def test_a_run_without_held_out_data_is_not_evaluated(tmp_path, capfd):
+    class Unevaluated(toy.Toy):
+        def evaluate(self, params, stage):
+            return {}
+
+    _, results = toy.train(tmp_path / 'run', kind=Unevaluated, training__steps=(4,))
     assert results['held_out'] == {}
     assert records(tmp_path / 'run', 'held_out') == []
     assert 'held-out' not in capfd.readouterr().err
     copy = shutil.copytree(tmp_path / 'run', tmp_path / 'again')
-    _, again = toy.train(copy, training__steps=(4,))
+    _, again = toy.train(copy, kind=Unevaluated, training__steps=(4,))
     assert again['steps'] == 4
 
 
-def test_a_signal_during_the_last_evaluation_stops_a_sweep_too(tmp_path, monkeypatch):
-    evaluate = toy.Toy.evaluate
+def test_a_signal_during_the_last_evaluation_stops_a_sweep_too(tmp_path):
+    class Signaling(toy.Toy):
+        def evaluate(self, params, stage):
+            signal.raise_signal(signal.SIGTERM)
+            return super().evaluate(params, stage)
 
-    def evaluate_and_signal(self, params, stage):
-        signal.raise_signal(signal.SIGTERM)
-        return evaluate(self, params, stage)
-
-    monkeypatch.setattr(toy.Toy, 'evaluate', evaluate_and_signal)
     with pytest.raises(Interrupted):
-        toy.train(tmp_path, training__steps=(3,))
+        toy.train(tmp_path, kind=Signaling, training__steps=(3,))
     assert checkpoint_arrays.load(tmp_path).step == 3
 
 
@@ -221,17 +224,18 @@ def test_a_second_signal_is_not_caught():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_an_error_of_the_source_is_not_reported_as_one_of_the_workdir(tmp_path, monkeypatch):
-    batch = toy.ToySource.batch
+def test_an_error_of_the_source_is_not_reported_as_one_of_the_workdir(tmp_path):
+    class Failing(toy.ToySource):
+        def batch(self, step, rows):
+            if np.max(step) >= 8:
+                raise FileNotFoundError(2, 'No such file', 'shard')
+            return super().batch(step, rows)
 
-    def fail(self, step, rows):
-        if np.max(step) >= 8:
-            raise FileNotFoundError(2, 'No such file', 'shard')
-        return batch(self, step, rows)
+    class OfFailingSource(toy.Toy):
+        source = Failing
 
-    monkeypatch.setattr(toy.ToySource, 'batch', fail)
     with pytest.raises(FileNotFoundError, match='shard'):
-        toy.train(tmp_path)
+        toy.train(tmp_path, kind=OfFailingSource)
 
 
 def test_a_workdir_that_becomes_unwritable_is_a_user_error(tmp_path):
@@ -256,25 +260,25 @@ def test_the_time_of_compiling_and_evaluating_is_not_in_the_estimated_time_left(
     tmp_path, monkeypatch
 ):
     """The first steps of a run announced hours instead of minutes."""
-    evaluate, compile_ = toy.Toy.evaluate, loop._compile
-    bars = []
+    compile_, bars = loop._compile, []
 
-    def slowly(function):
-        def call(*arguments):
+    class Slow(toy.Toy):
+        def evaluate(self, params, stage):
             time.sleep(1)
-            return function(*arguments)
+            return super().evaluate(params, stage)
 
-        return call
+    def compile_slowly(*arguments):
+        time.sleep(1)
+        return compile_(*arguments)
 
-    monkeypatch.setattr(toy.Toy, 'evaluate', slowly(evaluate))
-    monkeypatch.setattr(loop, '_compile', slowly(compile_))
+    monkeypatch.setattr(loop, '_compile', compile_slowly)
     monkeypatch.setattr(
         progress, 'bar', lambda **settings: bars.append(tqdm.tqdm(**settings)) or bars[0]
     )
     lines = []
     monkeypatch.setattr(Log, 'info', lambda self, text: lines.append(text))
     start = time.time()
-    toy.train(tmp_path, training__steps=(6,), evaluation__every_steps=3)
+    toy.train(tmp_path, kind=Slow, training__steps=(6,), evaluation__every_steps=3)
     assert bars[0].format_dict['elapsed'] < time.time() - start - 2.5  # of three seconds
     assert 'compiling stage 1 of 1' in lines
     assert not any('MFU' in text for text in lines)
