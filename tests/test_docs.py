@@ -120,7 +120,11 @@ def test_every_printed_command_is_accepted():
 
 @pytest.mark.parametrize(
     ('section', 'numbers'),
-    [('From text to update', (31, 40)), ('From a row of a file to a record', (8, 12))],
+    [
+        ('From text to update', (31, 40)),
+        ('From a row of a file to a record', (8, 12)),
+        ('From a row of a file to a learned example', (5, 8)),
+    ],
 )
 def test_a_batch_and_a_row_meet_few_names_which_exist(section, numbers):
     page = (ROOT / 'docs/design.md').read_text().partition(f'## {section}')[2]
