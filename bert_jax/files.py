@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+from bert_jax import limits
 from bert_jax.errors import UserError, writing
 from bert_jax.storage import paths, temporary
 from bert_jax.storage.disk_folder import sync
@@ -22,27 +23,62 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
-def parse_json(text: str | bytes) -> Any:
-    """Parse JSON from a file of anybody; nesting that is too deep is a ValueError as well."""
+def read_bytes(path: Path, limit: int = limits.SMALL_FILE) -> bytes:
+    """Read a whole file that may come from anybody, and not more than `limit` bytes of it.
+
+    Raises:
+        UserError: The file has more bytes.
+        OSError: It cannot be read, or is not a file.
+    """
+    content = paths.read_up_to(path, limit)
+    if content is None:
+        raise UserError(f'{path} has more than {limit:,} bytes, the limit for a file of its kind')
+    return content
+
+
+def read_text(
+    path: Path, encoding: str = 'utf-8', errors: str = 'strict', limit: int = limits.SMALL_FILE
+) -> str:
+    """Read a whole text file that may come from anybody; see `read_bytes`.
+
+    Line ends become line feeds, as `pathlib.Path.read_text` has them.
+    """
+    text = read_bytes(path, limit).decode(encoding, errors)
+    return text.replace('\r\n', '\n').replace('\r', '\n') if '\r' in text else text
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON from a file of anybody.
+
+    Raises:
+        ValueError: It is not JSON, is nested too deeply, or has too many objects and lists, each of
+            which takes far more memory than its two characters.
+    """
+    if text.count('[') + text.count('{') > limits.JSON_CONTAINERS:
+        raise ValueError(f'it has more than {limits.JSON_CONTAINERS:,} objects and lists')
     try:
         return json.loads(text)
     except RecursionError:
         raise ValueError('it is nested too deeply') from None
 
 
-def read_json(path: Path, kind: type = dict, default: Any = None) -> Any:
+def read_json(
+    path: Path, kind: type = dict, default: Any = None, limit: int = limits.SMALL_FILE
+) -> Any:
     """Read a JSON file and check the type of its value.
 
     Args:
         path: The file.
         kind: Expected type: dict or list.
         default: Returned if the file does not exist; if None, a missing file is an error.
+        limit: Largest size of the file in bytes.
 
     Raises:
-        UserError: The file cannot be read, is not valid JSON, or holds a value of another type.
+        UserError: The file cannot be read, is too large, is not valid JSON, or holds a value of
+            another type.
     """
     try:
-        value = parse_json(path.read_text(encoding='utf-8'))
+        value = parse_json(read_text(path, limit=limit))
     except OSError as error:
         if default is not None and isinstance(error, FileNotFoundError):
             return default

@@ -3,6 +3,9 @@
 A file above a limit is refused before memory is allocated; the error has the limit (SECURITY.md).
 """
 
+SMALL_FILE = 2**24  # bytes of a file that describes others: config.json, README.md, an index
+LARGE_FILE = 2**28  # bytes of a vocabulary, of the record of a run (which has one), of a manifest
+JSON_CONTAINERS = 4_000_000  # objects and lists of a JSON file: 88 bytes of memory each
 VOCABULARY = 10_000_000  # ids of a tokenizer, rows of an embedding table
 LAYERS = 1_000  # layers of an architecture
 WIDTH = 1_000_000  # every other size of an architecture, and its number of positions

@@ -33,7 +33,7 @@ def add(model: str, results: pathlib.Path) -> None:
             end,
         ]
     )
-    text = path.read_text(encoding='utf-8')
+    text = files.read_text(path)
     if mark in text and end in text:
         text = text[: text.index(mark)] + section + text[text.index(end) + len(end) :]
     elif match := _NEXT_SECTION.search(text):

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax import errors, tokenizers
-from bert_jax.files import WatchedFile, parse_json, sha256
+from bert_jax import errors, limits, tokenizers
+from bert_jax.files import WatchedFile, parse_json, read_text, sha256
 from bert_jax.storage import names, paths, trust
 from bert_jax.storage.path import Path
 from bert_jax.tokenizers.backend import library_errors
@@ -300,7 +300,7 @@ def read_manifest(directory: Path) -> JsonObject:
     """Return the manifest of a corpus; UserError if it is missing, damaged or of another format."""
     path = directory / 'manifest.json'
     try:
-        manifest = parse_json(path.read_text(encoding='utf-8'))
+        manifest = parse_json(read_text(path, limit=limits.LARGE_FILE))
     except OSError:
         from bert_jax.storage import wrong_paths  # only to say what is wrong
 
@@ -364,7 +364,7 @@ def shard_files(split: str, entry: JsonView) -> list[str]:
 def _read_tokenizer(file: Path) -> tokenizers.Tokenizer:
     try:
         with library_errors():
-            return tokenizers.Tokenizer(file.read_text(encoding='utf-8'))
+            return tokenizers.Tokenizer(read_text(file, limit=limits.LARGE_FILE))
     except (errors.UserError, UnicodeDecodeError) as error:
         raise errors.UserError(f'tokenizer {str(file)!r}: {error}') from None
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from bert_jax import markdown, tokenizers
 from bert_jax.errors import UserError, unknown
+from bert_jax.files import read_text
 from bert_jax.storage.path import Path
 from bert_jax.text import personal_data, text_files
 from bert_jax.types import JsonObject
@@ -182,7 +183,7 @@ def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
 def add_answers(directory: Path, answers: Mapping[str, str]) -> None:
     """Replace the answers in the datasheet of a finished corpus; see `read_answers`."""
     path = directory / 'DATASHEET.md'
-    counted, _, _ = path.read_text(encoding='utf-8').partition(_ANSWERS)
+    counted, _, _ = read_text(path).partition(_ANSWERS)
     path.write_text(f'{counted}{_render_answers(answers)}\n', encoding='utf-8')
 
 

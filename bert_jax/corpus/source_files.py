@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from bert_jax import limits
 from bert_jax.corpus.corpus import read_manifest
 from bert_jax.errors import UserError, warn
-from bert_jax.files import parse_json, write_json
+from bert_jax.files import parse_json, read_text, write_json
 from bert_jax.storage import paths, trust
 from bert_jax.storage.path import Path
 
@@ -45,7 +46,7 @@ def write(folder: Path, source_stamps: Sequence[Stamps]) -> None:
 
 def read(folder: Path) -> list[Stamps]:
     """Return the stamps that `write` recorded."""
-    stamps: list[Stamps] = parse_json((folder / NAME).read_text(encoding='utf-8'))
+    stamps: list[Stamps] = parse_json(read_text(folder / NAME, limit=limits.LARGE_FILE))
     return stamps
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax import limits
 from bert_jax.errors import UserError, report
+from bert_jax.files import read_bytes, read_text
 from bert_jax.interop import conversion, families, torch_file
 from bert_jax.interop.weights import Weights
 from bert_jax.loaded.loaded_model import LoadedModel
@@ -188,7 +190,7 @@ def _config(options: Mapping[str, Any], state: Weights) -> dict[str, Any]:
 def _symbols(path: pathlib.Path) -> list[str]:
     """The symbols of a dictionary in the order of their ids, the special ones included."""
     symbols = list(_SPECIAL)
-    for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
+    for number, line in enumerate(read_text(path, limit=limits.LARGE_FILE).splitlines(), 1):
         symbol, _, count = line.removesuffix(' #fairseq:overwrite').rpartition(' ')
         if not symbol or not is_number(count):
             raise UserError(f'{path}, line {number}: {line!r:.60} is not SYMBOL COUNT')
@@ -198,7 +200,7 @@ def _symbols(path: pathlib.Path) -> list[str]:
 
 def _tokenizer(folder: pathlib.Path, symbols: list[str]) -> Tokenizer:
     if (folder / _PIECES).is_file():
-        model = sentence_piece.read((folder / _PIECES).read_bytes())
+        model = sentence_piece.read(read_bytes(folder / _PIECES, limits.LARGE_FILE))
         tokenizer = Tokenizer(json.dumps(sentence_piece.settings(model, ids='xlm-roberta')))
         if list(tokenizer.vocab) != symbols:
             raise UserError(f'{folder}: {DICTIONARY} does not have the pieces of {_PIECES}')

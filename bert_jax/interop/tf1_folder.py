@@ -83,7 +83,7 @@ def _find_checkpoint(folder: pathlib.Path) -> str:
         )
     pointer = folder / 'checkpoint'
     if pointer.is_file():
-        text = pointer.read_text(encoding='utf-8', errors='replace')
+        text = files.read_text(pointer, errors='replace')
         found = re.search(r'^model_checkpoint_path: "([^"]*)"', text, re.MULTILINE)
         newest = pathlib.PurePosixPath(found[1]).name if found else ''
         if newest in names:

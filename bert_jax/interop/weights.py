@@ -9,7 +9,7 @@ import safetensors
 import safetensors.numpy
 
 from bert_jax.errors import UserError
-from bert_jax.files import parse_json
+from bert_jax.files import parse_json, read_text
 from bert_jax.interop import torch_file
 from bert_jax.storage import names
 
@@ -70,7 +70,7 @@ def read_safetensors(path: pathlib.Path) -> Weights:
 
 def _read_shards(index: pathlib.Path, read_file: Callable[[pathlib.Path], Weights]) -> Weights:
     try:
-        shards = dict(parse_json(index.read_text(encoding='utf-8'))['weight_map'])
+        shards = dict(parse_json(read_text(index))['weight_map'])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f'{index} is not a valid index of weights: {error}') from error
     weights: Weights = {}

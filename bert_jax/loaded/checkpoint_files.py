@@ -21,8 +21,9 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bert_jax import limits
 from bert_jax.errors import UserError, warn
-from bert_jax.files import parse_json, read_json
+from bert_jax.files import parse_json, read_json, read_text
 from bert_jax.loaded import checksums
 from bert_jax.loaded.record import best_step
 from bert_jax.storage import paths
@@ -64,8 +65,8 @@ def is_run(folder: Path) -> bool:
     """Whether a folder has the config of a run."""
     path = folder / 'config.json'
     try:
-        config = parse_json(path.read_text(encoding='utf-8')) if path.exists() else {}
-    except (OSError, ValueError):
+        config = parse_json(read_text(path)) if path.exists() else {}
+    except (OSError, ValueError, UserError):
         return False
     return isinstance(config, dict) and {'task', 'workdir'} <= config.keys()
 
@@ -182,7 +183,9 @@ def read_description(folder: Path) -> dict[str, str]:
     from bert_jax import schema
 
     path = folder / 'arrays.json'
-    described: dict[str, str] = schema.convert(dict[str, str], read_json(path), path)
+    described: dict[str, str] = schema.convert(
+        dict[str, str], read_json(path, limit=limits.LARGE_FILE), path
+    )
     check_distinct(described, path)  # 'a' and 'a/b'
     return described
 
@@ -212,7 +215,7 @@ def metadata_path(folder: Path) -> Path:
 
 def read_metadata(folder: Path) -> JsonRecord:
     """Read the current metadata of a checkpoint."""
-    metadata: JsonRecord = read_json(metadata_path(folder))
+    metadata: JsonRecord = read_json(metadata_path(folder), limit=limits.LARGE_FILE)
     return metadata
 
 

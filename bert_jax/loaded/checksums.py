@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bert_jax.files import sha256
+from bert_jax.errors import UserError
+from bert_jax.files import read_text, sha256
 from bert_jax.storage.disk_folder import sync
 
 NAME = 'manifest.sha256'
@@ -55,6 +56,8 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
             return f'{ADDED}/{damage}'
     except OSError as error:
         return f'{error.filename} cannot be read: {error.strerror}'
+    except UserError as error:
+        return str(error)
     except ValueError:
         return f'{NAME} is malformed'
     return None
@@ -63,7 +66,7 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
 def _read(folder: pathlib.Path) -> dict[str, str]:
     """Read file name → digest; raise ValueError for a malformed line."""
     manifest = {}
-    *lines, rest = (folder / NAME).read_text(encoding='utf-8', errors='replace').split('\n')
+    *lines, rest = read_text(folder / NAME, errors='replace').split('\n')
     if rest:
         raise ValueError(rest)
     for line in lines:

@@ -285,4 +285,4 @@ def check_exists(folder: Path) -> None:
 def _card(run: Path) -> str:
     """Model card of a finished run; '' for a single checkpoint, which the card may not describe."""
     path = run / 'README.md'
-    return path.read_text(encoding='utf-8') if path.is_file() else ''
+    return files.read_text(path) if path.is_file() else ''

@@ -97,7 +97,7 @@ def link_from_card(page: pathlib.Path, folder: pathlib.Path) -> bool:
         return False
     link = urllib.parse.quote(str(target.relative_to(folder.resolve())))
     line = f'[A page that computes with this model]({link})\n'
-    text = card.read_text(encoding='utf-8')
+    text = files.read_text(card)
     if line in text:
         return False
     card.write_text(f'{text.rstrip()}\n\n{line}', encoding='utf-8')

@@ -7,13 +7,13 @@ mean over tasks (Wang et al. 2019, GLUE and SuperGLUE, section 3 and table 1 of 
 """
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax import config_keys, flag_parser, progress
 from bert_jax.errors import UserError, exit_cleanly, look_up, unknown
+from bert_jax.files import read_json
 from bert_jax.flag_parser import flag
 from bert_jax.metrics import squad
 from bert_jax.metrics.scores import MEAN, Table, main_first
@@ -143,7 +143,7 @@ def _has(config: JsonObject, setting: JsonObject) -> bool:
 def _read(path: pathlib.Path) -> JsonObject:
     if not path.is_file():
         raise UserError(f'{path} does not exist; {path.parents[1]} is not a finished run')
-    values: JsonObject = json.loads(path.read_text(encoding='utf-8'))
+    values: JsonObject = read_json(path)
     return values
 
 

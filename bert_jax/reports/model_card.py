@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bert_jax import figures, markdown
 from bert_jax.corpus.corpus import Corpus
+from bert_jax.files import read_text
 from bert_jax.models.architecture import Architecture
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.types import Config, JsonObject
@@ -56,7 +57,7 @@ def pretrained(
         'learning rate': f'{config.schedule.learning_rate:g} ({config.schedule.name})',
         'skipped steps': results['skipped_steps'],
     }
-    datasheet = (corpus.directory / 'DATASHEET.md').read_text(encoding='utf-8')
+    datasheet = read_text(corpus.directory / 'DATASHEET.md')
     shown = {name: f'{value:.4g}' for name, value in held_out.items()}
     more = '\n'.join(sections)
     picture = '![loss](loss.png)\n\n' if figures.are_drawn() else ''

@@ -122,6 +122,11 @@ class BucketFolder(BucketPath):
         """Remove all files below the folder."""
         self.rmtree()
 
+    def read_up_to(self, limit: int) -> bytes | None:
+        """Read a file, unless it has more bytes than `limit`."""
+        content = self.read_head(limit + 1)
+        return content if len(content) <= limit else None
+
     def open_bytes(self) -> IO[Any]:
         """Open a file to read its bytes, in ranges."""
         return self.open()

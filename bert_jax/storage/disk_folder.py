@@ -95,6 +95,14 @@ class DiskFolder:
         with open(self.path, 'xb') as file:
             file.write(content)
 
+    def read_up_to(self, limit: int) -> bytes | None:
+        if self.path.exists() and not self.path.is_file():  # a pipe would block, a device not end
+            code = errno.EISDIR if self.path.is_dir() else errno.EINVAL
+            raise OSError(code, os.strerror(code), str(self.path))
+        with open(self.path, 'rb') as file:
+            size = os.fstat(file.fileno()).st_size
+            return file.read(size) if size <= limit else None
+
     def open_bytes(self) -> Any:
         return open(self.path, 'rb')
 

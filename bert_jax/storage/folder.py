@@ -66,6 +66,9 @@ class Folder(Protocol):
     def create(self, content: bytes) -> None:
         """Write a new file; raise FileExistsError if it exists."""
 
+    def read_up_to(self, limit: int) -> bytes | None:
+        """Read a file, unless it has more bytes than `limit`."""
+
     def open_bytes(self) -> Any:
         """Open a file to read its bytes."""
 

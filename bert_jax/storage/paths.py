@@ -253,6 +253,11 @@ def drop(name: str | os.PathLike[str]) -> None:
     _find(name).drop()
 
 
+def read_up_to(name: str | os.PathLike[str], limit: int) -> bytes | None:
+    """Read a file; None if it has more bytes than `limit`, OSError if it is not a file."""
+    return _find(name).read_up_to(limit)
+
+
 def open_binary(name: str | os.PathLike[str]) -> Any:
     """Open a file to read its bytes; files in buckets are read in ranges."""
     return _find(name).open_bytes()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bert_jax import config_keys, markdown, objectives, tree_paths
+from bert_jax import config_keys, files, markdown, objectives, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture, Compute
@@ -348,7 +348,7 @@ def license_of(init_from: str) -> str:
     card = paths.bring(init_from) / 'README.md' if init_from else None
     if card is None or not card.is_file():
         return 'unknown'
-    header, _ = markdown.split_header(card.read_text(encoding='utf-8', errors='replace'))
+    header, _ = markdown.split_header(files.read_text(card, errors='replace'))
     match = re.search(r'^license: *["\']?([\w.-]+)', header, re.MULTILINE)
     return match[1] if match else 'unknown'
 

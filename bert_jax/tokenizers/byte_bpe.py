@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import tokenizers
 
-from bert_jax import errors
-from bert_jax.files import parse_json
+from bert_jax import errors, limits
+from bert_jax.files import parse_json, read_text
 from bert_jax.tokenizers import special_tokens
 from bert_jax.types import JsonObject
 
@@ -95,13 +95,14 @@ def read(vocab: pathlib.Path, merges: pathlib.Path) -> tuple[dict[str, int], lis
         UserError: The files are not valid JSON or do not belong together.
     """
     try:
-        ids = parse_json(vocab.read_text(encoding='utf-8-sig'))
+        ids = parse_json(read_text(vocab, 'utf-8-sig', limit=limits.LARGE_FILE))
     except ValueError as error:
         raise errors.UserError(f'not valid JSON: {error}') from None
     if not isinstance(ids, dict) or not all(isinstance(i, int) for i in ids.values()):
         raise errors.UserError('not a vocabulary: expected a JSON object from tokens to ids')
+    lines = read_text(merges, 'utf-8-sig', limit=limits.LARGE_FILE).split('\n')
     pairs = []
-    for number, line in enumerate(merges.read_text(encoding='utf-8-sig').split('\n')):
+    for number, line in enumerate(lines):
         if line.startswith('#version') or not line:
             continue
         pairs.append(line.removesuffix('\r').split(' '))

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import tokenizers
 from tokenizers import normalizers, pre_tokenizers
 
-from bert_jax import errors
+from bert_jax import errors, limits
+from bert_jax.files import read_bytes
 from bert_jax.tokenizers import byte_bpe, decoder_tokens, sentence_piece, special_tokens, wordpiece
 from bert_jax.tokenizers.folders import Configuration
 from bert_jax.types import JsonObject
@@ -51,7 +52,7 @@ class TokenizerClass(NamedTuple):
 
 def read_vocab_txt(file: pathlib.Path, configuration: Configuration, lowercase: bool) -> JsonObject:
     """Read the vocab.txt of a WordPiece tokenizer."""
-    vocab = wordpiece.read_vocab(file.read_bytes().decode('utf-8-sig'))
+    vocab = wordpiece.read_vocab(read_bytes(file, limits.LARGE_FILE).decode('utf-8-sig'))
     settings = wordpiece.settings(vocab, lowercase, _roles(configuration))
     if configuration.tokenizer_class:
         settings['model']['max_input_chars_per_word'] = _MAX_CHARACTERS_PER_WORD
@@ -121,7 +122,7 @@ def read_sentencepiece(
             options[keyword] = folder_options[name]
     if 'keep_accents' in folder_options:
         options['strip_accents'] = not folder_options['keep_accents']
-    model = sentence_piece.read(file.read_bytes())
+    model = sentence_piece.read(read_bytes(file, limits.LARGE_FILE))
     return sentence_piece.settings(model, **options, names=_roles(configuration))
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.files import parse_json
+from bert_jax.files import parse_json, read_text
 from bert_jax.tokenizers import special_tokens
 from bert_jax.types import JsonObject
 
@@ -157,7 +157,7 @@ def add_tokens(settings: JsonObject, configuration: Configuration) -> JsonObject
 def _read_object(path: pathlib.Path) -> JsonObject:
     """The values of a JSON file that are not null; {} if the file does not exist."""
     try:
-        values = parse_json(path.read_text(encoding='utf-8-sig'))
+        values = parse_json(read_text(path, 'utf-8-sig'))
     except FileNotFoundError:
         return {}
     except ValueError as error:

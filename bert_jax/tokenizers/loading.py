@@ -4,8 +4,8 @@ import json
 import pathlib
 from typing import TYPE_CHECKING
 
-from bert_jax import errors, schema
-from bert_jax.files import read_json
+from bert_jax import errors, limits, schema
+from bert_jax.files import read_bytes, read_json
 from bert_jax.storage import paths, wrong_paths
 from bert_jax.storage.names import is_number
 from bert_jax.tokenizers import backend, folders, special_tokens
@@ -91,7 +91,7 @@ def _of_run(folder: pathlib.Path) -> Tokenizer | None:
     newest = max(checkpoints, key=lambda path: int(path.name), default=folder)
     if not (newest / 'metadata.json').is_file():
         return None
-    metadata = read_json(newest / 'metadata.json')
+    metadata = read_json(newest / 'metadata.json', limit=limits.LARGE_FILE)
     if 'tokenizer' not in metadata:
         return None
     place = f'{newest / "metadata.json"}: tokenizer'
@@ -134,7 +134,7 @@ def _read(
     if option and file.suffix != '.model':
         raise errors.UserError(f'the option {option!r} is for SentencePiece models')
     if file.suffix == '.json' and not file.name.endswith('vocab.json'):
-        settings = parse(file.read_bytes().decode('utf-8-sig'))
+        settings = parse(read_bytes(file, limits.LARGE_FILE).decode('utf-8-sig'))
     else:
         from bert_jax.tokenizers import classes
 

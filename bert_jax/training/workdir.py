@@ -10,7 +10,7 @@ from flax import traverse_util
 
 from bert_jax import config_keys
 from bert_jax.errors import UserError, writing
-from bert_jax.files import write_json
+from bert_jax.files import read_json, write_json
 from bert_jax.loaded import checkpoint_files
 from bert_jax.storage import paths
 from bert_jax.storage.locks import Lock
@@ -127,7 +127,7 @@ class Workdir:
         path = self.path / 'config.json'
         if not is_trained or not path.exists():
             return []
-        accepted, refused = compare(json.loads(path.read_text(encoding='utf-8')), config)
+        accepted, refused = compare(read_json(path), config)
         if refused:
             raise UserError(
                 f'workdir {self.path} holds a run of another config ({"; ".join(refused[:3])}); '

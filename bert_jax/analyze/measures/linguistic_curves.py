@@ -5,7 +5,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from bert_jax import figures
+from bert_jax import figures, limits
+from bert_jax.files import read_text
 from bert_jax.metrics.scores import Table
 from bert_jax.reports.tables import markdown_table
 from bert_jax.types import JsonObject
@@ -60,7 +61,7 @@ def markdown(held_out: Mapping[str, float], unigram: Mapping[str, float]) -> str
 
 def read_records(workdir: pathlib.Path) -> Records:
     """The held-out records of metrics.jsonl that have linguistic metrics."""
-    lines = (workdir / 'metrics.jsonl').read_text(encoding='utf-8').split('\n')
+    lines = read_text(workdir / 'metrics.jsonl', limit=limits.LARGE_FILE).split('\n')
     records = [json.loads(line) for line in lines if line]
     return [r for r in records if r['kind'] == 'held_out' and any(map(is_linguistic, r))]
 
