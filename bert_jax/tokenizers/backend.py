@@ -168,10 +168,13 @@ def _trim_spaces(offsets: np.ndarray, text: str) -> None:
 
 
 @contextlib.contextmanager
-def library_errors() -> Iterator[None]:
-    """Turn an error of the tokenizers library about a file into a UserError.
+def library_errors(work: str = 'read it') -> Iterator[None]:
+    """Turn an error of the tokenizers library into a UserError; also a decorator.
 
     The library raises bare Exceptions, and PanicExceptions, which are BaseExceptions.
+
+    Args:
+        work: what the library cannot do, for the message.
     """
     try:
         yield
@@ -181,7 +184,7 @@ def library_errors() -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != 'PanicException':
             raise
         reason = ' '.join(str(error).split())
-        message = f'the tokenizers library cannot read it: {reason:.200}'
+        message = f'the tokenizers library cannot {work}: {reason:.200}'
         raise errors.UserError(message) from error
 
 

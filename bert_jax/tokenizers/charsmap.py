@@ -12,9 +12,11 @@ import json
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import sentencepiece
 import tokenizers
 
+from bert_jax.errors import UserError
 from bert_jax.types import JsonObject
 
 _PRIVATE = range(0x100000, 0x10FFFE)  # private-use characters, placeholders during a replacement
@@ -31,7 +33,12 @@ class Rules:
     """The rules of a precompiled charsmap, a custom normalizer for the tokenizers library."""
 
     def __init__(self, charsmap: bytes):
-        """Read the rules from the bytes in a .model or, as base64, in a tokenizer.json."""
+        """Read the rules from the bytes in a .model or, as base64, in a tokenizer.json.
+
+        Raises:
+            UserError: The bytes are damaged.
+        """
+        _check(charsmap)
         normalizer_spec = _field(2, charsmap)
         self._rules = sentencepiece.SentencePieceNormalizer(
             model_proto=_field(3, normalizer_spec),
@@ -87,6 +94,28 @@ def build(step: JsonObject) -> Step:
     backend = tokenizers.Tokenizer.from_str(json.dumps({'model': model, 'normalizer': step}))
     built: Step = backend.normalizer
     return built
+
+
+def _check(charsmap: bytes) -> None:
+    """Raise UserError unless a search in the rules stays inside them, which SentencePiece expects.
+
+    The bytes are the size of a trie, the trie, and the texts of the rules, each with a zero at its
+    end. Each uint32 of the trie is a node (https://github.com/s-yata/darts-clone): the children of
+    a node are at the exclusive or of its index, its offset and their byte, and its value, the place
+    of a text, at that of its index and its offset.
+    """
+    size = int.from_bytes(charsmap[:4], 'little')
+    trie, texts = charsmap[4 : 4 + size], charsmap[4 + size :]
+    if size % 4 or not 0 < size == len(trie) or not texts.endswith(b'\0'):
+        raise UserError('the normalization rules are damaged')
+    nodes = np.frombuffer(trie, '<u4').astype(np.int64)
+    first = np.arange(len(nodes)) ^ (nodes >> 10 << (nodes >> 6 & 8))
+    is_inner = nodes >> 31 == 0
+    is_inside = (first | 255) < len(nodes)
+    has_value = is_inner & is_inside & (nodes >> 8 & 1 == 1)
+    values = nodes[first[has_value]] & 2**31 - 1
+    if not is_inside[is_inner].all() or not (values < len(texts)).all():
+        raise UserError('the normalization rules are damaged')
 
 
 def _field(number: int, value: bytes) -> bytes:

@@ -155,6 +155,11 @@ def read(data: bytes) -> SentencePieceModel:
         raise errors.UserError('not a SentencePiece model') from None
     if not model.pieces:
         raise errors.UserError('not a SentencePiece model')
+    total = sum(len(piece) for piece, _, _ in model.pieces)
+    if total > limits.PIECES_CHARACTERS:
+        raise errors.UserError(
+            f'the pieces have {total:,} characters; the limit is {limits.PIECES_CHARACTERS:,}'
+        )
     if model.model_type not in (_UNIGRAM, _BPE) or model.whitespace_as_suffix:
         raise errors.UserError(
             'the SentencePiece model must be Unigram or BPE and have ▁ before words'

@@ -17,7 +17,7 @@ import tokenizers
 
 from bert_jax import errors, limits
 from bert_jax.files import parse_json
-from bert_jax.tokenizers import backend, special_tokens
+from bert_jax.tokenizers import backend, costs, special_tokens
 from bert_jax.tokenizers.backend import BYTE_SPACE, PIECE_SPACE, Backend, encodable
 from bert_jax.types import JsonObject
 
@@ -73,6 +73,7 @@ class Tokenizer:
         fingerprint: SHA-256 of the canonical JSON.
     """
 
+    @backend.library_errors()
     def __init__(self, text: str):
         """Read the JSON; raise UserError if the kind is unknown or a special token is missing."""
         settings = parse(text)
@@ -189,6 +190,7 @@ class Tokenizer:
             False: CachedEncoder(self._plain, splitter(settings, others, self._normalize)),
         }
 
+    @backend.library_errors('encode this text')
     def encode_batch(self, texts: Sequence[str], special: bool = False) -> Encodings:
         """Encode texts with character offsets, without adding special tokens or truncating.
 
@@ -204,6 +206,7 @@ class Tokenizer:
         encoded = chosen.encode_with_offsets([encodable(text) for text in texts])
         return Encodings([ids for ids, _ in encoded], [offsets for _, offsets in encoded])
 
+    @backend.library_errors('encode this text')
     def encode_ids(
         self, texts: Sequence[str], special: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -218,6 +221,7 @@ class Tokenizer:
         """
         return self._encoders[special].encode(texts)
 
+    @backend.library_errors('decode these ids')
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, with special tokens."""
         return self._special.library.decode([int(i) for i in ids], skip_special_tokens=False)
@@ -309,6 +313,7 @@ def parse(text: str) -> JsonObject:
         raise errors.UserError(f'not valid JSON: {error}') from None
     if not isinstance(settings, dict) or not isinstance(settings.get('model'), dict):
         raise errors.UserError("not a tokenizer: the JSON has no 'model'")
+    costs.check(settings)
     if 'type' not in settings['model']:  # in files of early versions
         settings = json.loads(backend.read(settings).to_str())
     model_type = str(settings['model'].get('type'))
