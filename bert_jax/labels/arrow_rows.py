@@ -12,7 +12,7 @@ from bert_jax.errors import UserError
 from bert_jax.labels.records import InvalidRecord, Record, Row, make_record
 from bert_jax.storage import paths
 from bert_jax.storage.path import BucketError
-from bert_jax.text import saved_datasets
+from bert_jax.text import arrow_tables, saved_datasets
 
 Arrow: TypeAlias = Any  # an object of pyarrow, which ships no types
 
@@ -32,17 +32,17 @@ def read_rows(path: str, data: ConfigDict) -> Iterator[Record]:
 
     try:
         with paths.open_arrow(path) as file:
-            schema, batches = _open(file)
+            schema, batches = arrow_tables.open_table(file)
             features = declared_features(schema)
             if not features:
                 info = files.read_json(paths.path(path).with_name(_INFO), default={})
                 features = features_of(info)
-            rows = (values for batch in batches for values in rows_of(batch))
+            rows = (values for batch, _ in batches for values in rows_of(batch))
             for number, values in enumerate(rows, start=1):
                 yield make_record(path, number, _row(values, features))
     except BucketError:  # not the fault of the file
         raise
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise UserError(f'cannot read {path} as Parquet or Arrow: {error}') from error
 
 
@@ -61,22 +61,6 @@ def saved_files(folder: str) -> list[str]:
         path /= splits[0]
     state = saved_datasets.state(path)
     return [] if state is None else [*state.files]
-
-
-def _open(file: Arrow) -> tuple[Arrow, Iterator[Arrow]]:
-    """The schema and the record batches of a Parquet file, an Arrow file or an Arrow stream."""
-    from pyarrow import ipc, parquet
-
-    head = file.read(6)
-    file.seek(0)
-    if head.startswith(b'PAR1'):
-        table = parquet.ParquetFile(file)
-        return table.schema_arrow, table.iter_batches(use_threads=False)
-    if head == b'ARROW1':
-        reader = ipc.open_file(file)
-        return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
-    stream = ipc.open_stream(file)  # the format that `datasets` writes
-    return stream.schema, iter(stream)
 
 
 def rows_of(batch: Arrow) -> list[dict[str, Any]]:

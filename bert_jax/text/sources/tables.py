@@ -9,13 +9,12 @@ from typing import Any, TypeAlias
 from bert_jax import errors, files
 from bert_jax.storage import paths
 from bert_jax.storage.path import BucketError, Path
-from bert_jax.text import saved_datasets, text_files
+from bert_jax.text import arrow_tables, saved_datasets, text_files
 from bert_jax.text.sources.base import COMMON_OPTIONS, Document, Option, Piece
 from bert_jax.text.sources.file_source import FileSource
 
 Arrow: TypeAlias = Any  # an object of pyarrow, which ships no types
 
-_ROWS = 256  # decoded at a time
 _TEXT_TYPES = ('string', 'large_string', 'string_view', 'binary', 'large_binary')  # of Arrow
 
 
@@ -133,7 +132,7 @@ class HuggingFaceSource(ParquetSource):
 
 
 def _columns(piece: Piece, name: str) -> Iterator[tuple[Arrow, float]]:
-    """Yield a column as arrays of at most `_ROWS` entries, and the share of the file that is read.
+    """Yield a column as short arrays, and the share of the file that is read.
 
     Raises:
         UserError: The column is missing or is not text.
@@ -156,8 +155,7 @@ def _columns(piece: Piece, name: str) -> Iterator[tuple[Arrow, float]]:
         for batch, share in batches:
             column = batch.column(column_name)
             column = compute.struct_field(column, inner) if inner else column
-            for start in range(0, len(column), _ROWS):
-                yield column.slice(start, _ROWS), share
+            yield column, share
 
 
 def _field_path(schema: Arrow, name: str) -> list[str]:
@@ -174,39 +172,15 @@ def _field_path(schema: Arrow, name: str) -> list[str]:
     return path
 
 
-def _open(file: Arrow, name: str, piece: Piece) -> tuple[Arrow, Iterator[tuple[Arrow, float]]]:
-    """The schema of a file, and the record batches of a piece, with at least the column `name`.
-
-    With each batch comes the share of the file that is then read.
+def _open(file: Arrow, name: str, piece: Piece) -> tuple[Arrow, arrow_tables.Batches]:
+    """The schema of a file, and batches of a piece with at least the column `name`.
 
     A range of bytes stands for the row groups or batches that would begin in the range if all had
     the same size. A stream cannot be divided: all of it belongs to the range that begins at 0.
     """
-    from pyarrow import ipc, parquet
-
-    head = file.read(6)
-    file.seek(0)
-    if head.startswith(b'PAR1'):
-        table = parquet.ParquetFile(file)
-        groups = _indices_in_piece(table.num_row_groups, piece)
-        return table.schema_arrow, _parquet_batches(table, groups, name)
-    if head == b'ARROW1':
-        reader = ipc.open_file(file)
-        indices = _indices_in_piece(reader.num_record_batches, piece)
-        number = reader.num_record_batches
-        return reader.schema, ((reader.get_batch(i), (i + 1) / number) for i in indices)
-    stream = ipc.open_stream(file)  # the format that `datasets` writes
-    batches = iter(()) if piece.start else stream
-    return stream.schema, ((batch, file.tell() / file.size()) for batch in batches)
-
-
-def _parquet_batches(table: Arrow, groups: list[int], name: str) -> Iterator[tuple[Arrow, float]]:
-    """Yield the batches of row groups and the share of the rows that is then read."""
-    rows = 0
-    for group in groups:  # one at a time: a damaged group must not fail before earlier groups
-        for batch in table.iter_batches(_ROWS, [group], [name], use_threads=False):
-            rows += batch.num_rows
-            yield batch, rows / table.metadata.num_rows
+    return arrow_tables.open_table(
+        file, [name], lambda number: _indices_in_piece(number, piece), is_first=not piece.start
+    )
 
 
 def _indices_in_piece(number: int, piece: Piece) -> list[int]:

@@ -9,7 +9,8 @@ from pyarrow import ipc, parquet
 
 from bert_jax.corpus.preparation import prepare
 from bert_jax.errors import UserError
-from bert_jax.text.sources import open_source, tables
+from bert_jax.text import arrow_tables
+from bert_jax.text.sources import open_source
 from tests.text.sources.reading import read, texts
 
 TEXTS = ['Été.', 'One.\n\nTwo.', '\U0001f600 three.', 'Four.']
@@ -48,7 +49,7 @@ def write_file(path, table):
     ids=str,
 )
 def test_every_row_is_a_document(write, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, '_ROWS', 2)
+    monkeypatch.setattr(arrow_tables, 'ROWS', 2)
     values = [text.encode() for text in TEXTS] if kind == pyarrow.binary() else TEXTS
     write(tmp_path / 'a.table', make_table(values, kind))
     source, documents = read(f'parquet:{tmp_path}/*.table;language=fr')
