@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -221,7 +221,10 @@ def fill(
     missing = tuple(name for name in names if name not in known)
     arrays = dict(known)
     if missing:
+        start: Callable[[Key], Tree]
         start = functools.partial(init, architecture, heads, num_labels=num_labels)
+        if not any('/layers_' in name for name in missing):  # a thousand may share parameters
+            start = layer_stack.with_equal_layers(start)
         arrays |= initial_values.draw(start, 0, missing)
     return traverse_util.unflatten_dict({name: arrays[name] for name in names}, sep='/'), missing
 

@@ -182,6 +182,19 @@ def abstract(init: Callable[[Key], Tree]) -> Tree:
     return shapes
 
 
+def with_equal_layers(init: Callable[[Key], Tree]) -> Callable[[Key], Tree]:
+    """Return `init` with the parameters of one layer for all its equals, which is traced sooner.
+
+    Parameters outside of layers stay as they are: those of a module depend on the key and its name.
+    """
+
+    def init_once(key: Key) -> Tree:
+        with nn.intercept_methods(_EqualLayers()):
+            return init(key)
+
+    return init_once
+
+
 class _EqualLayers:
     """Flax interceptor that calls one layer of each kind; its equals get the same parameters."""
 
