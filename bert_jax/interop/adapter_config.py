@@ -10,10 +10,13 @@ import reprlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from bert_jax import limits
 from bert_jax.errors import UserError
+from bert_jax.tokenizers import patterns
 from bert_jax.types import RecordView
 
 METHODS = ('LORA', 'IA3')
+_STARS = 4  # of a regular expression for names of some 60 characters: 10^6 steps
 _NEUTRAL: tuple[object, ...] = (None, False, (), [], {})
 # Keys that change what is computed in ways that are not supported; they must be neutral or absent.
 _UNSUPPORTED = """
@@ -77,7 +80,7 @@ class AdapterConfig:
         module = module.removeprefix(self.prefix)
         if _is_named(self.excluded, module):
             return False
-        if any(re.match(rf'(^|.*\.){name}($|\..*)', module) for name in self.saved):
+        if any(_match(rf'(^|.*\.){name}($|\..*)', module) for name in self.saved):
             return False
         targets = self.targets or ()
         if isinstance(targets, str) and targets.lower() == 'all-linear':
@@ -86,9 +89,10 @@ class AdapterConfig:
             return False
         if self.layers is None or isinstance(targets, str):
             return True
-        patterns = [rf'(?:^|.*?\.){name}\.(\d+)\.' for name in self.layers_patterns]
-        matches = (re.match(p, module) for p in patterns or [r'.*?\.[^.]*\.(\d+)\.'])
-        return next((int(m[1]) in self.layers for m in matches if m), False)
+        lists = [rf'(?:^|.*?\.){name}\.(\d+)\.' for name in self.layers_patterns]
+        matches = (_match(one, module) for one in lists or [r'.*?\.[^.]*\.(\d+)\.'])
+        numbers = (match[match.re.groups] for match in matches if match)
+        return next((int(number) in self.layers for number in numbers if number), False)
 
     def scale(self, module: str, rank: int) -> float:
         """Factor of the update of a module. Raises UserError if its rank is not the config's."""
@@ -150,6 +154,14 @@ def ignored_keys(config: RecordView) -> list[str]:
     return sorted(key for key in config if key not in known and config[key] not in _NEUTRAL)
 
 
+def _match(pattern: str, module: str) -> re.Match[str] | None:
+    """Match a regular expression with a part of the config; that part may not fit into it."""
+    try:
+        return re.match(pattern, module)
+    except re.error as error:
+        raise UserError(f'{pattern!r:.80} is not a regular expression: {error}') from None
+
+
 def _is_named(names: str | Collection[str], module: str) -> bool:
     """Whether a regular expression, or one of the final parts of names, matches a module."""
     if isinstance(names, str):
@@ -159,7 +171,7 @@ def _is_named(names: str | Collection[str], module: str) -> bool:
 
 def _of_pattern(pattern: Mapping[str, float], module: str, default: float) -> float:
     """The value of the first key that matches the end of a module's name (get_pattern_key)."""
-    found = (value for key, value in pattern.items() if re.match(rf'(.*\.)?({key})$', module))
+    found = (value for key, value in pattern.items() if _match(rf'(.*\.)?({key})$', module))
     return next(found, default)
 
 
@@ -184,11 +196,22 @@ def _list(config: RecordView, key: str) -> tuple[str, ...]:
 
 
 def _regular_expression(key: str, text: str) -> str:
-    """Return the text. Raises UserError if it is not a regular expression."""
+    """Return the text. Raises UserError if it is not a regular expression, or may be slow."""
+    if len(text) > limits.PATTERN_CHARACTERS:
+        raise UserError(
+            f'{key}: a regular expression has {len(text):,} characters; the limit is '
+            f'{limits.PATTERN_CHARACTERS:,}'
+        )
     try:
         re.compile(text)
     except re.error as error:
         raise UserError(f'{key}: {text!r} is not a regular expression: {error}') from None
+    shape = patterns.shape(text)
+    if shape.is_repeated or shape.stars > _STARS:
+        raise UserError(
+            f'{key}: the regular expression {text!r:.80} may take very long; write it with at most '
+            f'{_STARS} stars, and without a repeated group that itself has repetitions or |'
+        )
     return text
 
 

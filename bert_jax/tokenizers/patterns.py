@@ -51,14 +51,18 @@ class Shape(NamedTuple):
         least: Characters of the shortest match.
         varies: Whether it can match the same text in several ways.
         is_repeated: Whether a part that varies can be repeated.
+        stars: How many parts of any length can follow each other: a failed search in N characters
+            takes N to this power steps.
     """
 
     least: int
     varies: bool = False
     is_repeated: bool = False
+    stars: int = 0
 
 
 _UNKNOWN = Shape(0, True, True)
+_LONG = 10  # repetitions that count as any number
 
 
 def shape(pattern: str) -> Shape:
@@ -95,8 +99,12 @@ def _alternatives(pattern: str, place: int) -> tuple[Shape, int]:
     found, place = _sequence(pattern, place)
     while pattern[place : place + 1] == '|':
         other, place = _sequence(pattern, place + 1)
-        is_repeated = found.is_repeated or other.is_repeated
-        found = Shape(min(found.least, other.least), True, is_repeated)
+        found = Shape(
+            min(found.least, other.least),
+            True,
+            found.is_repeated or other.is_repeated,
+            max(found.stars, other.stars),
+        )
     return found, place
 
 
@@ -110,6 +118,7 @@ def _sequence(pattern: str, place: int) -> tuple[Shape, int]:
             found.least + part.least,
             found.varies or part.varies,
             found.is_repeated or part.is_repeated,
+            found.stars + part.stars,
         )
     return found, place
 
@@ -125,6 +134,7 @@ def _repeat(part: Shape, quantifier: re.Match[str]) -> Shape:
         least * part.least,
         not is_possessive and (part.varies or least != most),
         part.is_repeated or (part.varies and most > 1),
+        part.stars + (least != most and most > _LONG),
     )
 
 
@@ -150,7 +160,7 @@ def _group(pattern: str, place: int) -> tuple[Shape, int]:
     if pattern[place] != ')':
         raise IndexError(place)
     if match['look'] or match['atomic']:  # not entered again
-        inner = Shape(0 if match['look'] else inner.least, False, inner.is_repeated)
+        inner = inner._replace(least=0 if match['look'] else inner.least, varies=False)
     return inner, place + 1
 
 

@@ -466,3 +466,34 @@ def test_only_lora_and_ia3_are_written(tmp_path):
     model = loaded_model.LoadedModel('bert', architecture, {})
     with pytest.raises(UserError, match='lora and ia3, not transfer.method=prefix'):
         peft_export.write(model, {}, tmp_path / 'out')
+
+
+@pytest.mark.parametrize(
+    ('key', 'value', 'message'),
+    [
+        ('target_modules', '(a|b?)+c', 'may take very long'),
+        ('target_modules', '.*a.*b.*c.*d.*e', 'at most 4 stars'),
+        ('rank_pattern', {'(x+)*': 2}, 'may take very long'),
+        ('modules_to_save', ['(a*)*'], 'may take very long'),
+        ('layers_pattern', ['x' * 10_001], 'has 10,001 characters; the limit is 10,000'),
+    ],
+)
+def test_regular_expressions_that_may_be_slow_are_refused(key, value, message):
+    config = {'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'target_modules': ['query']}
+    with pytest.raises(UserError, match=f'{key}: .*{message}'):
+        adapter_config.parse(config | {key: value})
+
+
+@pytest.mark.parametrize('name', ['(la)yer', 'layer|x', '(?i)layer'])
+def test_names_of_layers_are_regular_expressions(name):
+    config = {'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'target_modules': ['query']}
+    parsed = adapter_config.parse(
+        config | {'layers_to_transform': [1], 'layers_pattern': [name, 'layer']}
+    )
+    module = 'encoder.layer.1.attention.query'
+    if name.startswith('(?i)'):
+        with pytest.raises(UserError, match='is not a regular expression'):
+            parsed.tunes(module)
+    else:
+        assert parsed.tunes(module)
+        assert not parsed.tunes(module.replace('1', '2'))
