@@ -16,8 +16,21 @@ from typing import TypeVar
 Entry = TypeVar('Entry')
 
 
+_MESSAGE_CHARACTERS = 2_000
+
+
 class UserError(Exception):
-    """Says in one line what is wrong, where it came from, and what to do."""
+    """Says in one line what is wrong, where it came from, and what to do.
+
+    A message can quote a file or a library: its line breaks become spaces, and of a very long one
+    the middle is left out.
+    """
+
+    def __str__(self) -> str:
+        text = ' '.join(super().__str__().split('\n')).strip()
+        if len(text) < _MESSAGE_CHARACTERS:
+            return text
+        return f'{text[: _MESSAGE_CHARACTERS - 500]} … {text[-400:]}'
 
     def _render_traceback_(self) -> list[str]:  # what a notebook shows
         return [f'error: {self}']

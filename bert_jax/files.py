@@ -42,8 +42,14 @@ def read_text(
     """Read a whole text file that may come from anybody; see `read_bytes`.
 
     Line ends become line feeds, as `pathlib.Path.read_text` has them.
+
+    Raises:
+        UserError: The file is not text in this encoding, or as `read_bytes` does.
     """
-    text = read_bytes(path, limit).decode(encoding, errors)
+    try:
+        text = read_bytes(path, limit).decode(encoding, errors)
+    except UnicodeDecodeError as error:
+        raise UserError(f'{path} is not UTF-8 text: {error}') from None
     return text.replace('\r\n', '\n').replace('\r', '\n') if '\r' in text else text
 
 

@@ -1,12 +1,12 @@
 """Detects changes of source files by their sizes and modification times."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from bert_jax import limits
+from bert_jax import limits, schema
 from bert_jax.corpus.corpus import read_manifest
 from bert_jax.errors import UserError, warn
-from bert_jax.files import parse_json, read_text, write_json
+from bert_jax.files import read_json, write_json
 from bert_jax.storage import paths, trust
 from bert_jax.storage.path import Path
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NAME = 'source_files.json'  # in the folder of a corpus; not hashed, because times differ by machine
 
-Stamps: TypeAlias = dict[str, list[int]]  # path → bytes, modification time in ns
+Stamps: TypeAlias = Mapping[str, tuple[int, ...]]  # path → bytes, modification time in ns
 
 
 def stamps(source: 'Source') -> Stamps:
@@ -26,7 +26,7 @@ def stamps(source: 'Source') -> Stamps:
     if not source.where:
         return {}
     statuses = paths.statuses(source.identities.values())
-    return {path: [status.st_size, status.st_mtime_ns] for path, status in statuses.items()}
+    return {path: (status.st_size, status.st_mtime_ns) for path, status in statuses.items()}
 
 
 def compare(before: Sequence[Stamps], now: Sequence[Stamps]) -> list[str]:
@@ -45,9 +45,10 @@ def write(folder: Path, source_stamps: Sequence[Stamps]) -> None:
 
 
 def read(folder: Path) -> list[Stamps]:
-    """Return the stamps that `write` recorded."""
-    stamps: list[Stamps] = parse_json(read_text(folder / NAME, limit=limits.LARGE_FILE))
-    return stamps
+    """Return the stamps that `write` recorded. Raises UserError if they are damaged."""
+    path = folder / NAME
+    value = read_json(path, list, limit=limits.LARGE_FILE)
+    return list(schema.convert(tuple[dict[str, tuple[int, ...]], ...], value, path))
 
 
 def changes(folder: Path) -> list[str]:
@@ -62,6 +63,8 @@ def changes(folder: Path) -> list[str]:
     from bert_jax.text.sources import open_source  # preparing a corpus and these changes need it
 
     specs = read_manifest(folder)['made_from']['sources']
+    if len(specs) != len(before):
+        raise UserError(f'{path} has {len(before)} sources, but the corpus {len(specs)}: remove it')
     now = []
     for spec, old in zip(specs, before, strict=True):
         location = spec.partition(':')[2].partition(';')[0]

@@ -104,7 +104,7 @@ def read(folder: pathlib.Path) -> FolderModules:
     for given, prompt in prompts.items():
         if not isinstance(prompt, str):
             raise UserError(f'{folder}: the prompt {given} is {prompt!r:.40}, not a string')
-    if name is not None and name not in prompts:
+    if name is not None and not (isinstance(name, str) and name in prompts):
         raise UserError(f'{folder}: default_prompt_name is {name!r:.40}, which is not in prompts')
     length = length and int(min(length, 2**31))
     fields: JsonObject = {'max_length': length, 'prompts': prompts, 'default_prompt': name}
@@ -129,10 +129,10 @@ def _similarity(folder: pathlib.Path, config: JsonView) -> str:
     """The name of the similarity; null is the cosine, and for sparse vectors the dot product."""
     usual = 'dot' if config.get('model_type') == 'SparseEncoder' else 'cosine'
     given = config.get('similarity_fn_name') or usual
-    if given not in SIMILARITIES:
+    if not isinstance(given, str) or given not in SIMILARITIES:
         path = folder / 'config_sentence_transformers.json'
         raise unknown(f'similarity_fn_name in {path}', str(given), SIMILARITIES)
-    return str(given)
+    return given
 
 
 def activation_fn(folder: pathlib.Path, config: JsonView) -> str | None:

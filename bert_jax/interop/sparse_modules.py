@@ -26,10 +26,12 @@ def read(folder: pathlib.Path, max_active: Any) -> SparsePooling:
     config = files.read_json(folder / 'config.json', default={})
     strategy = config.get('pooling_strategy', 'max')
     activation = config.get('activation_function', 'relu')
-    if strategy not in STRATEGIES:
-        raise unknown(f'pooling_strategy in {folder / "config.json"}', strategy, STRATEGIES)
-    if activation not in ACTIVATIONS:
-        raise unknown(f'activation_function in {folder / "config.json"}', activation, ACTIVATIONS)
+    for key, value, known in (
+        ('pooling_strategy', strategy, STRATEGIES),
+        ('activation_function', activation, ACTIVATIONS),
+    ):
+        if value not in list(known):
+            raise unknown(f'{key} in {folder / "config.json"}', value, known)
     if max_active is not None and (not isinstance(max_active, int) or max_active < 1):
         raise UserError(f'{folder.parent}: max_active_dims is {max_active!r:.40}, not a number')
     return SparsePooling(strategy, activation, max_active)

@@ -1,9 +1,12 @@
 """Folders of google-research/bert: config, vocabulary and a TensorFlow 1 checkpoint."""
 
 import collections
+import glob
+import math
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -109,8 +112,11 @@ def _read(path: pathlib.Path) -> Weights:
         reader = tensorflow.train.load_checkpoint(str(path))
         shapes = reader.get_variable_to_shape_map()
         names = [name for name in shapes if shapes[name] and not _slot(name, shapes)]
+        _check_sizes(path, {name: shapes[name] for name in names}, reader)
         state = dict(_translate(name, reader.get_tensor(name)) for name in names)
-    except (tensorflow.errors.OpError, ValueError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # TensorFlow's readers raise many kinds
         raise UserError(f'{path} cannot be read: {" ".join(str(error).split())}') from error
     skipped = collections.Counter(
         _slot(name, shapes) or name for name in sorted(shapes.keys() - {*names})
@@ -119,6 +125,17 @@ def _read(path: pathlib.Path) -> Weights:
         kinds = ', '.join(f'{number} {kind}' for kind, number in skipped.items())
         report(f'{path}: skipped the state of the optimizer: {kinds}')
     return state
+
+
+def _check_sizes(path: pathlib.Path, shapes: Mapping[str, Sequence[int]], reader: Any) -> None:
+    """Raise UserError if variables take more bytes than the files have, which is not compressed."""
+    dtypes = reader.get_variable_to_dtype_map()
+    claimed = sum(math.prod(shapes[name]) * dtypes[name].size for name in shapes)
+    size = sum(file.stat().st_size for file in path.parent.glob(f'{glob.escape(path.name)}.data-*'))
+    if claimed > size:
+        raise UserError(
+            f'{path} is damaged: its variables have {claimed:,} bytes, but its files {size:,}'
+        )
 
 
 def _slot(name: str, shapes: Mapping[str, object]) -> str:

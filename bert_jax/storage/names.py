@@ -11,6 +11,7 @@ from bert_jax.errors import UserError
 
 # An empty part, '.' or '..'; a control character or a backslash.
 _UNSAFE = re.compile(r'(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f-\x9f\\]')
+_LONGEST = 255  # bytes of the name of a file on every disk
 _DIGEST = re.compile('[0-9a-f]{64}')
 _NUMBER = re.compile('0|[1-9][0-9]{0,17}')  # below 2**63
 
@@ -19,9 +20,13 @@ def check(name: object, source: object) -> str:
     """Return a name of a file below a folder, as a file or listing `source` gives it.
 
     Raises:
-        UserError: The name is empty or absolute, leaves the folder, or has a control character or
-            a backslash.
+        UserError: The name is empty, absolute or too long, leaves the folder, or has a control
+            character or a backslash.
     """
+    if isinstance(name, str) and any(
+        len(part.encode('utf-8', 'surrogatepass')) > _LONGEST for part in name.split('/')
+    ):
+        raise UserError(f'{source}: {name:.100} … is too long for the name of a file')
     if not isinstance(name, str) or _UNSAFE.search(name):
         raise UserError(
             f'{source}: the name {name!r:.200} is not of a file below its folder; names must be '
