@@ -78,14 +78,18 @@ def _pages(file: Arrow, column: Arrow) -> Iterator[_Page]:
     end = min(place + column.total_compressed_size, file.size())
     while 0 <= place < end:
         header, length = _read_header(file, place, end)
-        kind = next((number for number in _PAGES if isinstance(header.get(number), dict)), None)
-        inner = header[kind] if kind else {}
-        numbers = header.get(2), header.get(3), inner.get(1, 0), inner.get(_PAGES.get(kind, 2), 0)
-        if not all(type(number) is int and 0 <= number < 2**31 for number in numbers):
-            raise OSError(f'the header of the page at byte {place:,} is damaged')
-        num_bytes, compressed, num_values, encoding = numbers
+        kind = next((number for number in _PAGES if isinstance(header.get(number), dict)), 0)
+        inner = header.get(kind, {})
+        numbers = header.get(2), header.get(3), inner.get(1, 0), inner.get(_PAGES.get(kind, 0), 0)
+        num_bytes, compressed, num_values, encoding = map(_as_size, numbers)
         yield _Page(num_bytes, num_values, kind == _DICTIONARY or encoding == _DELTA_BYTE_ARRAY)
         place += length + compressed
+
+
+def _as_size(number: object) -> int:
+    if type(number) is int and 0 <= number < 2**31:
+        return number
+    raise OSError('the header of a page is damaged')
 
 
 def _read_header(file: Arrow, place: int, end: int) -> tuple[Fields, int]:
