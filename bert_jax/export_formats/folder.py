@@ -89,6 +89,12 @@ def write(
     if task is None:
         task = exporter.only_task or predictor.tasks[-1 if problem_kinds.problem_kind(model) else 0]
     predictor.require(task)
+    if task == 'embed' and predictor.is_late:
+        raise UserError(
+            f'{name} makes a vector for each token: --format=huggingface writes a folder for '
+            'MultiVectorEncoder of sentence-transformers; of a run, other formats export '
+            '--task=embed_late'
+        )
     if exporter.only_task not in (None, task):
         raise UserError(
             f'--format={format_name} has only the task {exporter.only_task}, not {task}'

@@ -230,7 +230,9 @@ class LateTraining(EmbeddingTraining):
         """Keep the vectors of the tokens that have one."""
         return {'vectors': values['vectors'][values['has_vector'].astype(bool)]}
 
-    exported_outputs = host_outputs
+    def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
+        """Return the vectors of all positions, [R, T, E]."""
+        return base.HostOutputs({}, {'vectors': outputs['vectors']})
 
 
 LATE_INTERACTION = base.Parts(LateEncoding, LateTraining, LateDecoder)

@@ -1,6 +1,7 @@
 """Training: the losses and gradients of sentence-transformers from the same weights and texts."""
 
 import dataclasses
+import json
 import random
 
 import flax.linen as nn
@@ -10,7 +11,8 @@ import pytest
 import torch
 from flax import traverse_util
 
-from bert_jax import averages, tree_paths
+import bert_jax
+from bert_jax import averages, export, main, predict, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.tasks import make_task
 from bert_jax.training import optimizers
@@ -26,6 +28,7 @@ from sentence_transformers.multi_vector_encoder import scoring  # noqa: E402
 
 from tests.problems.late_interaction import folders  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures('no_loader_process_in_file')
 ROWS, BATCH = 12, 6
 
 
@@ -195,3 +198,36 @@ def test_settings_that_cannot_be_trained_are_one_line(
     with pytest.raises(UserError, match=message) as error:
         make_task(config_of(tmp_path, folder, columns, scores, **settings))
     assert '\n' not in str(error.value)
+
+
+def test_a_run_answers_after_it_was_trained_and_exported(folder, tmp_path, capsys):
+    """Through the commands: training, vectors, export, and formats that it has or lacks."""
+    config = config_of(tmp_path, folder, data__dev_fraction=0.3, training__batch_size=4)
+    main.run(config)
+    results = json.loads((tmp_path / 'run/results.json').read_text())
+    assert {'accuracy', 'mrr', 'late_interaction_loss'} <= results['held_out'].keys()
+    export.main([f'--model={config.workdir}', f'--output={tmp_path}/exported'])
+    ours = bert_jax.load(config.workdir)
+    vectors = ours.embed_late(folders.DOCUMENTS)
+    _, documents, scores = folders.of_theirs(tmp_path / 'exported')
+    for own, other in zip(vectors, documents, strict=True):
+        np.testing.assert_allclose(own, other, atol=1e-5)
+    found = ours.similarity(folders.QUERIES, folders.DOCUMENTS)
+    np.testing.assert_allclose(found, scores, atol=1e-5)
+    (tmp_path / 'texts.txt').write_text('\n'.join(folders.DOCUMENTS[:2]) + '\n')
+    paths = f'--input={tmp_path}/texts.txt', f'--output={tmp_path}/vectors.npz'
+    predict.main([f'--model={config.workdir}', '--task=embed_late', *paths])
+    stored = np.load(tmp_path / 'vectors.npz')
+    assert stored['offsets'].tolist() == np.cumsum([0, *map(len, vectors[:2])]).tolist()
+    np.testing.assert_allclose(stored['embeddings'], np.concatenate(vectors[:2]), atol=1e-6)
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        export.main(
+            [
+                f'--model={config.workdir}',
+                f'--output={tmp_path}/other',
+                '--format=sentence_transformers',
+            ]
+        )
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert '--format=huggingface writes a folder for MultiVectorEncoder' in line
