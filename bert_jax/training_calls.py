@@ -101,7 +101,7 @@ def pretrain(
     if request.config.task != 'pretraining':
         raise UserError(f'the recipe {recipe!r} fine-tunes; call bert_jax.finetune')
     if text is not None:
-        request.refuse(['data.sources'], 'the text')
+        request.require_unset(['data.sources'], 'the text')
         folder = paths.path(f'{request.config.data.corpus}.data')
         request = request.with_values(
             {'data.sources': given_data.text_sources(text, folder, column)}
@@ -153,13 +153,13 @@ def finetune(
             raise UserError(f'the split {name} is given twice')
         splits[name] = splits.get(name) if rows is None else rows
     given = {f'data.{name}': rows for name, rows in splits.items() if rows is not None}
-    request.refuse(given, 'the examples')
+    request.require_unset(given, 'the examples')
     values: JsonRecord = {}
     if base is not None:
-        request.refuse(['init_from'], 'the base')
+        request.require_unset(['init_from'], 'the base')
         values['init_from'] = base.workdir if isinstance(base, TrainedRun) else os.fspath(base)
     columns = _columns_of_tuples(request.config, list(given.values()))
-    if 'text2' in columns:
+    if 'text2' in columns:  # the other names are the defaults of their keys
         values['data.columns.text2'] = 'text2'
     folder = paths.path(request.config.workdir) / DATA
     for key, rows in given.items():
@@ -222,7 +222,7 @@ class _Request:
         config.update_from_flattened_dict(checked)
         return dataclasses.replace(self, config=config, values=self.values | checked)
 
-    def refuse(self, keys: Iterable[str], what: str) -> None:
+    def require_unset(self, keys: Iterable[str], what: str) -> None:
         """Raise UserError if the caller set a key that another argument sets."""
         for key in keys:
             if key in self.values:

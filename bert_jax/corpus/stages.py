@@ -216,6 +216,7 @@ def _shown_progress(folder: Path, sizes: Mapping[str, int], text: str) -> Iterat
                 show()
 
     def show() -> None:
+        # `perform` writes the record NAME.json when the item is done.
         finished = [path.stem for path in folder.iterdir() if path.suffix == '.json']
         bar.set_postfix_str(f'{len(finished):,} of {len(sizes):,}', refresh=False)
         bar.update(sum(sizes.get(name, 0) for name in finished) - bar.n)

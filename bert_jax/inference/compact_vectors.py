@@ -93,6 +93,7 @@ def search(
     """
     if candidates < number:
         raise UserError(f'{candidates} candidates are fewer than the {number} documents to find')
+    # `nearest.search` reads blocks of rows, which `compact` makes float32 one at a time.
     found_QC = nearest.search(queries_QD, compact, candidates).documents_QK
     scores_QC = np.array(
         [vectors_ND[row] @ query_D for row, query_D in zip(found_QC, queries_QD, strict=True)],

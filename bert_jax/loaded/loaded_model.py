@@ -266,8 +266,9 @@ def outputs(
 ) -> dict[str, jax.Array]:
     """Hidden states of every layer, and the logits of every head.
 
-    An encoder–decoder whose rows have no target decodes the rows themselves, or what
-    `Model.reads_text_twice` says.
+    An encoder–decoder whose rows have no target decodes the rows themselves. For the classes of
+    texts BART's decoder reads them one token behind, which the model does on its own
+    (`Model.reads_text_twice`).
 
     Returns:
         `all_hidden` [L + 1, B, T, D]; `decoder_hidden` [L' + 1, B, U, D] of an encoder–decoder;

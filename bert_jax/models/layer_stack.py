@@ -134,6 +134,8 @@ class LayerStack(Module):
 
         if self.is_initializing():
             self.layers(x_BTD, LayerConstants(), context, None)  # creates the parameters
+        # lax.scan cannot run a bound module, so one layer is applied to the parameters of each, and
+        # what the layers record (`intermediates`) is handed back to Flax below.
         mutable = [name for name in ('intermediates',) if self.is_mutable_collection(name)]
         layer = self._unbound_layer(self.architecture)
 
@@ -144,7 +146,7 @@ class LayerStack(Module):
             return x_BTD, (x_BTD, collected)
 
         windows = self.architecture.layer_windows
-        numbers_L1 = np.arange(1, 1 + len(windows))[:, None]
+        numbers_L1 = np.arange(1, 1 + len(windows))[:, None]  # the seeds of `run_layers`
         inputs_L = (nn.unbox(self.layers.variables), fold_in(seeds_B, numbers_L1))
         x_BTD, (hidden_LBTD, collected_L) = scan_layers(apply_layer, x_BTD, inputs_L, windows)
         for name, value_L in collected_L.items():

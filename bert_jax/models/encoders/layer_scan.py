@@ -32,6 +32,7 @@ def scan_layers(
     looped = num_layers - num_layers % period
 
     def run_period(x_BTD: jax.Array, inputs: Tree) -> tuple[jax.Array, Tree]:
+        """Run the layers of a period, or the fewer layers after the last whole period."""
         outputs = []
         for number in range(len(jax.tree.leaves(inputs)[0])):
             layer_inputs = jax.tree.map(lambda leaf, i=number: leaf[i], inputs)

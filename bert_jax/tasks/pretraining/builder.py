@@ -199,9 +199,10 @@ def _build_stages(
     settings: Sequence[StageSettings],
     marks: sources.Marks,
 ) -> tuple[Stage, ...]:
-    """Build the stages; where the shares of languages change, each continues its text."""
+    """Build the stages; where the shares of languages change, each language continues its text."""
     total, starts = sum(stage.steps for stage in settings), [0]
     stages: list[Stage] = []
+    # Examples of each language since the last stage that started from the first example.
     seen: collections.Counter[str] = collections.Counter()
     for own in settings:
         stage = _build_stage(config, corpus, model, corruption, own, own.steps / total, marks)
