@@ -83,6 +83,7 @@ class Probes(Analysis):
         untrained = model.untrained(self.untrained_seed)
         for kind, encoder in (('trained', model), ('untrained', untrained)):
             model.stage(f'{kind}, states')
+            # The states of all layers and words are in memory together: bfloat16 halves them.
             train_NLD, dev_NLD = (
                 encoder.word_states([(tree.text, tree.words) for tree in part], names, jnp.bfloat16)
                 for part in trees

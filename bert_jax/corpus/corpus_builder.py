@@ -249,6 +249,8 @@ class _Writing:
                 blocks = read_blocks(source, source.documents(), BLOCK_CHARACTERS)
                 _skip(blocks, position, source)
                 bar.begin(source, is_resumed=position.blocks > 0)
+                # A state may be saved after each block, so it is changed in the order in which a
+                # resumed run needs it: the writer has the block before `position` counts it.
                 for block in self.pool.tokenize(blocks):
                     num_closed = writer.num_closed
                     held_out = rule.is_held_out(block.hashes) & (not source.is_training_only)

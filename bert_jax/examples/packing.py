@@ -50,6 +50,8 @@ class PackedRows(ExampleSource):
         for pattern, (lengths, count) in enumerate(patterns.items()):
             for place, length in enumerate(lengths):
                 self._lengths_PS[pattern, place] = length
+                # The `count` rows of the pattern take as many successive chunks of this length, so
+                # the first number is enough: row i takes number + i.
                 self._slot_PS[pattern, place] = next_L[length]
                 next_L[length] += count
         count_P = np.array(list(patterns.values()))
@@ -80,14 +82,18 @@ class PackedRows(ExampleSource):
             The labels of the source: int32 [B, S], 0 for empty slots.
             example_index: int32 [B], number of the row modulo 2^31.
         """
+        # 1. The row at each position of its epoch. Rows are numbered pattern by pattern.
         epoch_B, position_B = np.divmod(number_B, self.num_examples)
         order_B = sampling.fold(self._keys[0], epoch_B)
         row_B = sampling.permute(position_B, self.num_examples, order_B)
+        # 2. The numbers of its chunks, by the pattern and by the place of the row among its rows.
         pattern_B = self._end_P.searchsorted(row_B, side='right')
         slot_BS = self._slot_PS[pattern_B]
         present_BS = slot_BS >= 0
         slot_BS += (row_B - self._begin_P[pattern_B])[:, None]
         slot_E, length_E = slot_BS[present_BS], self._lengths_PS[pattern_B][present_BS]
+        # 3. The chunks that have these numbers in this epoch: those of one length change places
+        # with each other alone, so the patterns of the first epoch fit all epochs.
         epoch_E = np.repeat(epoch_B, present_BS.sum(axis=1))
         first_E = self._first_L[length_E]
         order_E = sampling.fold(self._keys[1], epoch_E, length_E)
@@ -172,6 +178,7 @@ class RowPacking:
         num_rows, row_length, _ = self._shape = shape
         self._row_E = row_E
         self._slot_E = ranges(np.bincount(row_E, minlength=num_rows))
+        # Tokens before a sequence in its row: all before it, less those before the row's first one.
         total_E = np.cumsum(length_E) - length_E
         self._first_E = total_E - total_E[np.arange(len(row_E)) - self._slot_E]
         self._length_E = length_E
@@ -231,6 +238,7 @@ def best_fit(
     spaces: list[int] = []  # the keys of rows_by_space, ascending
     for length in np.flatnonzero(count_L)[::-1].tolist():
         number = int(count_L[length])
+        # Collected and added below: a row that has just got this length must not get it again.
         placed = []  # (space left, pattern, rows)
         for space in spaces[bisect.bisect_left(spaces, length) :]:
             for pattern in list(rows_by_space[space]):

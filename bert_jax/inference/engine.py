@@ -87,6 +87,7 @@ class Engine:
         self.has_prefix = model.has_prefix
         self.compute, self.overlap, self.batch_tokens = Compute(dtype), overlap, batch_tokens
         self.max_length = max_length
+        # Of several heads that predict tokens, one is used: 'mlm', which serves the most tasks.
         self.tasks: tuple[str, ...] = ('embed',)
         self.generator, heads = '', tuple[str, ...]()
         if 'mlm' in model.heads:

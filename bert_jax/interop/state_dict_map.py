@@ -200,6 +200,8 @@ def _place(
         shape = (math.prod(published),)
     else:
         shape = published
+    # 'NAME|PART/PARTS OPTION OPTION …': our array is a part of theirs, such as the keys in a joined
+    # kernel of queries, keys and values; the options say how the parts lie in it.
     name, _, fraction = _their_name(table, ours, architecture.sharing).partition('|')
     fraction, *options = fraction.split(' ')
     part, parts = map(int, fraction.split('/')) if fraction else (0, 1)

@@ -122,6 +122,7 @@ def _read_splits(
         'dev': names.apply(dev, reports['dev']),
     }
     if data.test:
+        # Benchmarks publish test files whose labels are all −1: unknown, unless −1 is a class.
         hides = not any(_has_label_minus_1(example) for example, _ in splits['train'])
         test = read_files(
             data.test,

@@ -191,6 +191,7 @@ def build_model(
     heads: dict[str, HeadOptions] = {}
     for objective in chosen:
         heads |= objective.heads()
+    # Replaced-token detection trains two encoders; its model gets the heads of all objectives, too.
     for objective in chosen:
         if model := objective.make_model(architecture, compute, heads):
             return model
@@ -254,6 +255,8 @@ def common_corruption(names: Sequence[str], masking_scheme: str) -> str:
                 f'objective {name!r} needs masking.scheme {" or ".join(map(repr, schemes))}, '
                 f'not {masking_scheme!r}'
             )
+    # All losses come from one forward pass, so they share a corruption; of several, the one that
+    # the first objective lists first.
     first, *others = enabled_objectives.values()
     for corruption in first.corruptions:
         if all(corruption in objective.corruptions for objective in others):

@@ -137,10 +137,12 @@ def take_ngrams(
         Each pass settles at least one more n-gram of each budget, in practice almost all of them.
         """
         before_W, _ = state
+        # What the n-grams with lower draws leave of each budget, if they are as in the last pass.
         used_W = jnp.max(jnp.where(n_N1 < before_W, tokens_NW, 0), axis=0)
         sums_W = jnp.pad(jnp.cumsum(used_W[order_W]), (1, 0))
         left_W = budget_W - (sums_W[:-1] - sums_W[start_W])[place_W]
         fits_NW = tokens_NW <= left_W
+        # An n-gram is taken whole or not at all: no n-gram before it may have any of its words.
         is_free_NW = _ahead(takers(before_W), longest, slots) >= rank_W
         is_free_W = jnp.all(is_free_NW | ~fits_NW, axis=0)
         num_words_W = jnp.where(is_free_W, jnp.sum(fits_NW, axis=0), 0)

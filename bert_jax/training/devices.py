@@ -173,9 +173,8 @@ class MemoryEstimate(NamedTuple):
         largest = max(self.temporaries or 0, self.evaluation or 0)
         return self.parameters + self.optimizer + self.batch + largest
 
-    def table(self) -> list[str]:
-        """Return log lines with the sizes in MiB."""
-        limit = device_bytes()
+    def table(self, limit: int | None) -> list[str]:
+        """Return log lines with the sizes in MiB; `limit` is the memory of a device, in bytes."""
         sizes = {
             'parameters': self.parameters,
             'optimizer state': self.optimizer,
@@ -188,9 +187,14 @@ class MemoryEstimate(NamedTuple):
         lines[-1] += f'  of {_mib(limit)}' if limit else ''
         return ['memory of each device, MiB', *lines]
 
-    def warning(self, stage: Stage, remat: bool) -> str | None:
-        """Return a warning with advice if the step does not fit into memory, else None."""
-        limit = device_bytes()
+    def warning(self, stage: Stage, remat: bool, limit: int | None) -> str | None:
+        """Return a warning with advice if the step does not fit into memory, else None.
+
+        Args:
+            stage: the stage of the step.
+            remat: whether activations are recomputed already.
+            limit: memory of a device, in bytes; None if unknown.
+        """
         if limit is None or self.total <= limit:
             return None
         mesh = jax.sharding.get_mesh()

@@ -225,10 +225,11 @@ def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
         compiled, *evaluation = threads.map(lambda step: step.compile(), steps)
     multihost.barrier()  # compile times differ between hosts, and collectives time out
     estimate = devices.MemoryEstimate.of(compiled, plan.abstract, batch, *evaluation)
-    warning = estimate.warning(stage, plan.config.compute.remat)
+    limit = devices.device_bytes()
+    warning = estimate.warning(stage, plan.config.compute.remat, limit)
     if warning and jax.process_index() == 0:
         warn(warning)
-    return compiled, estimate.table()
+    return compiled, estimate.table(limit)
 
 
 def _is_due(step: int, every: int) -> bool:

@@ -71,29 +71,27 @@ def test_an_evaluation_that_needs_more_than_a_training_step_counts(estimate, mes
     assert found.total == estimate.total - estimate.temporaries + found.evaluation
 
 
-def test_the_table_names_every_part(estimate, monkeypatch):
-    monkeypatch.setattr(devices, 'device_bytes', lambda: 3 * 2**30)
-    title, *lines = estimate.table()
+def test_the_table_names_every_part(estimate):
+    title, *lines = estimate.table(3 * 2**30)
     assert 'each device' in title
     assert [line.split()[0] for line in lines] == [
         *('parameters', 'optimizer', 'batch', 'gradients,', 'or', 'total')
     ]
     assert lines[1].split()[-1] == f'{estimate.optimizer / 2**20:,.0f}'
     assert lines[5].endswith('of 3,072')
-    assert 'unknown' in estimate._replace(temporaries=None).table()[4]
+    assert 'unknown' in estimate._replace(temporaries=None).table(None)[4]
 
 
-def test_advice_names_only_what_can_be_changed(estimate, mesh, monkeypatch):
+def test_advice_names_only_what_can_be_changed(estimate, mesh):
     stage = types.SimpleNamespace(source=types.SimpleNamespace(batch_size=64), accumulation=4)
     with jax.set_mesh(mesh):
-        monkeypatch.setattr(devices, 'device_bytes', lambda: estimate.total)
-        assert estimate.warning(stage, remat=False) is None
-        monkeypatch.setattr(devices, 'device_bytes', lambda: estimate.total - 1)
-        line = estimate.warning(stage, remat=False)
+        assert estimate.warning(stage, remat=False, limit=estimate.total) is None
+        assert estimate.warning(stage, remat=False, limit=None) is None
+        line = estimate.warning(stage, remat=False, limit=estimate.total - 1)
         for part in ('accumulation', 'compute.remat=True', 'mesh.fsdp=8', 'smaller'):
             assert part in line
         stage.accumulation = 8  # one row on each device
-        line = estimate.warning(stage, remat=True)
+        line = estimate.warning(stage, remat=True, limit=estimate.total - 1)
     assert 'accumulation' not in line
     assert 'remat' not in line
 

@@ -128,7 +128,7 @@ def _complete_gemma(architecture: Architecture, config: JsonView) -> Architectur
         raise UserError(
             f'layer_types is {layer_types!r}; expected {_GLOBAL} or {_LOCAL} for each layer'
         )
-    window = config.get('sliding_window', _WINDOW) // 2
+    window = config.get('sliding_window', _WINDOW) // 2  # ours is the largest distance, one side
     of_all = rope.read(config, 1_000_000.0, architecture.head_size, _GLOBAL)
     local = {'rope_theta': config.get('rope_local_base_freq', 10_000.0)}
     local['rope_parameters'] = config.get('rope_parameters') or {}

@@ -65,6 +65,8 @@ class BidirectionalLanguageModelHead(Head):
             logits_BPV = add_bias(product('BPE,VE->BPV', state_BPE, decoder_VE, dtype), bias_V)
             return constrain(logits_BPV, ('batch', None, 'vocab'))
 
+        # A token is predicted by the forward state before it and by the backward state after it,
+        # which have not read it. The first and the last token have only one of them.
         return DirectionLogits(predict(forward_BTE[:, :-2]), predict(backward_BTE[:, 2:]))
 
     @nn.nowrap
