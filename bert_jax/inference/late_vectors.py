@@ -13,10 +13,11 @@ from bert_jax.inference.engine import Engine
 from bert_jax.inference.text_rows import check_texts
 from bert_jax.loaded.sentence_modules import SentenceModules
 from bert_jax.models.late_interaction import LateInteraction
-from bert_jax.tokenizers.late_layout import LateLayout
+from bert_jax.tokenizers.late_layout import LateLayout, LateText
 from bert_jax.tokenizers.special_token_layout import SpecialTokenLayout
 
 SIDES = ('query', 'document')
+_TEXTS = 256  # texts whose states are in memory at a time
 
 
 def embed_late(engine: Engine, texts: Sequence[str], prompt: str = 'document') -> list[np.ndarray]:
@@ -39,15 +40,25 @@ def embed_late(engine: Engine, texts: Sequence[str], prompt: str = 'document') -
     laid_out = [layout.lay_out(ids, is_query) for ids in encoded]
     action = f'texts truncated to {layout.longest(is_query)} tokens'
     engine.counts[action] += sum(text.is_truncated for text in laid_out)
-    rows = [
-        [TokenizedText(text.ids, {'attended': np.array([text.num_attended])})] for text in laid_out
-    ]
-    vectors = []
-    for text, windows in zip(laid_out, engine.run(computation.late, rows=rows), strict=True):
-        ((_, states_TD),) = windows
-        own_TE = np.asarray(modules.apply(states_TD[: len(text.ids)][text.has_vector]), np.float32)
-        vectors.append(own_TE if is_query else pool(own_TE, modules.late))
+    vectors: list[np.ndarray] = []
+    for first in range(0, len(laid_out), _TEXTS):
+        found = _vectors(engine, modules, laid_out[first : first + _TEXTS])
+        vectors += found if is_query else (pool(own_TE, modules.late) for own_TE in found)
     return vectors
+
+
+def _vectors(
+    engine: Engine, modules: SentenceModules, texts: Sequence[LateText]
+) -> list[np.ndarray]:
+    """Compute the vectors of the tokens of texts, without pooling."""
+    rows = [
+        [TokenizedText(text.ids, {'attended': np.array([text.num_attended])})] for text in texts
+    ]
+    states = engine.run(computation.late, rows=rows)
+    return [
+        np.asarray(modules.apply(states_TD[: len(text.ids)][text.has_vector]), np.float32)
+        for text, ((_, states_TD),) in zip(texts, states, strict=True)
+    ]
 
 
 def modules_of(engine: Engine) -> SentenceModules:

@@ -286,9 +286,12 @@ class Tokenizer:
         settings = json.loads(self._json)
         for prompt in prompts:
             names = [name for name in (prompt, *prompt.split(None, 1)[:1]) if name in self._ids]
-            if not names or self.encode_batch(names[:1], special=True).ids[0].tolist() == [
-                self._ids[names[0]]
-            ]:
+            if (
+                not prompt.strip()
+                or not names
+                or self.encode_batch(names[:1], special=True).ids[0].tolist()
+                == [self._ids[names[0]]]
+            ):
                 continue
             others = [one for one in settings['added_tokens'] if one['content'] != names[0]]
             flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)

@@ -228,3 +228,17 @@ def test_every_kind_of_model_has_similarities_and_reranks(model, folder, tmp_pat
     found = scorer.score_candidates(queries, np.array([[2, 0], [1, 2]]))
     expected = np.take_along_axis(model.similarity(queries, TEXTS), np.array([[2, 0], [1, 2]]), 1)
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_hard_negatives_are_mined_by_vectors_of_tokens(model, folder, tmp_path):
+    (tmp_path / 'texts.txt').write_text('\n'.join(TEXTS) + '\n')
+    (tmp_path / 'answers.txt').write_text(f'the ship\t{TEXTS[0]}\n')
+    flags = dict(model=folder, documents=tmp_path / 'texts.txt', input=tmp_path / 'answers.txt')
+    flags |= dict(output=tmp_path / 'mined.jsonl', vectors=tmp_path / 'index', negatives=2)
+    flags |= dict(precision='float32')
+    predict.main(['--task=mine', *(f'--{name}={value}' for name, value in flags.items())])
+    mined = json.loads((tmp_path / 'mined.jsonl').read_text())
+    scores_N = model.similarity(['the ship'], TEXTS)[0]
+    others = [n for n in np.argsort(-scores_N, kind='stable') if n != 0][:2]
+    assert mined['negatives'] == [TEXTS[n] for n in others]
+    np.testing.assert_allclose(mined['scores'], scores_N[[0, *others]], atol=1e-5)
