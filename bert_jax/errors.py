@@ -7,13 +7,18 @@ import errno
 import functools
 import os
 import re
+import resource
 import select
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 Entry = TypeVar('Entry')
+
+# What XLA, the loader of libraries, and the system say.
+_OUT_OF_MEMORY = re.compile('RESOURCE_EXHAUSTED|failed to map segment|Cannot allocate memory')
+_ADDRESSES = 4 * 2**30  # bytes; with 3 GiB, tiny models train, with 2.5 GiB they do not
 
 
 _MESSAGE_CHARACTERS = 2_000
@@ -145,6 +150,8 @@ def writing(place: object) -> Iterator[None]:
     """Turn an error of the disk in the block into a UserError that names `place`."""
     try:
         yield
+    except UserError:  # may be of the disk, and names another place
+        raise
     except Exception as error:
         if (reason := disk_fault(error)) is None:
             raise
@@ -171,12 +178,14 @@ def disk_fault(error: BaseException) -> str | None:
 def exit_cleanly(main: Callable[..., None]) -> Callable[..., None]:
     """Decorate `main` of a command, so that no user sees a traceback.
 
-    A UserError becomes 'error: …' on stderr and exit status 2. Ctrl-C, and a reader of the output
-    that ends, such as `head`, end the command with the statuses that shells give to these signals.
+    A UserError or a lack of memory becomes 'error: …' on stderr and exit status 2. Ctrl-C, and a
+    reader of the output that ends, such as `head`, end the command with the statuses that shells
+    give to these signals.
     """
 
     @functools.wraps(main)
     def wrapped(*args: object) -> None:
+        _warn_of_address_limit()
         try:
             try:
                 main(*args)
@@ -189,12 +198,37 @@ def exit_cleanly(main: Callable[..., None]) -> Callable[..., None]:
         except (UserError, OSError) as error:
             if _has_no_reader(error):
                 sys.exit(128 + signal.SIGPIPE)
-            if not isinstance(error, UserError):
-                raise
-            report(f'error: {error}')
-            sys.exit(2)
+            _end_with(error)
+        except Exception as error:
+            _end_with(error)
 
     return wrapped
+
+
+def _end_with(error: Exception) -> NoReturn:
+    """Report an error and exit with status 2; raise the error if no user can fix it."""
+    reason = str(error)
+    if not isinstance(error, UserError):
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(reason):
+            raise error
+        first = ' '.join(reason.split())[:200].rstrip('.') or type(error).__name__
+        reason = (
+            f'out of memory: {first}; use smaller batches, shorter texts or a smaller model, or '
+            'more memory'
+        )
+    report(f'error: {reason}')
+    sys.exit(2)
+
+
+def _warn_of_address_limit() -> None:
+    """Warn if libraries may end the process without a message, because they cannot map memory."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 < limit < _ADDRESSES:
+        warn(
+            f'this process may use only {limit // 2**20:,} MiB of addresses (ulimit -v), and JAX '
+            f'needs up to {_ADDRESSES // 2**20:,}: with fewer, it may end the process without a '
+            'message'
+        )
 
 
 def _has_no_reader(error: BaseException | None) -> bool:

@@ -70,7 +70,8 @@ def load_or_make(
     stored, news = _read(folder, origin, counts)
     if stored is not None:
         return stored
-    with errors.writing(folder), partial_files.resumed(folder, can_wait=True) as partial:
+    place = f'the folder of the vectors, --vectors={folder},'
+    with errors.writing(place), partial_files.resumed(folder, can_wait=True) as partial:
         stored, _ = _read(folder, origin, counts)
         if stored is not None:  # made by the process that this one has waited for
             return stored

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from tests.end_to_end import commands
 
-_LONGEST = 12.0  # seconds; a first run may have waited for other processes
+_LONGEST = 25.0  # seconds; a first run may have waited for other processes
 
 
 def run(module: str, arguments: Iterable[object]) -> float:
@@ -29,6 +29,7 @@ def kill(
     *,
     check: Callable[[], object] = lambda: None,
     keeps: bool = False,
+    first: float = 0.0,
 ) -> dict[str, int]:
     """Start a command and kill it at any moment of its `seconds`, until it was killed often enough.
 
@@ -43,6 +44,7 @@ def kill(
         kills: how often it is killed.
         check: called after each kill.
         keeps: whether the output stays, because the command replaces it.
+        first: share of the time in which it is not killed.
 
     Returns:
         Number of kills, and how many of them came after the output was complete.
@@ -51,7 +53,7 @@ def kill(
     found = {'kills': 0, 'complete': 0}
     while found['kills'] < kills:
         process = commands.Command(module, arguments)
-        time.sleep(rng.uniform(0, seconds))
+        time.sleep(rng.uniform(first * seconds, seconds))
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
         _, stderr = process.communicate(timeout=300)

@@ -120,7 +120,14 @@ def test_an_export_that_replaces_another_killed_twenty_times(tmp_path):
 
     arguments = [f'--model={tmp_path / "new/run"}', f'--output={output}', '--overwrite']
     found = killing.kill(
-        'bert_jax.export', arguments, output, 1.1 * seconds, KILLS, check=check, keeps=True
+        'bert_jax.export',
+        arguments,
+        output,
+        1.2 * seconds,
+        KILLS,
+        check=check,
+        keeps=True,
+        first=0.5,
     )
     report(f'export --overwrite (found {sorted(seen)})', found)
     killing.run('bert_jax.export', arguments)
@@ -199,3 +206,9 @@ def test_training_killed_twenty_times(name, tmp_path):
         assert ours.keys() == theirs.keys()
         for key in theirs:
             np.testing.assert_array_equal(ours[key], theirs[key], err_msg=key)
+        means = [
+            tree_paths.flatten(checkpoint_arrays.load_mean_params(side / run, 2).state)
+            for side in sides.values()
+        ]
+        for key in means[0]:
+            np.testing.assert_array_equal(means[0][key], means[1][key], err_msg=key)

@@ -4,6 +4,7 @@ import json
 import pathlib
 import random
 import signal
+import subprocess
 import time
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from bert_jax import predict
 from bert_jax.answers.base import FAST, SLOW
 from bert_jax.inference import vector_search, vector_store
+from tests import disks
 from tests.end_to_end import commands, small
 from tests.interop import published
 from tests.interop.test_sentence_modules import add_modules, legacy
@@ -184,3 +186,20 @@ def test_a_device_is_written_as_it_is(model, tmp_path):
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 3
     assert pathlib.Path('/dev/stdout').is_symlink()
+
+
+def test_vectors_in_a_read_only_folder_are_named(tmp_path, capsys):
+    """The error named the output."""
+    with disks.small(tmp_path, '20m') as disk:
+        bert = published.folder(disk / 'bert', 'BertModel')
+        encoder = add_modules(bert, legacy('mean'), ['Normalize'])
+        subprocess.run(['mount', '-o', 'remount,ro', str(disk)], check=True)
+        texts = write_texts(tmp_path / 'texts.txt', 3)
+        flags = ['--task=search', f'--documents={texts}', f'--input={texts}']
+        assert ask(encoder, tmp_path / 'out', *flags) == 2
+        *_, line = capsys.readouterr().err.splitlines()
+        assert f'--vectors={encoder}/vectors/' in line
+        assert 'cannot be written: Read-only file system' in line
+        assert ask(encoder, tmp_path / 'out', *flags, f'--vectors={tmp_path}/vectors') == 0
+        assert ask(encoder, disk / 'out', *flags, f'--vectors={tmp_path}/vectors') == 2
+        assert f'--output={disk}/out cannot be written: Read-only' in capsys.readouterr().err

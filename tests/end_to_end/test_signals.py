@@ -1,8 +1,10 @@
 """Signals and closed pipes end every command with one line at most, and with the right status."""
 
+import errno
 import importlib
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +14,8 @@ import pytest
 
 from bert_jax import errors, flag_parser, progress
 from bert_jax.training import interruption
-from tests.end_to_end import commands
+from tests.end_to_end import commands, small
+from tests.end_to_end.commands import ROOT
 
 MODULES = ('main', 'prepare', 'predict', 'evaluate', 'export', 'page', 'analyze')
 
@@ -137,3 +140,54 @@ def test_a_closed_output_is_no_traceback(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main(True)
     assert capsys.readouterr().err == 'error: wrong\n'
+
+
+@pytest.mark.parametrize(
+    'error',
+    [
+        MemoryError(),
+        RuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\n  at x'),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+        ImportError('x.so: failed to map segment from shared object'),
+    ],
+)
+def test_a_lack_of_memory_is_one_line(error, capsys):
+    @errors.exit_cleanly
+    def main():
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith('error: out of memory: ')
+
+
+def test_another_error_keeps_its_traceback():
+    @errors.exit_cleanly
+    def main():
+        raise RuntimeError('a mistake of ours')
+
+    with pytest.raises(RuntimeError, match='a mistake of ours'):
+        main()
+
+
+def test_few_addresses_are_a_warning():
+    """With fewer, libraries end the process without a message."""
+    code = 'from bert_jax import errors\nerrors.exit_cleanly(lambda: print("done"))()'
+    limited = f'ulimit -v {2 * 2**20}; exec {sys.executable} -c {shlex.quote(code)}'
+    done = subprocess.run(['bash', '-c', limited], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == 'done\n'
+    assert 'warning: this process may use only 2,048 MiB of addresses (ulimit -v)' in done.stderr
+
+
+@pytest.mark.slow
+def test_a_model_that_does_not_fit_is_one_line(tmp_path):
+    """The error of XLA was a traceback."""
+    command = small.arguments(tmp_path, '--config.training.batch_size=(500000,8)')
+    program = shlex.join([sys.executable, '-m', 'bert_jax.main', *command])
+    limited = f'ulimit -v {6 * 2**20}; exec {program}'
+    done = subprocess.run(['bash', '-c', limited], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1].startswith('error: out of memory: ')
+    assert 'Traceback' not in done.stderr

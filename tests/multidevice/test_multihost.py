@@ -299,3 +299,21 @@ def test_processes_end_a_run_by_time_together_also_after_an_interruption(tmp_pat
     assert 0.97 * 12 < results['train_seconds'] < 1.03 * 12 + sum(seconds[-3:])
     rates = [record['learning_rate'] for record in records]
     assert rates[-1] < 0.05 * max(rates)
+
+
+@pytest.mark.slow
+def test_a_host_that_is_stopped_for_a_while_changes_nothing(tmp_path, pair):
+    processes = start(tmp_path)
+    for victim, step in ((1, 8), (0, 24)):
+        reach(tmp_path, step, processes)
+        processes[victim].send_signal(signal.SIGSTOP)
+        time.sleep(8)
+        processes[victim].send_signal(signal.SIGCONT)
+    statuses, stderrs = finish(processes)
+    assert statuses == [0, 0], stderrs
+    for stderr in stderrs:
+        assert 'the process was stopped for' in stderr
+    np.testing.assert_array_equal(losses(tmp_path), losses(pair))
+    ours, theirs = arrays(tmp_path), arrays(pair)
+    for name, array in ours.items():
+        np.testing.assert_array_equal(array, theirs[name], err_msg=name)
