@@ -17,7 +17,7 @@ from bert_jax.models.attention import (
 )
 from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.feedforward import ACTIVATIONS, FEEDFORWARDS
-from bert_jax.models.module import Module
+from bert_jax.models.module import Addition, Module
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.tuning_method import Sublayer
 
@@ -148,7 +148,10 @@ class Block(Module):
 
     def _add(self, part: Sublayer, seeds_B: jax.Array | None) -> jax.Array:
         """The residual connection around attention or feed-forward; adds dropout."""
-        output_BTD = dropout(part.output_BTD, self.architecture.hidden_dropout, seeds_B)
+        rate = self.architecture.hidden_dropout
+        if self.tuning is None and not self._is_pre:
+            return part.norm(part.residual_BTD, Addition(part.output_BTD, rate, seeds_B))
+        output_BTD = dropout(part.output_BTD, rate, seeds_B)
         if self.tuning is not None:
             output_BTD = self.tuning(part._replace(output_BTD=output_BTD))
         x_BTD = part.residual_BTD + output_BTD

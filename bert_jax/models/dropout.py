@@ -110,8 +110,13 @@ def random_bits(
     first, second = (
         fold_in(seeds_B, number).reshape(-1, *[1] * (len(shape) - 1)) for number in range(2)
     )
-    # Two rounds: after one round similar seeds would give shifted copies of the same sequence.
     positions = _positions(shape) if positions is None else jnp.asarray(positions)
+    return mixed_bits(positions, first, second)
+
+
+def mixed_bits(positions: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
+    """Hash positions with the two words of their example, all uint32."""
+    # Two rounds: after one round similar seeds would give shifted copies of the same sequence.
     return _mix(_mix(positions + first) ^ second)
 
 

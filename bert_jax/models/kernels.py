@@ -121,11 +121,55 @@ def _limitation(
         )
     if length % 2:
         return f'needs an even sequence length, not {length}'
-    # The attribute is missing when compiling for GPUs on a machine without one.
-    capability = getattr(jax.local_devices()[0], 'compute_capability', '9.0')
+    capability = compute_capability()
     if not re.fullmatch(_AMPERE_OR_LATER, capability):
         return f'needs an NVIDIA GPU of compute capability 8.0 or higher, not {capability}'
     return None
+
+
+def compute_capability() -> str:
+    """Return the compute capability of the first GPU."""
+    # The attribute is missing when compiling for GPUs on a machine without one.
+    return str(getattr(jax.local_devices()[0], 'compute_capability', '9.0'))
+
+
+def runs_triton() -> bool:
+    """Whether the platform is a GPU whose kernels Triton compiles."""
+    return platform() == 'gpu' and bool(re.fullmatch(_AMPERE_OR_LATER, compute_capability()))
+
+
+def check_padding(
+    architecture: Architecture,
+    compute: Compute,
+    x_BTD: jax.Array,
+    visibility: Visibility,
+    is_training: bool,
+) -> tuple[jax.Array, Visibility]:
+    """Check once, before the layers, what cuDNN asks of padding in each of them.
+
+    Args:
+        architecture, compute: of the layers.
+        x_BTD: the states before the layers.
+        visibility: that all layers share.
+        is_training: whether dropout is active.
+
+    Returns:
+        The states, NaN in rows whose lengths are not what the mask says, and the visibility.
+    """
+    settings = (architecture, compute, x_BTD.shape[1], is_training, visibility.pattern)
+    uses_lengths = visibility.segment_ids_BT is None and visibility.query_positions_BT is None
+    if not uses_lengths or None not in architecture.layer_windows or choose(*settings) != 'cudnn':
+        return x_BTD, visibility
+    is_last_B = _is_padding_last(visibility)
+    x_BTD = jnp.where(is_last_B[:, None, None], x_BTD, jnp.nan)
+    return x_BTD, dataclasses.replace(visibility, is_padding_checked=True)
+
+
+def _is_padding_last(visibility: Visibility) -> jax.Array:
+    """Whether the keys of each row are as many as its length and in front, bool [B]."""
+    mask_BU = visibility.attention_mask_BU
+    assert mask_BU is not None
+    return jnp.all(mask_BU[:, :-1] >= mask_BU[:, 1:], axis=1)
 
 
 def attend(
@@ -170,7 +214,7 @@ def attend(
         from bert_jax.models import pallas_attention  # Pallas takes 0.5 s to import
 
         function = functools.partial(pallas_attention.attend, dropout_rate=dropout_rate)
-    return _over_mesh(function, axes)(*arguments)
+    return over_mesh(function, axes)(*arguments)
 
 
 def _cudnn(
@@ -195,25 +239,24 @@ def _cudnn_of_rows(
     """Attention of whole rows by cuDNN."""
     # Pass lengths instead of a bias where they suffice: gradients of a bias are expensive.
     options: dict[str, Any] = {}
-    is_padding_last_B = None
-    if visibility.segment_ids_BT is None and visibility.window is None:
-        mask_BU = visibility.attention_mask_BU
+    mask_BU, given = visibility.attention_mask_BU, visibility
+    uses_lengths = visibility.segment_ids_BT is None and visibility.window is None
+    if uses_lengths:
         assert mask_BU is not None
-        is_padding_last_B = jnp.all(mask_BU[:, :-1] >= mask_BU[:, 1:], axis=1)
         lengths_B = jnp.sum(mask_BU > 0, axis=1, dtype=jnp.int32)
         options['key_value_seq_lengths'] = jnp.maximum(lengths_B, 1)
         options['is_causal'] = visibility.is_causal
         visibility = dataclasses.replace(visibility, attention_mask_BU=None, is_causal=False)
-    if is_padding_last_B is None or visibility.slopes_H is not None:
+    if not uses_lengths or visibility.slopes_H is not None:
         shape = (query_BTHK.shape[1], key_BUHK.shape[1])
         bias_BHTU = visibility.bias(*shape).astype(query_BTHK.dtype)
         options['bias'] = jnp.broadcast_to(bias_BHTU, (*bias_BHTU.shape[:2], *shape))
     states = (query_BTHK, key_BUHK, value_BUHK)
     result_BTHK: jax.Array = jax.nn.dot_product_attention(*states, **options, implementation=CUDNN)
-    if is_padding_last_B is None:
+    if not uses_lengths or given.is_padding_checked:
         return result_BTHK
     # Lengths are wrong if padding is not last: return NaN instead of wrong numbers.
-    return jnp.where(is_padding_last_B[:, None, None, None], result_BTHK, jnp.nan)
+    return jnp.where(_is_padding_last(given)[:, None, None, None], result_BTHK, jnp.nan)
 
 
 class Rotations(NamedTuple):
@@ -235,7 +278,7 @@ def rotate(x_BTHK: jax.Array, rotations: Rotations) -> jax.Array:
 
         if pallas_rotation.fits(*x_BTHK.shape[2:]):
             axes = (('batch', None, 'heads', None), (None, None), (None, None))
-            return _over_mesh(pallas_rotation.rotate, axes)(x_BTHK, *rotations)
+            return over_mesh(pallas_rotation.rotate, axes)(x_BTHK, *rotations)
     cos_XT1J, sin_XT1J = (table_XTJ[..., None, :] for table_XTJ in rotations)
     first_BTHJ, second_BTHJ = jnp.split(x_BTHK.astype(jnp.float32), 2, axis=-1)
     rotated = (
@@ -245,7 +288,7 @@ def rotate(x_BTHK: jax.Array, rotations: Rotations) -> jax.Array:
     return jnp.concatenate(rotated, axis=-1).astype(x_BTHK.dtype)
 
 
-def _over_mesh(
+def over_mesh(
     function: Callable[..., jax.Array], axes: tuple[object, ...]
 ) -> Callable[..., jax.Array]:
     """Run `function` on each device's part of the arrays: XLA cannot partition a kernel.

@@ -12,6 +12,7 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax.errors import UserError
+from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Context, LayerConstants, layer_constants
 from bert_jax.models.block import Block
@@ -104,6 +105,10 @@ class LayerStack(Module):
         self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None, cache: 'Cache | None'
     ) -> 'tuple[jax.Array, jax.Array, Cache | None]':
         """Return the last layer's states, all layers' states [L, B, T, D] and the new cache."""
+        if not self.is_mutable_collection('intermediates'):  # which no kernel can record
+            settings, is_training = (self.architecture, self.compute), seeds_B is not None
+            checked = kernels.check_padding(*settings, x_BTD, context.visibility, is_training)
+            x_BTD, context = checked[0], context._replace(visibility=checked[1])
         if self.compute.scan_layers:
             return *self._scan_layers(x_BTD, context, seeds_B), None
         states, layers, constants_L = [], [], layer_constants(self.architecture)

@@ -16,45 +16,58 @@ from bert_jax.models.tuning_method import ADDED
 
 # Standard deviation of a standard normal distribution truncated at two standard deviations.
 TRUNCATED_STDDEV = 0.8796
+FLOAT32 = jnp.dtype(jnp.float32)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 3))
-def product(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """einsum of two arrays cast to `dtype`, summed and returned in fp32.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 3, 4))
+def product(
+    spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype, out: jnp.dtype = FLOAT32
+) -> jax.Array:
+    """einsum of two arrays cast to `dtype`, summed in fp32 and returned in `out`.
 
     Products of the backward pass cast to `dtype` and sum in fp32 as well; automatic differentiation
     would multiply fp32 gradients by bf16 operands. Every letter of an operand must occur in the
     other operand or in the result.
     """
-    return _einsum(spec, a, b, dtype)
+    return _einsum(spec, a, b, dtype, out)
 
 
 def _product_forward(
-    spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype
+    spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype, out: jnp.dtype
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return _einsum(spec, a, b, dtype), (a, b)
+    return _einsum(spec, a, b, dtype, out), (a, b)
 
 
 def _product_backward(
-    spec: str, dtype: jnp.dtype, operands: tuple[jax.Array, jax.Array], grad: jax.Array
+    spec: str,
+    dtype: jnp.dtype,
+    out: jnp.dtype,
+    operands: tuple[jax.Array, jax.Array],
+    grad: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     a, b = operands
-    inputs, out = spec.split('->')
+    inputs, result = spec.split('->')
     spec_a, spec_b = inputs.split(',')
-    grad_a = _einsum(f'{out},{spec_b}->{spec_a}', grad, b, dtype)
-    grad_b = _einsum(f'{out},{spec_a}->{spec_b}', grad, a, dtype)
-    return grad_a.astype(a.dtype), grad_b.astype(b.dtype)
+    grad_a = _einsum(f'{result},{spec_b}->{spec_a}', grad, b, dtype, a.dtype)
+    grad_b = _einsum(f'{result},{spec_a}->{spec_b}', grad, a, dtype, b.dtype)
+    return grad_a, grad_b
 
 
 product.defvjp(_product_forward, _product_backward)
 
 
-def _einsum(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype) -> jax.Array:
+def _einsum(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype, out: jnp.dtype) -> jax.Array:
     a, b = a.astype(dtype), b.astype(dtype)
     if platform() == 'cpu':
-        return cpu_linear.einsum(spec, a, b, preferred_element_type=jnp.float32)
-    options = {'precision': precision_of(dtype), 'preferred_element_type': jnp.float32}
-    return jnp.einsum(spec, a, b, **options)
+        sums = cpu_linear.einsum(spec, a, b, preferred_element_type=jnp.float32)
+        return sums.astype(out)
+    # A GPU's products are kernels of their own: sums in fp32 would be written to memory and read
+    # again. TPUs convert within the product.
+    stored = out if platform() == 'gpu' else FLOAT32
+    product: jax.Array = jnp.einsum(
+        spec, a, b, precision=precision_of(dtype), preferred_element_type=stored
+    )
+    return product.astype(out)
 
 
 def precision_of(dtype: jnp.dtype) -> str | None:
@@ -67,7 +80,23 @@ def precision_of(dtype: jnp.dtype) -> str | None:
 
 def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
     """x [..., features] + bias [features], with any number of feature dimensions."""
-    return cpu_linear.add_bias(x, bias) if platform() == 'cpu' else x + bias
+    if platform() == 'cpu':
+        return cpu_linear.add_bias(x, bias)
+    return _add_rounded_bias(x, bias) if x.dtype != bias.dtype else x + bias
+
+
+@jax.custom_vjp
+def _add_rounded_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
+    """`add_bias` in the dtype of x, which cuBLAS does within the product; sums rows in fp32."""
+    return x + bias.astype(x.dtype)
+
+
+def _rounded_bias_backward(bias: jax.Array, grad: jax.Array) -> tuple[jax.Array, jax.Array]:
+    rows = tuple(range(grad.ndim - bias.ndim))
+    return grad, grad.astype(bias.dtype).sum(rows)
+
+
+_add_rounded_bias.defvjp(lambda x, bias: (_add_rounded_bias(x, bias), bias), _rounded_bias_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -132,7 +161,8 @@ class Dense(nn.Module):
 
         def project(x: jax.Array) -> jax.Array:
             operands = (_merge_heads(x_letters, x), _merge_heads(kernel_letters, kernel))
-            x = product(spec, *operands, dtype)
+            # On GPUs, sums are rounded before the bias is added: the kernel writes fewer bytes.
+            x = product(spec, *operands, dtype, dtype if platform() == 'gpu' else FLOAT32)
             if bias is None:
                 return x
             if not is_to_heads:

@@ -38,7 +38,7 @@ class Sublayer(NamedTuple):
     residual_BTD: jax.Array
     input_BTD: jax.Array
     output_BTD: jax.Array
-    norm: Callable[[jax.Array], jax.Array]
+    norm: Callable[..., jax.Array]
 
 
 @dataclasses.dataclass(frozen=True)

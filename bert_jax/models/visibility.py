@@ -50,6 +50,7 @@ class Visibility:
         first_key: position of the first key relative to the first query.
         query_positions_BT: int32, positions of the queries, for queries that continue the keys; the
             keys have the positions 0, 1, 2, …. None: 0, 1, 2, …, the first key as above.
+        is_padding_checked: rows whose padding is not last are NaN already (kernels.check_padding).
     """
 
     attention_mask_BU: jax.Array | None
@@ -62,6 +63,7 @@ class Visibility:
     query_positions_BT: jax.Array | None = None
     causal_B: jax.Array | None = None
     is_prefix_BU: jax.Array | None = None
+    is_padding_checked: bool = flax.struct.field(pytree_node=False, default=False)
 
     @property
     def pattern(self) -> Pattern:

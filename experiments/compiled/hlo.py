@@ -4,7 +4,7 @@ import collections
 import functools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 _BYTES = {'pred': 1, 'bf16': 2, 'f16': 2}  # names of other dtypes end in their number of bits
@@ -15,7 +15,8 @@ _HEADER = re.compile(r'^(ENTRY )?%?([\w.-]+) .*\{$')
 _CALLED = re.compile(r'(\w+)=%?([\w.-]+)')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _TARGET = re.compile(r'custom_call_target="([^"]+)"')
-_KERNELS = ('tpu_custom_call', '__cudnn', '__cublas')  # Pallas on TPU, cuDNN, cuBLAS
+# Pallas on TPU and on GPU, cuDNN, cuBLAS.
+_KERNELS = ('tpu_custom_call', '__gpu$xla.gpu.triton', '__cudnn', '__cublas')
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _PATH = re.compile(r'op_name="([^"]*)"')
 _SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
@@ -32,6 +33,7 @@ _NO_KERNEL = (
     'while',
     'after-all',
 )
+_TAKES, _SCRATCH = {'slice', 'dynamic-slice', 'gather'}, {'s8', 'u8'}
 _FRAME = re.compile(r'stack_frame_id=(\d+)')
 
 
@@ -120,18 +122,48 @@ def bytes_moved(text: str) -> int:
     """Return the bytes of the operands and results of all kernels of a GPU program.
 
     Each kernel reads its operands from memory and writes its results there, so this is what a step
-    moves if no cache helps. A kernel that reads a part of an array counts all of it.
+    moves if no cache helps. Of an operand that is sliced or gathered from, what is taken counts.
+    Scratch memory of cuBLAS and cuDNN, which is bytes, does not count.
     """
-    types, total = _types(text), 0
-    for match, times in _kernel_calls(text):
-        arrays = [match['type'], *(types.get(name, '') for name in _OPERAND.findall(match['rest']))]
-        total += times * sum(
-            _array(*array).bytes for type in arrays for array in _ARRAY.findall(type)
-        )
-    return total
+    types, parts = _types(text), _parts_read(text)
+    return sum(times * _bytes_of_call(call, types, parts) for call, times in _kernel_calls(text))
 
 
-def float32_activations(text: str, least: int) -> dict[str, int]:
+def _bytes_of_call(
+    call: re.Match[str], types: Mapping[str, str], parts: Mapping[tuple[str, int], str]
+) -> int:
+    called = re.search(r'calls=%?([\w.-]+)', call['rest'])
+    fusion = called[1] if called else ''
+    read = (
+        parts.get((fusion, number), types.get(name, ''))
+        for number, name in enumerate(_operands(call))
+    )
+    arrays = _ARRAY.findall(' '.join([call['type'], *read]))
+    return sum(_array(*array).bytes for array in arrays if array[0] not in _SCRATCH)
+
+
+def _parts_read(text: str) -> dict[tuple[str, int], str]:
+    """Map (fusion, number of the operand) to the types that slices and gathers of it return."""
+    computation, parameters = '', dict[str, int]()
+    users = collections.defaultdict[tuple[str, int], list[str]](list)
+    for line in text.splitlines():
+        if header := _HEADER.match(line):
+            computation, parameters = header[2], {}
+        elif match := _INSTRUCTION.match(line):
+            if match['operation'] == 'parameter':
+                parameters[match['name']] = int(match['rest'].partition(')')[0])
+            for place, name in enumerate(_operands(match)):
+                if name in parameters:
+                    is_part = place == 0 and match['operation'] in _TAKES
+                    users[computation, parameters[name]].append(match['type'] if is_part else '')
+    return {key: ' '.join(types) for key, types in users.items() if all(types)}
+
+
+def _operands(call: re.Match[str]) -> list[str]:
+    return _OPERAND.findall(call['rest'].partition(')')[0] + ')')
+
+
+def float32_arrays(text: str, least: int) -> dict[str, int]:
     """Return the number of float32 arrays of at least this many numbers that kernels pass on.
 
     Args:

@@ -27,6 +27,12 @@ def describe(record: Mapping[str, Any]) -> str:
     for kind, sums in record['collectives'].items():
         lines.append(f'  {sums["number"]:4} {kind}, {sums["bytes"] / _GIB:.3f} GiB')
     lines += [f'  {number:4} {name}' for name, number in record['kernels'].items()]
+    if 'traffic' in record:
+        lines.append(f'{record["traffic"]["bytes"] / 1e9:.1f} GB moved by kernels')
+        lines += [
+            f'  {number:4} × float32 {short_path(name.partition(" ")[0])} {name.partition(" ")[2]}'
+            for name, number in record['traffic']['float32'].items()
+        ]
     if 'seconds' in record:
         lines.append(f'estimated {record["seconds"] * 1e3:.1f} ms, MFU {record["mfu"]:.1%}')
     total = record.get('cycles')
@@ -64,10 +70,11 @@ def table(records: Mapping[str, Mapping[str, Any]]) -> str:
 def differences(golden: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
     """Return a line for each value of a record that differs from the golden record.
 
-    The most expensive operations are not compared: small changes affect their order.
+    The most expensive operations are not compared: small changes affect their order. Nor is the
+    traffic, which follows from what is compared.
     """
     lines = []
-    for key in sorted((golden.keys() | record.keys()) - {'operations'}):
+    for key in sorted((golden.keys() | record.keys()) - {'operations', 'traffic'}):
         before, after = golden.get(key), record.get(key)
         is_number = None not in (before, after) and key in TOLERANCE
         if is_number and abs(after - before) <= TOLERANCE[key] * before:

@@ -113,6 +113,7 @@ def main(argv: list[str] | None = None) -> None:
     record = compile_command(argv)
     print(json.dumps(record) if options.json else report.describe(record))
     if options.record:
+        record.pop('traffic', None)
         command = shlex.join(flag for flag in argv if flag not in ('--record', '--json'))
         write({command: record})
 

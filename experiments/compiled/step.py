@@ -106,6 +106,12 @@ def _compile(plan: Plan, number: int, rows: int | None, topology: Topology) -> d
         return record | dict(fits=False, needed=round(used))
     estimate = MemoryEstimate.of(compiled, plan.abstract, batch)
     record |= _describe(compiled, estimate, model_flops, topology)
+    if topology.chip.platform == 'cuda':
+        width, text = plan.task.record.architecture.hidden_size, compiled.as_text()
+        states = record['rows'] * record['length'] * width
+        record['traffic'] = dict(
+            bytes=hlo.bytes_moved(text), float32=hlo.float32_arrays(text, least=states)
+        )
     if plan.config.compute.scan_layers or stage.accumulation > 1:
         for name in ('seconds', 'mfu'):  # the compiler counts the body of a loop once
             record.pop(name, None)

@@ -85,6 +85,37 @@ def test_instructions_in_a_loop_count_once_for_each_iteration():
     assert hlo.kernels(PROGRAM) == {'tpu_custom_call': 12}
 
 
+GPU_PROGRAM = """
+%fused_part (p.0: f32[100,8], p.1: f32[8]) -> bf16[2,8] {
+  %p.0 = f32[100,8]{1,0} parameter(0)
+  %p.1 = f32[8]{0} parameter(1)
+  %slice.0 = f32[2,8]{1,0} slice(%p.0), slice={[0:2], [0:8]}
+  ROOT %add.0 = bf16[2,8]{1,0} add(%slice.0, %p.1)
+}
+
+ENTRY %main (a.0: f32[100,8], b.0: f32[8]) -> f32[2,8] {
+  %a.0 = f32[100,8]{1,0} parameter(0)
+  %b.0 = f32[8]{0} parameter(1)
+  %fusion.0 = bf16[2,8]{1,0} fusion(%a.0, %b.0), kind=kLoop, calls=%fused_part
+  %call.0 = (f32[2,8]{1,0}, s8[4096]{0}) custom-call(%fusion.0, %fusion.0), \
+metadata={op_name="jit(f)/layers_3/mul"}
+  ROOT %part.0 = f32[2,8]{1,0} get-tuple-element(%call.0), index=0
+}
+"""
+
+
+def test_kernels_of_a_gpu_move_their_operands_and_results():
+    """Of an operand that is sliced, the slice; scratch memory does not count."""
+    fusion = 2 * 8 * 4 + 8 * 4 + 2 * 8 * 2
+    call = 2 * (2 * 8 * 2) + 2 * 8 * 4
+    assert hlo.bytes_moved(GPU_PROGRAM) == fusion + call
+
+
+def test_large_float32_arrays_between_kernels_are_named():
+    assert hlo.float32_arrays(GPU_PROGRAM, least=16) == {'jit(f)/layers_*/mul [2,8]': 1}
+    assert hlo.float32_arrays(GPU_PROGRAM, least=17) == {}
+
+
 def test_the_cost_of_equal_operations_of_all_layers_is_summed_by_source_line():
     assert hlo.operations(PROGRAM) == [
         ('a/layers_*/mul', 'bert_jax/models/linear.py:51', 12 * 100 + 30, 13)

@@ -10,7 +10,7 @@ from flax import linen as nn
 
 from bert_jax import tree_paths
 from bert_jax.loaded import loaded_model
-from bert_jax.models import architectures, block, initial_values, layer_stack
+from bert_jax.models import architectures, initial_values, layer_stack, module
 
 SIZES = dict(num_layers=3, hidden_size=64, num_heads=2, vocab_size=100)
 FAMILIES = (
@@ -42,8 +42,8 @@ def test_shapes_are_those_of_all_layers(family):
 
 
 def test_one_layer_of_a_kind_is_traced(monkeypatch):
-    calls, dropout = [], block.dropout
-    monkeypatch.setattr(block, 'dropout', lambda *inputs: calls.append(1) or dropout(*inputs))
+    calls, dropout = [], module.dropout
+    monkeypatch.setattr(module, 'dropout', lambda *inputs: calls.append(1) or dropout(*inputs))
     layer_stack.abstract(init_of('bert'))
     of_one_layer = len(calls)
     jax.eval_shape(lambda: init_of('bert')(jax.random.key(0)))

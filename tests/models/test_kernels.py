@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.models import architectures, kernels, pallas_attention
+from bert_jax.models import architectures, kernels, pallas_attention, triton_norm
 from bert_jax.models.architecture import Compute
 from bert_jax.models.architecture_parts import DecoderStack
 from bert_jax.models.encoders import Encoder, build_encoder
@@ -88,6 +88,50 @@ def compare(name, kernel, seen, dtype='float32', tolerance=1e-5, seeds=None, **c
         # The bias of the keys cancels in softmax; its gradient is only rounding.
         assert difference <= tolerance * max(scale, 0.01)
     assert np.abs(expected[0]).max() > 1
+
+
+def test_programs_for_gpus_are_as_near_to_float32_as_others(monkeypatch):
+    """They round products to bfloat16, and have one kernel for residual, dropout and norm."""
+    seen = {'attention_mask_BT': (np.arange(LENGTH) < [[LENGTH], [90]]).astype(np.int32)}
+    seeds, like = np.arange(ROWS, dtype=np.uint32), jnp.ones((1, LENGTH), jnp.int32)
+    encoder = make('bert', 'xla')
+    params = {'params': random_parameters(encoder, Rows(like, like), deviation=0.1)}
+    exact = states_and_gradients(encoder, params, seen, seeds)
+
+    def error(encoder):
+        found = states_and_gradients(encoder, params, seen, seeds)
+        norm = sum(np.square(x).sum() for x in exact)
+        return sum(np.square(x - y).sum() for x, y in zip(found, exact, strict=True)) / norm
+
+    elsewhere = error(make('bert', 'xla', 'bfloat16'))
+    monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+    monkeypatch.setattr(kernels, 'CUDNN', 'xla')
+    monkeypatch.setattr(triton_norm, 'INTERPRET', True)
+    encoder = make('bert', 'cudnn', 'bfloat16')
+    names = jaxprs.primitives(
+        jax.make_jaxpr(lambda: encoder.apply(params, Rows(like, like)))().jaxpr
+    )
+    assert 'pallas_call' in names
+    on_gpu = error(encoder)
+    assert 0 < on_gpu < 1.2 * elsewhere < 1e-3
+
+
+def test_rows_with_padding_in_front_are_nan_from_one_check_on(monkeypatch):
+    monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+    monkeypatch.setattr(kernels, 'CUDNN', 'xla')
+    monkeypatch.setattr(triton_norm, 'INTERPRET', True)
+    mask, encoder = np.ones((2, LENGTH), np.int32), make('bert', 'cudnn', 'bfloat16')
+    mask[1, :5] = 0
+    params = encoder.init(jax.random.key(0), Rows(mask, mask))
+
+    def states(params):
+        return encoder.apply(params, Rows(mask, mask)).hidden_BTD
+
+    is_nan = jnp.isnan(states(params)).all((1, 2))
+    assert is_nan.tolist() == [False, True]
+    equations = jaxprs.equations(jax.make_jaxpr(states)(params).jaxpr)
+    checks = [x for x in equations if x.primitive.name == 'reduce_and']
+    assert len(checks) == 1
 
 
 def test_encoders_give_flash_their_masks(on_this_cpu):
