@@ -17,7 +17,7 @@ from bert_jax.corpus import corpus
 from bert_jax.corpus.corpus_writer import CorpusWriter
 from bert_jax.corpus.reading_bar import ReadingBar
 from bert_jax.corpus.unfinished import Unfinished
-from bert_jax.corpus.workers import BLOCK_CHARACTERS, DocumentBlock, TextBlock, Workers, read_blocks
+from bert_jax.corpus.workers import Amounts, DocumentBlock, TextBlock, Workers, read_blocks
 from bert_jax.storage import paths
 from bert_jax.text.held_out import DIVIDE, HeldOutRule, choose_rule
 from bert_jax.text.held_out_share import NEAR, HeldOutCandidates, corrected_rule, shares
@@ -50,6 +50,7 @@ def build(
     sources: list[Source],
     made_from: JsonObject,
     shard_tokens: int,
+    amounts: Amounts,
     workers: int,
 ) -> JsonObject:
     """Write the corpus, or resume an interrupted run, and return the manifest."""
@@ -64,7 +65,7 @@ def build(
         tokenizer = _load_or_train_tokenizer(sources, made_from)
         tokenizer.save(folder)
     with Workers(tokenizer, workers) as pool:
-        writing = _Writing(unfinished, sources, made_from, shard_tokens, tokenizer, pool)
+        writing = _Writing(unfinished, sources, made_from, shard_tokens, amounts, tokenizer, pool)
         manifest, corrected = writing.run(rule, saved)
         if manifest is None:
             progress.say(
@@ -147,6 +148,7 @@ class _Writing:
         sources: The sources.
         made_from: See `corpus.settings`.
         shard_tokens: See `CorpusWriter`.
+        amounts: How much is tokenized at once.
         tokenizer: The tokenizer.
         pool: Tokenizes.
     """
@@ -155,6 +157,7 @@ class _Writing:
     sources: list[Source]
     made_from: JsonObject
     shard_tokens: int
+    amounts: Amounts
     tokenizer: tokenizers.Tokenizer
     pool: Workers
 
@@ -246,7 +249,8 @@ class _Writing:
             for source in sources[: len(finished)]:
                 bar.skip(source)
             for index, source in list(enumerate(sources))[len(finished) :]:
-                blocks = read_blocks(source, source.documents(), BLOCK_CHARACTERS)
+                size = self.amounts.block_characters
+                blocks = read_blocks(source, source.documents(), size)
                 _skip(blocks, position, source)
                 bar.begin(source, is_resumed=position.blocks > 0)
                 # A state may be saved after each block, so it is changed in the order in which a

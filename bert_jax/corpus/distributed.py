@@ -24,6 +24,7 @@ from bert_jax.corpus.manifest import versions, write_manifest
 from bert_jax.corpus.parts import Part
 from bert_jax.corpus.stages import Unit, Work
 from bert_jax.corpus.unfinished import Unfinished
+from bert_jax.corpus.workers import Amounts
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.text.held_out import HeldOutRule, choose_rule
@@ -32,14 +33,13 @@ from bert_jax.text.sources import Source
 from bert_jax.tokenizers import training_text
 from bert_jax.types import JsonObject, JsonView
 
-UNIT_BYTES = 2**24  # size of a unit, which is a range of a file or several small files
-
 
 def build(
     unfinished: Unfinished,
     sources: list[Source],
     made_from: JsonObject,
     shard_tokens: int,
+    amounts: Amounts,
     engine: PreparationEngine,
 ) -> JsonObject:
     """Write the corpus, or resume an interrupted run, and return the manifest.
@@ -52,9 +52,10 @@ def build(
         specs=tuple(source.spec for source in sources),
         max_bad_share=max(source.max_bad_share for source in sources),
         held_out_fraction=made_from['held_out_fraction'],
+        amounts=amounts,
         versions=versions(),
     )
-    units = _units(sources)
+    units = _units(sources, amounts.unit_bytes)
     tokenizer = _tokenizer(unfinished, sources, made_from, engine, work, units)
     records = stages.run(engine, work, parts.ENCODE, units)
     records_by_source = _merge_reports(sources, units, records)
@@ -85,7 +86,7 @@ def build(
     )
 
 
-def _units(sources: Sequence[Source]) -> list[Unit]:
+def _units(sources: Sequence[Source], unit_bytes: int) -> list[Unit]:
     units: list[Unit] = []
     for index, source in enumerate(sources):
         for path in source.identities.values():
@@ -94,7 +95,7 @@ def _units(sources: Sequence[Source]) -> list[Unit]:
                     f'source {source.spec!r}: {path} is a relative path; with --runner, give '
                     'absolute paths'
                 )
-        for pieces in source.units(UNIT_BYTES):
+        for pieces in source.units(unit_bytes):
             units.append(Unit(len(units), index, pieces))
     return units
 

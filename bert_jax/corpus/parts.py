@@ -17,14 +17,13 @@ from bert_jax import errors, tokenizers
 from bert_jax.corpus import stages
 from bert_jax.corpus.corpus import SPLITS
 from bert_jax.corpus.corpus_writer import TokenizedDocuments
-from bert_jax.corpus.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks, tokenize_block
+from bert_jax.corpus.workers import DocumentBlock, read_blocks, tokenize_block
 from bert_jax.storage import paths
 from bert_jax.storage.path import Path
 from bert_jax.text import held_out
 from bert_jax.text.held_out_share import HeldOutCandidates
 from bert_jax.types import JsonObject, JsonView
 
-PART_TOKENS = 2**25  # a part is written as soon as it has this many
 _thread_cache = threading.local()  # the last tokenizer; its cache of words is not thread-safe
 _ARRAYS = ('tokens', 'sentence_lengths', 'document_lengths', 'byte_lengths', 'hashes')
 
@@ -63,14 +62,15 @@ def encode(work: stages.Work, unit: stages.Unit, path: Path) -> JsonObject:
     candidates = HeldOutCandidates(work.held_out_fraction)
     parts: list[Part] = []
     blocks: list[DocumentBlock] = []
-    for text in read_blocks(source, source.documents_of(unit.pieces), BLOCK_CHARACTERS):
+    size = work.amounts.block_characters
+    for text in read_blocks(source, source.documents_of(unit.pieces), size):
         block = tokenize_block(text, tokenizer)
         blocks.append(block)
         counts.update(block.counts)
         hashes = itertools.chain(extremes, block.hashes.tolist(), block.empty_hashes.tolist())
         extremes = held_out.extremes(hashes, work.held_out_fraction)
         candidates.add(block.hashes, block.documents.token_counts())
-        if sum(len(block.documents.tokens) for block in blocks) >= PART_TOKENS:
+        if sum(len(block.documents.tokens) for block in blocks) >= work.amounts.part_tokens:
             parts.append(_write(path.parent / f'{unit.name}-{len(parts):03d}', blocks, rule))
             blocks.clear()
     if any(len(block.hashes) for block in blocks):

@@ -12,7 +12,7 @@ from bert_jax.corpus.engines import PreparationEngine
 from bert_jax.corpus.manifest import versions
 from bert_jax.corpus.preparation_keys import KEYS
 from bert_jax.corpus.unfinished import is_owned, open_unfinished
-from bert_jax.corpus.workers import BLOCK_CHARACTERS, usable_cores
+from bert_jax.corpus.workers import AMOUNTS, Amounts, usable_cores
 from bert_jax.storage import drafts, hub, paths
 from bert_jax.storage.locks import Lock
 from bert_jax.storage.path import Path
@@ -39,6 +39,7 @@ def prepare(
     engine: PreparationEngine | None = None,
     canaries: int = 0,
     overwrite: bool = False,
+    amounts: Amounts = AMOUNTS,
 ) -> corpus.Corpus:
     """Prepare a corpus in `output`, or open the corpus if it is already prepared.
 
@@ -70,6 +71,7 @@ def prepare(
         canaries: Number of invented secrets to plant 1, 10 and 100 times each (`text.canaries`), in
             the language of the first source.
         overwrite: prepare the corpus anew, even if `output` holds a finished corpus.
+        amounts: How much is done at once.
 
     Raises:
         UserError: A setting is invalid, there are fewer than two documents, `output` holds
@@ -125,19 +127,19 @@ def prepare(
             settings = made_from | {
                 'runner': 'an engine' if engine else 'local',
                 'shard_tokens': shard_tokens,
-                'block_characters': BLOCK_CHARACTERS,
-                'unit_bytes': distributed.UNIT_BYTES,
+                'block_characters': amounts.block_characters,
+                'unit_bytes': amounts.unit_bytes,
                 'versions': versions(),
             }
             stamps = [source_files.stamps(source) for source in opened]
             with open_unfinished(output, settings, stamps) as unfinished:
                 if engine:
                     manifest = distributed.build(
-                        unfinished, opened, made_from, shard_tokens, engine
+                        unfinished, opened, made_from, shard_tokens, amounts, engine
                     )
                 else:
                     manifest = corpus_builder.build(
-                        unfinished, opened, made_from, shard_tokens, workers
+                        unfinished, opened, made_from, shard_tokens, amounts, workers
                     )
     except OSError as error:
         place = f'{error.filename}: ' if error.filename else ''

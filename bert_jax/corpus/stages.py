@@ -24,6 +24,7 @@ import numpy as np
 from bert_jax import errors, progress
 from bert_jax.corpus import manifest
 from bert_jax.corpus.engines import PreparationEngine
+from bert_jax.corpus.workers import Amounts
 from bert_jax.storage import block_cache, paths
 from bert_jax.storage.path import Path
 from bert_jax.text.sources import Piece, Source, parse_source
@@ -42,6 +43,7 @@ class Work(NamedTuple):
         specs: Specs of the sources.
         max_bad_share: See `sources.Source`.
         held_out_fraction: Expected share of held-out documents.
+        amounts: How much is done at once.
         versions: See `manifest.versions`; all machines must have the same versions.
     """
 
@@ -50,6 +52,7 @@ class Work(NamedTuple):
     specs: tuple[str, ...]
     max_bad_share: float
     held_out_fraction: float
+    amounts: Amounts
     versions: dict[str, str]
 
     def open_source(self, index: int) -> Source:

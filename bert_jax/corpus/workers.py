@@ -24,8 +24,24 @@ from bert_jax.text import personal_data, sentences
 from bert_jax.text.sources import Document, Source
 from bert_jax.tokenizers.backend import encodable
 
-BLOCK_CHARACTERS = 2**19  # minimum text of a block that is tokenized at once
 _CPU_QUOTA = pathlib.Path('/sys/fs/cgroup/cpu.max')  # of a container
+
+
+class Amounts(NamedTuple):
+    """How much is done at once; the files of the corpus do not depend on it.
+
+    Attributes:
+        block_characters: Minimum text of a block that is tokenized at once.
+        unit_bytes: Size of a unit on another machine: a range of a file, or several small files.
+        part_tokens: A machine writes a part of a unit as soon as it has this many tokens.
+    """
+
+    block_characters: int = 2**19
+    unit_bytes: int = 2**24
+    part_tokens: int = 2**25
+
+
+AMOUNTS = Amounts()
 
 
 class TextBlock(NamedTuple):

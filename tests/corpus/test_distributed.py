@@ -26,6 +26,7 @@ from bert_jax.corpus import (
     stages,
     workers,
 )
+from bert_jax.corpus.workers import Amounts
 from bert_jax.errors import UserError
 from tests.end_to_end.preparation import contents, make_text
 
@@ -95,17 +96,11 @@ def settings(**changed):
         ('train:bytebpe:300', {'language_alpha': 0.0, 'tokenizer_characters': 9000}, (10**4, 50)),
     ],
 )
-def test_the_corpus_is_that_of_a_local_run(
-    tokenizer, options, sizes, sources, tmp_path, monkeypatch
-):
+def test_the_corpus_is_that_of_a_local_run(tokenizer, options, sizes, sources, tmp_path):
     preparation.prepare(sources, tokenizer, tmp_path / 'local', workers=0, **settings(**options))
-    monkeypatch.setattr(distributed, 'UNIT_BYTES', sizes[0])
-    monkeypatch.setattr(parts, 'PART_TOKENS', sizes[1])
-    monkeypatch.setattr(parts, 'BLOCK_CHARACTERS', 400)
-    engine = Threads(2)
-    made = preparation.prepare(
-        sources, tokenizer, tmp_path / 'far', engine=engine, **settings(**options)
-    )
+    engine, amounts = Threads(2), Amounts(400, *sizes)
+    options = settings(**options, amounts=amounts)
+    made = preparation.prepare(sources, tokenizer, tmp_path / 'far', engine=engine, **options)
     made.verify()
     assert contents(tmp_path / 'far') == contents(tmp_path / 'local')
     assert sorted(path.name for path in tmp_path.glob('far*')) == ['far']
@@ -135,10 +130,10 @@ def local(sources, tmp_path_factory):
 
 
 @pytest.fixture
-def many_units(sources, local, monkeypatch):
+def many_units(sources, local):
     """The arguments of a preparation with many units, and the files it makes."""
-    monkeypatch.setattr(distributed, 'UNIT_BYTES', 3000)
-    return {'sources': sources, 'tokenizer': TOKENIZER, **settings()}, local
+    amounts = Amounts(unit_bytes=3000)
+    return {'sources': sources, 'tokenizer': TOKENIZER, **settings(amounts=amounts)}, local
 
 
 @pytest.mark.parametrize('stage', ['count', 'draw', 'encode', 'assemble'])

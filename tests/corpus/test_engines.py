@@ -18,7 +18,10 @@ from tests.end_to_end.preparation import ROOT, contents, make_text
 
 pytestmark = pytest.mark.slow
 TOKENIZER = 'train:wordpiece:80'
-SMALL_UNITS = 'from bert_jax.corpus import distributed; distributed.UNIT_BYTES = 40_000; '
+SMALL_UNITS = (
+    'from bert_jax.corpus import preparation, workers; '
+    "preparation.prepare.__kwdefaults__['amounts'] = workers.Amounts(unit_bytes=40_000); "
+)
 MAIN = 'from bert_jax import prepare; prepare.main()'
 PROCESSES = (
     *('--runner=FnApiRunner', '--direct_running_mode=multi_processing'),

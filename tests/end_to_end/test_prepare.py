@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from bert_jax import errors, prepare, tokenizers
-from bert_jax.corpus import corpus, corpus_builder, preparation
+from bert_jax.corpus import corpus, preparation
+from bert_jax.corpus.workers import Amounts
 from bert_jax.tasks.pretraining import sources as pretraining_data
 from bert_jax.text import sentences
 from configs import base
@@ -19,10 +20,8 @@ from tests.end_to_end.preparation import ROOT, TOKENIZER, contents, make_text, t
 __all__ = ['texts']  # a fixture
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Blocks of a few documents, so that small corpora have many blocks."""
-    monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', 2000)
+# Blocks of a few documents, so that small corpora have many blocks.
+SMALL_BLOCKS = Amounts(block_characters=2000)
 
 
 def stored_sentences(split, tokenizer):
@@ -54,27 +53,27 @@ def test_every_sentence_is_stored_in_order(texts, tmp_path):
     assert not (tmp_path / 'out.partial').exists()
 
 
-def test_the_corpus_does_not_depend_on_the_number_of_workers(texts, tmp_path, small_blocks):
+def test_the_corpus_does_not_depend_on_the_number_of_workers(texts, tmp_path):
     results = []
     for workers in (0, 1, 3):
         output = tmp_path / f'out{workers}'
         preparation.prepare(
             [f'text:{texts}/*.txt', f'text:{texts}/0*.txt;language=en'],
             TOKENIZER, output, held_out_fraction=0.1, workers=workers, shard_tokens=1000,
+            amounts=SMALL_BLOCKS,
         )  # fmt: skip
         results.append(contents(output))
     assert results[0] == results[1] == results[2]
     assert len(results[0]) > 3 * 4
 
 
-def test_a_shard_ends_with_the_document_that_fills_it(texts, tmp_path, monkeypatch):
+def test_a_shard_ends_with_the_document_that_fills_it(texts, tmp_path):
     results = []
     for characters in (1, 2000, 10**6):
-        monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', characters)
         output = tmp_path / f'out{characters}'
         made = preparation.prepare(
             [f'text:{texts}/*.txt'], TOKENIZER, output, held_out_fraction=0.1, workers=0,
-            shard_tokens=1000,
+            shard_tokens=1000, amounts=Amounts(characters),
         )  # fmt: skip
         results.append(contents(output))
     assert results[0] == results[1] == results[2]

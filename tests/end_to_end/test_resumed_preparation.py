@@ -13,18 +13,20 @@ import time
 import pytest
 
 from bert_jax import errors, prepare
-from bert_jax.corpus import corpus, corpus_builder, preparation, source_files, unfinished, workers
+from bert_jax.corpus import corpus, preparation, source_files, unfinished, workers
+from bert_jax.corpus.workers import Amounts
 from bert_jax.storage import drafts, locks
 from tests.end_to_end.preparation import TOKENIZER, command, contents, make_text, texts
 
 __all__ = ['texts']  # a fixture
 
-SETTINGS = {'held_out_fraction': 0.2, 'workers': 0, 'shard_tokens': 700}
-
-
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', 1000)
+SMALL_BLOCKS = Amounts(block_characters=1000)
+SETTINGS = {
+    'held_out_fraction': 0.2,
+    'workers': 0,
+    'shard_tokens': 700,
+    'amounts': SMALL_BLOCKS,
+}
 
 
 class Interruption(Exception):
@@ -234,6 +236,7 @@ def test_control_c_says_what_remains_and_that_the_command_resumes(
     num_blocks, texts, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(drafts.DraftOnDisk, 'save_seconds', 0.0)
+    monkeypatch.setitem(preparation.prepare.__kwdefaults__, 'amounts', SMALL_BLOCKS)
     original, calls = workers.tokenize_block, []
 
     def tokenize(*arguments):

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from bert_jax.corpus import distributed
 from bert_jax.corpus.engines import DaskEngine
 from bert_jax.corpus.preparation import prepare
+from bert_jax.corpus.workers import Amounts
 from bert_jax.errors import UserError
 from bert_jax.storage import paths
 from bert_jax.storage.path import BucketError
@@ -18,6 +18,7 @@ from tests.end_to_end.preparation import make_text
 from tests.storage.test_runs import digests
 
 pytestmark = pytest.mark.slow
+SMALL = Amounts(unit_bytes=30_000)
 SETTINGS = {'tokenizer': 'train:wordpiece:80', 'held_out_fraction': 0.2, 'shard_tokens': 20_000}
 
 
@@ -32,12 +33,11 @@ def text(root, tmp_path):
     return f'jsonl:{root}/many.jsonl', digests(tmp_path / 'local')
 
 
-def test_a_cluster_makes_the_corpus_of_a_local_run(text, root, tmp_path, monkeypatch):
-    monkeypatch.setattr(distributed, 'UNIT_BYTES', 30_000)
+def test_a_cluster_makes_the_corpus_of_a_local_run(text, root, tmp_path):
     spec, expected = text
     with clusters.started(tmp_path / 'cluster') as cluster:
         engine = DaskEngine([f'--scheduler={cluster.address}'])
-        made = prepare([spec], output=root / 'corpus', engine=engine, **SETTINGS)
+        made = prepare([spec], output=root / 'corpus', engine=engine, amounts=SMALL, **SETTINGS)
     made.verify()
     assert digests(root / 'corpus') == expected
     assert len(made.split('train').shards) > 2
@@ -45,8 +45,7 @@ def test_a_cluster_makes_the_corpus_of_a_local_run(text, root, tmp_path, monkeyp
     assert not (root / 'corpus/progress.json').exists()
 
 
-def test_an_interrupted_run_resumes_from_the_bucket(text, root, tmp_path, monkeypatch):
-    monkeypatch.setattr(distributed, 'UNIT_BYTES', 30_000)
+def test_an_interrupted_run_resumes_from_the_bucket(text, root, tmp_path):
     spec, expected = text
     with clusters.started(tmp_path / 'cluster') as cluster:
         engine = DaskEngine([f'--scheduler={cluster.address}'])
@@ -64,7 +63,7 @@ def test_an_interrupted_run_resumes_from_the_bucket(text, root, tmp_path, monkey
         thread = threading.Thread(target=kill_workers)
         thread.start()
         with pytest.raises(UserError, match='Dask failed'):
-            prepare([spec], output=root / 'corpus', engine=engine, **SETTINGS)
+            prepare([spec], output=root / 'corpus', engine=engine, amounts=SMALL, **SETTINGS)
         thread.join()
     assert not (root / 'corpus/manifest.json').exists()
     done = {path: path.stat() for path in encoded.rglob('*.tokens.npy')}
@@ -80,6 +79,6 @@ def test_an_interrupted_run_resumes_from_the_bucket(text, root, tmp_path, monkey
 
     with clusters.started(tmp_path / 'cluster') as cluster:
         engine = Watched([f'--scheduler={cluster.address}'])
-        prepare([spec], output=root / 'corpus', engine=engine, **SETTINGS).verify()
+        prepare([spec], output=root / 'corpus', engine=engine, amounts=SMALL, **SETTINGS).verify()
     assert digests(root / 'corpus') == expected
     assert sum(kept[path] == status for path, status in done.items()) >= len(done) - 2

@@ -153,11 +153,11 @@ def test_a_preparation_that_cannot_write_is_one_line(root, server, tmp_path, no_
 def test_an_interrupted_preparation_resumes_with_what_is_in_the_bucket(
     root, server, on_disk, tmp_path, monkeypatch
 ):
-    from bert_jax.corpus import corpus_builder
     from bert_jax.corpus.unfinished import Unfinished
+    from bert_jax.corpus.workers import Amounts
     from bert_jax.storage.drafts import DraftInBucket
 
-    monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', 2_000)
+    small = dict(shard_tokens=1500, amounts=Amounts(block_characters=2000))
     monkeypatch.setattr(DraftInBucket, 'save_seconds', 0.0)
     save, saved = Unfinished.save, []
 
@@ -170,11 +170,11 @@ def test_an_interrupted_preparation_resumes_with_what_is_in_the_bucket(
     with monkeypatch.context() as patch:
         patch.setattr(Unfinished, 'save', save_some)
         with pytest.raises(KeyboardInterrupt):
-            prepared(root, tmp_path, shard_tokens=1500)
+            prepared(root, tmp_path, **small)
     assert not (root / 'corpus/manifest.json').exists()
     paths.drop(root / 'corpus')  # as on another machine
-    prepared(root, tmp_path, shard_tokens=1500).verify()
-    whole = prepared(paths.path(f'{root}-whole'), tmp_path, shard_tokens=1500)
+    prepared(root, tmp_path, **small).verify()
+    whole = prepared(paths.path(f'{root}-whole'), tmp_path, **small)
     assert digests(root / 'corpus') == digests(whole.directory)
     assert sum('held_out/00000' in name for name in digests(whole.directory)) == 3
     assert not (root / 'corpus/progress.json').exists()

@@ -6,7 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from bert_jax.corpus import corpus, corpus_builder, distributed, parts, preparation, unfinished
+from bert_jax.corpus import corpus, preparation, unfinished
+from bert_jax.corpus.workers import Amounts
 from bert_jax.storage import drafts
 from bert_jax.text import held_out_share
 from bert_jax.text.held_out import choose_rule, text_hash
@@ -127,7 +128,7 @@ def test_candidates_do_not_depend_on_the_order_or_the_division(monkeypatch):
 
 
 @pytest.fixture
-def copied_pages(tmp_path, monkeypatch):
+def copied_pages(tmp_path):
     """The spec of 30 documents and a page with 300 copies, whose hash is among the smallest."""
     texts = [make_text(random.Random(i), 3) for i in range(30)]
     limit = sorted(map(text_hash, texts))[1]
@@ -137,16 +138,17 @@ def copied_pages(tmp_path, monkeypatch):
     random.Random(0).shuffle(documents)
     path = tmp_path / 'a.jsonl'
     path.write_text('\n'.join(json.dumps({'text': text}) for text in documents))
-    monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', 500)
     return f'jsonl:{path}'
 
 
-SETTINGS = {'tokenizer': 'train:wordpiece:60', 'shard_tokens': 700}
+SETTINGS = {
+    'tokenizer': 'train:wordpiece:60',
+    'shard_tokens': 700,
+    'amounts': Amounts(block_characters=500, unit_bytes=3000),
+}
 
 
-def test_a_corpus_of_copies_is_the_same_for_all_workers(copied_pages, tmp_path, monkeypatch):
-    monkeypatch.setattr(distributed, 'UNIT_BYTES', 3000)
-    monkeypatch.setattr(parts, 'BLOCK_CHARACTERS', 400)
+def test_a_corpus_of_copies_is_the_same_for_all_workers(copied_pages, tmp_path):
     ways = {'local': {'workers': 0}, 'pool': {'workers': 2}, 'far': {'engine': Threads(2)}}
     for name, way in ways.items():
         preparation.prepare([copied_pages], output=tmp_path / name, **SETTINGS, **way)
