@@ -89,7 +89,19 @@ class RMSNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, added: Addition | None = None) -> jax.Array:
-        return _sum_norm(x, added, _scale(self, x), 0, self.architecture.layer_norm_eps, False)
+        return _sum_norm(x, added, self.scale(x), 0, self.architecture.layer_norm_eps, False)
+
+    def scale(self, x: jax.Array) -> jax.Array:
+        """Return the factor of each feature."""
+        return _scale(self, x)
+
+
+class CenteredRMSNorm(RMSNorm):
+    """`rms_norm` whose parameters are added to 1, so that decay pulls scales to 1 (Gemma)."""
+
+    def scale(self, x: jax.Array) -> jax.Array:
+        shape = (x.shape[-1],)
+        return 1 + param(self, 'scale', nn.initializers.zeros, shape, ('norm',))
 
 
 def _scale(module: nn.Module, x: jax.Array) -> jax.Array:
@@ -100,6 +112,7 @@ NORMS: dict[str, Callable[..., nn.Module]] = {
     'layer_norm': LayerNorm,
     'unbiased_layer_norm': functools.partial(LayerNorm, use_bias=False),
     'rms_norm': RMSNorm,
+    'centered_rms_norm': CenteredRMSNorm,
 }
 
 
