@@ -79,7 +79,8 @@ class VectorSizes(Analysis):
         """Return bytes of a vector, recall and nDCG of each size and precision."""
         names = sorted(one.documents, reverse=True)  # the order of equal scores in trec_eval
         texts, queries = [one.documents[name] for name in names], list(one.queries.values())
-        found, whole = {}, None
+        found: dict[tuple[int, str], tuple[float, ...]] = {}
+        whole: Nearest | None = None
         for size, precision in itertools.product((None, *self.dimensions), PRECISIONS):
             encoder = TextEncoder(
                 model.predictor, dimensions=size, precision=precision, rescored=self.rescored
