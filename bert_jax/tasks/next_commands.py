@@ -45,8 +45,8 @@ def after_fine_tuning(workdir: str, task: str, texts: Sequence[str]) -> list[str
         task: the --task of bert_jax.predict.
         texts: the texts of an example that the model takes; empty if it takes other input.
     """
-    if task == 'embed':
-        return [_embed(workdir)]
+    if task in ('embed', 'embed_late'):
+        return [_embed(workdir, task)]
     if task == 'terms':
         return [_query(workdir, task, 'A sentence.')]
     if texts:
@@ -84,8 +84,8 @@ def export(workdir: str, start: InitialModel, record: RunRecord, parts: Iterable
     return [f'{command} {output}{" --merge" if start.architecture.tuning else ""}']
 
 
-def _embed(workdir: str) -> str:
-    return _query(workdir, 'embed', 'A sentence.', output=f'{workdir}_vectors.npz')
+def _embed(workdir: str, task: str = 'embed') -> str:
+    return _query(workdir, task, 'A sentence.', output=f'{workdir}_vectors.npz')
 
 
 def _query(workdir: str, task: str, text: str, more: str = '', output: str = '-') -> str:

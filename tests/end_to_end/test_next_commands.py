@@ -62,6 +62,14 @@ FINE_TUNED = {
             'data.columns.texts': ('premise', 'hypothesis'),
         },
     ),
+    'late_interaction': (
+        'late_interaction',
+        {
+            'init_from': 'textbook',
+            'data.train': 'sample:pairs.csv',
+            'data.columns.texts': ('premise', 'hypothesis'),
+        },
+    ),
     'reranking': ('reranking', {}),
     'no_pooler': ('sample_sentiment', {'init_from': 'textbook'}),
     'crf': ('sample_entities', {'problem.crf': True}),
@@ -73,6 +81,7 @@ PUBLISHED = (
     *('sample_embedding', 'sample_sentiment', 'sample_pairs', 'sample_similarity', 'sample_topics'),
     *('sample_ratings', 'sample_choice', 'sample_entities', 'sample_pos', 'sample_summaries'),
     *('sample_questions', 'sample_instructions', 'prompt', 'sparse_embedding', 'reranking'),
+    'late_interaction',
 )
 
 

@@ -30,6 +30,7 @@ STEPS = {
 # Data of kinds without a sample.
 ROWS = {
     'sparse_embedding': [{'query': f'a {word}', 'document': f'{word} .'} for word in WORDS],
+    'late_interaction': [{'query': f'a {word}', 'document': f'{word} .'} for word in WORDS],
     'reranking': [
         {'query': f'a {word}', 'documents': [f'{word} .', 'the cow'], 'scores': [1.0, 0.0]}
         for word in WORDS
@@ -54,6 +55,7 @@ CASES = {
     'embedding in batches': ('sample_embedding', 'mlm', {'problem.loss': 'in_batch'}),
     'question_answering': ('sample_questions', 'mlm', {}),
     'sparse_embedding': ('sparse_embedding', 'mlm', {'data.columns.texts': ('query', 'document')}),
+    'late_interaction': ('late_interaction', 'mlm', {'data.columns.texts': ('query', 'document')}),
     'reranking': (
         'reranking',
         'mlm',

@@ -25,7 +25,7 @@ SAMPLES = {
     TASKS[name]['kind']: name
     for name in TASKS
     if name.startswith('sample_') and name not in ('sample_pairs', 'sample_pos')
-} | {'reranking': 'reranking'}
+} | {'reranking': 'reranking', 'late_interaction': 'late_interaction'}
 READ_MASKS = {'prompt', 'prompt_regression', 'sparse_embedding'}  # they need the head mlm
 KEPT, CHANGED = 1e-5, 1e-3  # differences of states
 
@@ -59,8 +59,11 @@ def config_of(kind: str, folder, weights, **changes):
     config = finetune.get_config(SAMPLES[kind]).unlock()
     config.update(init_from=str(weights), workdir=str(folder / 'run'))
     config.update_from_flattened_dict({'training.epochs': 0.0, 'training.steps': 1} | changes)
-    if kind == 'reranking':
-        (folder / 'train.tsv').write_text('query\tyes\tno\nship\tthe ship\tthe tram\n' * 4)
+    if kind in ('reranking', 'late_interaction'):
+        (folder / 'train.tsv').write_text(
+            'query\tyes\tno\n'
+            + 'the old ship of Anna\tthe ship near the sea\ta red tram is on it\n' * 4
+        )
         columns = {'texts': ('query', 'yes', 'no'), 'label': ''}
         train = (str(folder / 'train.tsv'),)
         config.data.update(train=train, dev=train, format='tsv', dev_fraction=0.0, columns=columns)
