@@ -38,7 +38,7 @@ class Rules:
         Raises:
             UserError: The bytes are damaged.
         """
-        _check(charsmap)
+        longest_text(charsmap)
         normalizer_spec = _field(2, charsmap)
         self._rules = sentencepiece.SentencePieceNormalizer(
             model_proto=_field(3, normalizer_spec),
@@ -96,13 +96,16 @@ def build(step: JsonObject) -> Step:
     return built
 
 
-def _check(charsmap: bytes) -> None:
-    """Raise UserError unless a search in the rules stays inside them, which SentencePiece expects.
+def longest_text(charsmap: bytes) -> int:
+    """Return the characters of the longest text by which a rule replaces another.
 
     The bytes are the size of a trie, the trie, and the texts of the rules, each with a zero at its
     end. Each uint32 of the trie is a node (https://github.com/s-yata/darts-clone): the children of
     a node are at the exclusive or of its index, its offset and their byte, and its value, the place
     of a text, at that of its index and its offset.
+
+    Raises:
+        UserError: A search in the rules could leave them, which SentencePiece does not check.
     """
     size = int.from_bytes(charsmap[:4], 'little')
     trie, texts = charsmap[4 : 4 + size], charsmap[4 + size :]
@@ -116,6 +119,10 @@ def _check(charsmap: bytes) -> None:
     values = nodes[first[has_value]] & 2**31 - 1
     if not is_inside[is_inner].all() or not (values < len(texts)).all():
         raise UserError('the normalization rules are damaged')
+    try:
+        return max(map(len, texts.decode('utf-8').split('\0')))
+    except UnicodeDecodeError:
+        raise UserError('the normalization rules are damaged') from None
 
 
 def _field(number: int, value: bytes) -> bytes:

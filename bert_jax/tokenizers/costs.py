@@ -117,17 +117,14 @@ def _growth(step: JsonView) -> float:
     return _GROWTH.get(step['type'], 1)
 
 
-def _longest_rule(charsmap: Any) -> int:
-    """Characters of the longest text by which the rules of SentencePiece replace one.
+def _longest_rule(rules: Any) -> int:
+    """Characters of the longest text by which the rules of SentencePiece replace one."""
+    from bert_jax.tokenizers import charsmap  # of SentencePiece models alone
 
-    The bytes are the size of a trie, the trie, and the texts, which end with zeros.
-    """
     try:
-        data = base64.b64decode(charsmap)
+        return max(1, charsmap.longest_text(base64.b64decode(rules, validate=True)))
     except (ValueError, TypeError):
         raise UserError('precompiled_charsmap is not base64') from None
-    texts = data[4 + int.from_bytes(data[:4], 'little') :]
-    return max((len(one.decode('utf-8', 'replace')) for one in texts.split(b'\0')), default=1) or 1
 
 
 def _check_pieces(settings: JsonView) -> None:

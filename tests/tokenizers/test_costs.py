@@ -295,9 +295,26 @@ def test_damaged_rules_are_refused():
         (size + 1).to_bytes(4, 'little') + rules[4:],
         (2**31).to_bytes(4, 'little') + rules[4:],
         rules[:4] + b'\xff\xfd\xff\x7f' + rules[8:],  # children beyond the trie
+        rules[:-2] + b'\xff\0',  # not UTF-8
     ):
         with pytest.raises(UserError, match='rules are damaged'):
             charsmap.Rules(damaged)
+
+
+@pytest.mark.parametrize(
+    ('rules', 'message'),
+    [
+        ('', 'rules are damaged'),
+        ('AAAA', 'rules are damaged'),
+        ('*', 'is not base64'),
+        (3, 'base64'),
+    ],
+)
+def test_damaged_rules_do_not_reach_the_library(rules, message, capfd):
+    step = {'type': 'Precompiled', 'precompiled_charsmap': rules}
+    with pytest.raises(UserError, match=message):
+        tokenizers.Tokenizer(json.dumps(settings(normalizer=step)))
+    assert not capfd.readouterr().err  # where the library reports that it panics
 
 
 def charsmap_of(settings: dict) -> bytes:
