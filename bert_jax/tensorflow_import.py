@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from bert_jax import limits
 from bert_jax.errors import UserError
 
 _FEATURES = 'features.json'  # names the classes of a dataset's features, whose modules TFDS imports
@@ -150,7 +151,10 @@ def _check_features(pattern: str) -> None:
     for path in files.glob(os.path.join(pattern, _FEATURES)):
         try:
             with files.GFile(path) as file:
-                names = list(_class_names(json.load(file)))
+                text = file.read(limits.SMALL_FILE + 1)
+            if len(text) > limits.SMALL_FILE:
+                raise UserError(f'{path} has more than {limits.SMALL_FILE:,} characters')
+            names = list(_class_names(json.loads(text)))
         except (ValueError, RecursionError):
             raise UserError(f'{path} is not valid JSON: download the dataset again') from None
         for name in names:

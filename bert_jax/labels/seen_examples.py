@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.errors import UserError
 from bert_jax.labels.examples import Example
 from bert_jax.labels.splitting import text_name
 from bert_jax.storage import paths
@@ -32,7 +33,10 @@ def count(model: str, examples: Sequence[Example]) -> int | None:
     folder = paths.bring(model)
     for place in (folder, folder.parent.parent):
         if (place / _FILE).is_file():
-            with paths.open_binary(place / _FILE) as file:
-                trained_N = np.load(file, allow_pickle=False)
+            path = paths.fetch(place / _FILE)
+            try:  # a memory map compares the shape with the size of the file
+                trained_N = np.load(path, mmap_mode='r', allow_pickle=False)
+            except (ValueError, EOFError, OSError) as error:
+                raise UserError(f'{path} is damaged; remove it: {error}') from None
             return int(np.isin(hashes(examples), trained_N).sum())
     return None

@@ -68,7 +68,7 @@ def _read_mpnet(file: pathlib.Path, configuration: Configuration, lowercase: boo
 
 def _read_esm(file: pathlib.Path, configuration: Configuration, _: bool) -> JsonObject:
     """Read the vocab.txt of ESM: the tokens are letters of proteins, others become <unk>."""
-    lines = file.read_bytes().decode('utf-8-sig').splitlines()
+    lines = read_bytes(file, limits.LARGE_FILE).decode('utf-8-sig').splitlines()
     vocab = {line.strip(): index for index, line in enumerate(lines)}
     names = _ESM_NAMES | _roles(configuration)
     missing = [name for name in names.values() if name not in vocab]

@@ -70,7 +70,11 @@ def test_gold_examples_that_were_trained_on_are_told(run, tmp_path):
     seen_examples.save(trained, run)  # copies up to case and whitespace
     (warning,) = bert_jax.load(run).evaluate([str(gold)]).warnings
     assert f'{run} was trained on the texts of 2 of 3 examples' in warning
-    (run / 'train_examples.npy').unlink()
+    path = run / 'train_examples.npy'
+    path.write_bytes(path.read_bytes()[:-4])  # fewer than its header says
+    with pytest.raises(UserError, match=r'train_examples\.npy is damaged; remove it'):
+        bert_jax.load(run).evaluate([str(gold)])
+    path.unlink()
 
 
 def changes(**texts):
