@@ -95,7 +95,7 @@ def from_state_dict(
                 f'config implies {list(place.their_shape)}'
             )
     params = state_dict_map.to_ours(places, state)
-    return loaded_model.fill(params, architecture, heads, num_labels)
+    return loaded_model.fill(params, architecture, heads, num_labels, names=places)
 
 
 def has_weight(family: Family, state: Mapping[str, np.ndarray], ours: str) -> bool:

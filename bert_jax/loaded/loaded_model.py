@@ -208,16 +208,19 @@ def fill(
     architecture: Architecture,
     heads: tuple[str, ...],
     num_labels: int = 2,
+    names: Collection[str] | None = None,
 ) -> tuple[dict[str, Tree], tuple[str, ...]]:
     """Complete parameters with newly initialized ones.
 
     Args:
         known: the existing parameters, by '/'-joined name.
+        names: the names of all parameters; None: found by tracing the model.
 
     Returns:
         The tree of all parameters, and the names of the newly initialized ones.
     """
-    names = abstract_leaves(architecture, heads, num_labels)
+    if names is None:
+        names = abstract_leaves(architecture, heads, num_labels)
     missing = tuple(name for name in names if name not in known)
     arrays = dict(known)
     if missing:
