@@ -113,8 +113,8 @@ def write(
     with files.new_folder(path, 'load.py', overwrite) as folder:
         longest = min([model.architecture.max_length, *options.shape[1:2]])
         export = _export(model, predictor, task, exporter.has_erf, longest)
-        result = exporter.write(export._replace(options=options), folder)
         huggingface_config.write_tokenizer(predictor.tokenizer, model.architecture, folder)
+        result = exporter.write(export._replace(options=options), folder)
         arguments = (exporter.runtime, folder, result.signature, exporter.input_dtype)
         write_loader(export, format_name, *arguments)
         report = run_loader(folder)

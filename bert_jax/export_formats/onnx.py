@@ -6,6 +6,7 @@ import pathlib
 import jax
 import numpy as np
 
+from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.export_formats.base import Export, Format, Result
 from bert_jax.interop import huggingface_config, huggingface_export
@@ -35,7 +36,27 @@ class Onnx(Format):
         onnx.save_model(model, path, save_as_external_data=is_large, location='model.onnx_data')
         onnx.checker.check_model(path)
         lines = onnx_variants.write(export.options.variants, export, folder / 'onnx')
-        return Result(lines=(*_write_config(export, folder), *lines))
+        lines = [*_write_config(export, folder), *_name_tokenizer(export, folder), *lines]
+        return Result(lines=tuple(lines))
+
+
+def _name_tokenizer(export: Export, folder: pathlib.Path) -> list[str]:
+    """Name the class of tokenizers whose pairs have token types in transformers.js.
+
+    It reads tokenizer.json for every class, but gives the second text of a pair another type only
+    for the classes of some models. transformers encodes WordPiece alike by both classes.
+
+    Returns:
+        A line if no class fits.
+    """
+    tokenizer = export.model.tokenizer
+    if 'token_type_ids' not in export.computation.inputs or tokenizer is None:
+        return []
+    if tokenizer.kind != 'wordpiece':
+        return ['transformers.js gives both texts of a pair the token type 0 with this tokenizer']
+    path = folder / 'tokenizer_config.json'
+    files.write_json(path, files.read_json(path) | {'tokenizer_class': 'BertTokenizer'})
+    return []
 
 
 def _write_config(export: Export, folder: pathlib.Path) -> tuple[str, ...]:

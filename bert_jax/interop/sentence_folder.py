@@ -58,6 +58,13 @@ class FolderModules(NamedTuple):
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
     """The folder of the encoder; early versions of sentence-transformers wrote a subfolder."""
     modules = _modules(folder)
+    config = files.read_json(folder / 'config.json', default={})
+    is_static = bool(modules) and _kind(modules[0]) == 'StaticEmbedding'
+    if is_static or config.get('model_type') == 'model2vec':
+        raise UserError(
+            f'{folder} is a static model (model2vec): a vector for each token, without an encoder; '
+            'open it with model2vec or sentence-transformers'
+        )
     if modules and _kind(modules[0]) not in _ENCODERS:
         raise UserError(
             f'{folder / "modules.json"}: the first module is {modules[0]["type"]}; only '
@@ -358,6 +365,6 @@ def _modules(folder: pathlib.Path) -> list[JsonObject]:
             isinstance(module.get(key), str) for key in ('path', 'type')
         ):
             raise UserError(f'{path}: each module must be an object with path and type')
-        if module['path']:  # '': the folder itself
+        if module['path'] not in ('', '.'):  # the folder itself
             names.check(pathlib.PurePosixPath(module['path']).as_posix(), path)  # './1_Pooling/'
     return modules

@@ -5,7 +5,7 @@
 exports the model in every format, runs each folder on the texts in a process without bert_jax, and
 writes results.json and formats.png. --environments=FOLDER runs the format NAME with
 FOLDER/NAME/bin/python instead of this interpreter. --pairs=FILE,FILE also correlates the cosines of
-pairs of texts, lines SCORE<tab>TEXT<tab>TEXT, with the scores.
+pairs of texts, lines SCORE<tab>TEXT<tab>TEXT, with the scores. --formats=NAME,NAME measures some.
 """
 
 import argparse
@@ -18,7 +18,12 @@ import time
 
 import numpy as np
 
-INT8 = 'tflite int8'
+# Name → its format and the options of the export.
+_MORE = {
+    'tflite int8': ('tflite', {'dtype': 'int8'}),
+    'onnx int8': ('onnx', {'variants': ('int8',)}),
+    'onnx float16': ('onnx', {'variants': ('float16',)}),
+}
 
 
 def measure(folder: str, texts: list[str], expected: str) -> dict[str, float]:
@@ -83,8 +88,9 @@ def run_all(flags: argparse.Namespace) -> dict[str, dict[str, float]]:
     texts = pathlib.Path(flags.texts).read_text(encoding='utf-8').splitlines()
     output.mkdir(parents=True, exist_ok=True)
     np.savez(output / 'expected.npz', **expected_outputs(model, texts))
-    names = {name: (name, {}) for name in export_formats.FORMATS}
-    names[INT8] = ('tflite', {'dtype': 'int8'})
+    names = {name: (name, {}) for name in export_formats.FORMATS} | _MORE
+    if flags.formats:
+        names = {name: names[name] for name in flags.formats.split(',')}
     task = 'classify' if 'classify' in model.tasks else 'embed'
     results = {}
     for name, (format_name, options) in names.items():
@@ -99,6 +105,8 @@ def run_all(flags: argparse.Namespace) -> dict[str, dict[str, float]]:
         except UserError as error:
             print(error)
             continue
+        for variant in (folder / 'onnx').glob('model_*.onnx'):  # its loader runs model.onnx
+            variant.replace(folder / 'onnx/model.onnx')
         python = sys.executable
         if flags.environments:
             python = f'{flags.environments}/{format_name}/bin/python'
@@ -145,7 +153,7 @@ def plot(results: dict[str, dict[str, float]], path: pathlib.Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ('model', 'texts', 'output', 'environments', 'pairs', 'measure'):
+    for name in ('model', 'texts', 'output', 'environments', 'formats', 'pairs', 'measure'):
         parser.add_argument(f'--{name}')
     flags = parser.parse_args()
     if flags.measure:

@@ -151,7 +151,8 @@ def test_the_folder_says_what_clients_ask_for(tmp_path):
     assert config['model_type'] == 'bert'
     assert config['architectures'] == ['BertForSequenceClassification']
     assert config['id2label'] == {'0': 'no', '1': 'yes'}
-    assert (tmp_path / 'out/tokenizer_config.json').exists()
+    tokenizer = json.loads((tmp_path / 'out/tokenizer_config.json').read_text())
+    assert tokenizer['tokenizer_class'] == 'BertTokenizer'  # has token types in transformers.js
     graph = _graph(tmp_path / 'out')
     assert {tensor.type.tensor_type.elem_type for tensor in graph.input} == {onnx.TensorProto.INT64}
     assert [tensor.name for tensor in graph.output] == ['logits', 'probabilities']

@@ -239,9 +239,9 @@ def test_every_array_of_a_dense_layer_has_a_place(mistake, folder):
 
 
 def test_other_first_modules_are_refused(folder):
-    modules = [{'idx': 0, 'name': '0', 'path': '', 'type': f'{TYPES}StaticEmbedding'}]
+    modules = [{'idx': 0, 'name': '0', 'path': '', 'type': f'{TYPES}CLIPModel'}]
     (folder / 'modules.json').write_text(json.dumps(modules))
-    with pytest.raises(UserError, match='the first module is .*StaticEmbedding; only Transformer'):
+    with pytest.raises(UserError, match='the first module is .*CLIPModel; only Transformer'):
         loading.load_any(folder)
 
 
@@ -263,3 +263,15 @@ def test_a_peft_folder_keeps_its_modules(folder, tmp_path_factory):
     add_modules(tuned, legacy('cls'), ['Normalize'])
     found = bert_jax.load(tuned).embed(TEXTS, long_texts='truncate')
     np.testing.assert_allclose(found, expected(folder, ['cls'], ['Normalize']), atol=1e-5)
+
+
+@pytest.mark.parametrize('has_modules', [True, False])
+def test_a_static_model_is_refused_by_its_name(has_modules, tmp_path):
+    """The files of a folder that model2vec 0.10 saves."""
+    (tmp_path / 'config.json').write_text('{"model_type": "model2vec", "normalize": true}')
+    module = {'idx': 0, 'name': '0', 'path': '.'}
+    module['type'] = 'sentence_transformers.models.StaticEmbedding'
+    if has_modules:
+        (tmp_path / 'modules.json').write_text(json.dumps([module]))
+    with pytest.raises(UserError, match=r'is a static model \(model2vec\)'):
+        loading.load_any(tmp_path)
