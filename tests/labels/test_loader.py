@@ -141,7 +141,7 @@ def test_text_to_predict_on_needs_no_label(tmp_path):
             'classification',
             {},
             {'format': 'xls'},
-            "unknown data.format 'xls'; known: brat, ",
+            "unknown data.format 'xls'; known: brackets, brat, ",
         ),
         (
             'classification',
