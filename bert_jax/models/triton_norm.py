@@ -94,6 +94,8 @@ def _forward(settings: Settings, *inputs: jax.Array) -> tuple[jax.Array, tuple[j
     output_BTD = pl.pallas_call(
         functools.partial(_forward_kernel, settings=settings, rows=rows),
         grid=(rows.programs,),
+        in_specs=[rows.states, rows.states, rows.vector, rows.vector, rows.words],
+        out_specs=rows.states,
         out_shape=jax.ShapeDtypeStruct(residual_BTD.shape, residual_BTD.dtype),
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
         interpret=INTERPRET,
@@ -112,6 +114,8 @@ def _backward(
     residual_grad_BTD, update_grad_BTD, scale_grad_PD, bias_grad_PD = pl.pallas_call(
         functools.partial(_backward_kernel, settings=settings, rows=rows),
         grid=(rows.programs,),
+        in_specs=[rows.states, rows.states, rows.vector, rows.states, rows.words],
+        out_specs=(rows.states, rows.states, rows.sums, rows.sums),
         out_shape=(like, like, sums, sums),
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
         interpret=INTERPRET,
@@ -143,10 +147,33 @@ class _Rows(NamedTuple):
         """Columns of a block: Triton's are powers of 2."""
         return 1 << (self.width - 1).bit_length()
 
-    def place(self, row: jax.Array) -> tuple[Any, jax.Array]:
-        """Return the part of an array that `_ROWS` rows from number `row` on are, and its mask."""
-        part = (row // self.length, pl.ds(row % self.length, _ROWS), pl.ds(0, self.columns))
-        return part, (jnp.arange(self.columns) < self.width)[None, :]
+    @property
+    def states(self) -> pl.BlockSpec:
+        """The rows of a program in [B, T, D]."""
+        per_example = self.length // self.number
+        return pl.BlockSpec(
+            (None, self.number, self.columns), lambda n: (n // per_example, n % per_example, 0)
+        )
+
+    @property
+    def vector(self) -> pl.BlockSpec:
+        """All of [D]."""
+        return pl.BlockSpec((self.columns,), lambda n: (0,))
+
+    @property
+    def words(self) -> pl.BlockSpec:
+        """The two words of a program's example in [B, 2]."""
+        per_example = self.length // self.number
+        return pl.BlockSpec((None, 2), lambda n: (n // per_example, 0))
+
+    @property
+    def sums(self) -> pl.BlockSpec:
+        """A program's row in [programs, D]."""
+        return pl.BlockSpec((None, self.columns), lambda n: (n, 0))
+
+    def is_column(self) -> jax.Array:
+        """Which columns of a block exist, bool [columns]."""
+        return jnp.arange(self.columns) < self.width
 
 
 def _words(seeds_B: jax.Array) -> jax.Array:
@@ -154,40 +181,42 @@ def _words(seeds_B: jax.Array) -> jax.Array:
     return jnp.stack([fold_in(seeds_B, 0), fold_in(seeds_B, 1)], axis=1)
 
 
-def _load(ref: Any, part: Any, mask: jax.Array) -> jax.Array:
-    """Load a block in fp32, zero outside of the mask."""
-    return triton.load(ref.at[part], mask=mask, other=0.0).astype(jnp.float32)
+def _load(ref: Any, start: jax.Array | int, rows: _Rows) -> jax.Array:
+    """Load `_ROWS` rows of a block in fp32, zero in columns that do not exist."""
+    mask_1D = rows.is_column()[None, :]
+    block_RD: jax.Array = triton.load(ref.at[pl.ds(start, _ROWS), :], mask=mask_1D, other=0.0)
+    return block_RD.astype(jnp.float32)
+
+
+def _store(ref: Any, start: jax.Array | int, x_RD: jax.Array, rows: _Rows) -> None:
+    part = ref.at[pl.ds(start, _ROWS), :]
+    triton.store(part, x_RD.astype(ref.dtype), mask=rows.is_column()[None, :])
 
 
 def _vector(ref: Any, rows: _Rows) -> jax.Array:
-    columns = jnp.arange(rows.columns)
-    return triton.load(ref.at[pl.ds(0, rows.columns)], mask=columns < rows.width, other=0.0)
+    vector_D: jax.Array = triton.load(ref.at[:], mask=rows.is_column(), other=0.0)
+    return vector_D
 
 
 def _dropout(
     x_RD: jax.Array, words_ref: Any, row: jax.Array, rows: _Rows, rate: float
 ) -> jax.Array:
-    """Dropout of `_ROWS` rows from number `row` on, with the mask of `dropout.dropout`."""
+    """Dropout of the rows of an example from number `row` on, as `dropout.dropout`."""
     if not rate:
         return x_RD
-    example = row // rows.length
-    shape = (_ROWS, rows.columns)
-    row_R1 = row % rows.length + jax.lax.broadcasted_iota(jnp.int32, shape, 0)
-    column_1D = jax.lax.broadcasted_iota(jnp.int32, shape, 1)
+    row_R1 = row + jax.lax.broadcasted_iota(jnp.int32, x_RD.shape, 0)
+    column_1D = jax.lax.broadcasted_iota(jnp.int32, x_RD.shape, 1)
     positions_RD = (row_R1 * rows.width + column_1D).astype(jnp.uint32)
-    bits_RD = mixed_bits(positions_RD, words_ref[example, 0], words_ref[example, 1])
-    keep_RD = bits_RD >= np.uint32(round(rate * 2**32))
+    keep_RD = mixed_bits(positions_RD, words_ref[0], words_ref[1]) >= np.uint32(round(rate * 2**32))
     return jnp.where(keep_RD, x_RD * np.float32(1 / (1 - rate)), 0.0)
 
 
-def _normalize(
-    sum_RD: jax.Array, mask_1D: jax.Array, width: int, settings: Settings
-) -> tuple[jax.Array, jax.Array]:
+def _normalize(sum_RD: jax.Array, rows: _Rows, settings: Settings) -> tuple[jax.Array, jax.Array]:
     """Return the normalized rows and the factor of each row, 1 / standard deviation."""
     if settings.is_centered:
-        mean_R1 = sum_RD.sum(1, keepdims=True) / width
-        sum_RD = jnp.where(mask_1D, sum_RD - mean_R1, 0.0)
-    variance_R1 = (sum_RD * sum_RD).sum(1, keepdims=True) / width
+        mean_R1 = sum_RD.sum(1, keepdims=True) / rows.width
+        sum_RD = jnp.where(rows.is_column()[None, :], sum_RD - mean_R1, 0.0)
+    variance_R1 = (sum_RD * sum_RD).sum(1, keepdims=True) / rows.width
     factor_R1 = jax.lax.rsqrt(variance_R1 + np.float32(settings.epsilon))
     return sum_RD * factor_R1, factor_R1
 
@@ -203,13 +232,11 @@ def _forward_kernel(
     settings: Settings,
     rows: _Rows,
 ) -> None:
-    row = pl.program_id(0) * rows.number
-    part, mask_1D = rows.place(row)
-    update_RD = _dropout(_load(update_ref, part, mask_1D), words_ref, row, rows, settings.rate)
-    sum_RD = _load(residual_ref, part, mask_1D) + update_RD
-    normal_RD, _ = _normalize(sum_RD, mask_1D, rows.width, settings)
+    row = pl.program_id(0) % (rows.length // rows.number) * rows.number
+    update_RD = _dropout(_load(update_ref, 0, rows), words_ref, row, rows, settings.rate)
+    normal_RD, _ = _normalize(_load(residual_ref, 0, rows) + update_RD, rows, settings)
     output_RD = normal_RD * _vector(scale_ref, rows) + _vector(bias_ref, rows)
-    triton.store(output_ref.at[part], output_RD.astype(output_ref.dtype), mask=mask_1D)
+    _store(output_ref, 0, output_RD, rows)
 
 
 def _backward_kernel(
@@ -227,15 +254,17 @@ def _backward_kernel(
     rows: _Rows,
 ) -> None:
     """The gradient of a normalized row x̂ = s · f is f · (g − mean(g) − x̂ · mean(g · x̂))."""
-    program, scale_D = pl.program_id(0), _vector(scale_ref, rows)
+    first_row = pl.program_id(0) % (rows.length // rows.number) * rows.number
+    scale_D = _vector(scale_ref, rows)
 
     def add_rows(number: jax.Array, sums: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        row = program * rows.number + number * _ROWS
-        part, mask_1D = rows.place(row)
-        update_RD = _dropout(_load(update_ref, part, mask_1D), words_ref, row, rows, settings.rate)
-        sum_RD = _load(residual_ref, part, mask_1D) + update_RD
-        normal_RD, factor_R1 = _normalize(sum_RD, mask_1D, rows.width, settings)
-        grad_RD = _load(grad_ref, part, mask_1D)
+        start = number * _ROWS
+        dropped = (words_ref, first_row + start, rows, settings.rate)
+        sum_RD = _load(residual_ref, start, rows) + _dropout(
+            _load(update_ref, start, rows), *dropped
+        )
+        normal_RD, factor_R1 = _normalize(sum_RD, rows, settings)
+        grad_RD = _load(grad_ref, start, rows)
         scaled_RD = grad_RD * scale_D
         sum_grad_RD = scaled_RD - normal_RD * (
             (scaled_RD * normal_RD).sum(1, keepdims=True) / rows.width
@@ -243,14 +272,11 @@ def _backward_kernel(
         if settings.is_centered:
             sum_grad_RD -= scaled_RD.sum(1, keepdims=True) / rows.width
         sum_grad_RD *= factor_R1
-        dtype = residual_grad_ref.dtype
-        triton.store(residual_grad_ref.at[part], sum_grad_RD.astype(dtype), mask=mask_1D)
-        update_grad_RD = _dropout(sum_grad_RD, words_ref, row, rows, settings.rate)
-        triton.store(update_grad_ref.at[part], update_grad_RD.astype(dtype), mask=mask_1D)
+        _store(residual_grad_ref, start, sum_grad_RD, rows)
+        _store(update_grad_ref, start, _dropout(sum_grad_RD, *dropped), rows)
         return sums[0] + (grad_RD * normal_RD).sum(0), sums[1] + grad_RD.sum(0)
 
     zeros_D = jnp.zeros(rows.columns, jnp.float32)
     sums = jax.lax.fori_loop(0, rows.number // _ROWS, add_rows, (zeros_D, zeros_D))
-    mask_D = jnp.arange(rows.columns) < rows.width
     for ref, sum_D in zip((scale_grad_ref, bias_grad_ref), sums, strict=True):
-        triton.store(ref.at[program, pl.ds(0, rows.columns)], sum_D, mask=mask_D)
+        triton.store(ref.at[:], sum_D, mask=rows.is_column())
