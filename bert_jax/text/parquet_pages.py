@@ -79,7 +79,7 @@ def _pages(file: Arrow, column: Arrow) -> Iterator[_Page]:
     while 0 <= place < end:
         header, length = _read_header(file, place, end)
         kind = next((number for number in _PAGES if isinstance(header.get(number), dict)), 0)
-        inner = header.get(kind, {})
+        inner = header[kind] if kind else {}  # a damaged header may have any field, also 0
         numbers = header.get(2), header.get(3), inner.get(1, 0), inner.get(_PAGES.get(kind, 0), 0)
         num_bytes, compressed, num_values, encoding = map(_as_size, numbers)
         yield _Page(num_bytes, num_values, kind == _DICTIONARY or encoding == _DELTA_BYTE_ARRAY)
