@@ -93,7 +93,7 @@ class Request:
         (),
         only=('format', ('onnx',)),
     )
-    texts: str = flag(
+    sentences: str = flag(
         'file with a text on each line, for which variants are compared (default: sentences of '
         'bert_jax)',
         '',
@@ -191,7 +191,7 @@ def _export_other(loaded: Any, request: Request) -> None:
             lengths=request.lengths,
             dtype=request.dtype,
             variants=request.variants,
-            texts=_lines(request.texts),
+            texts=_lines(request.sentences),
             shape=request.shape,
         ),
     )
@@ -211,10 +211,10 @@ def _lines(name: str) -> tuple[str, ...]:
     try:
         text = paths.fetch(name).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError) as error:
-        raise errors.UserError(f'--texts={name} cannot be read: {error}') from error
+        raise errors.UserError(f'--sentences={name} cannot be read: {error}') from error
     lines = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not lines:
-        raise errors.UserError(f'--texts={name} has no text')
+        raise errors.UserError(f'--sentences={name} has no text')
     return lines
 
 

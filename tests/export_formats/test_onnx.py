@@ -215,10 +215,10 @@ def test_variants_that_do_not_exist_and_texts_that_cannot_be_read_are_one_line(t
     run = small_runs.save_run(tmp_path / 'run', 'classification')
     flags = [f'--model={run}', f'--output={tmp_path / "out"}', '--format=onnx', '--variants=int8']
     with pytest.raises(SystemExit):
-        export.main([*flags, f'--texts={tmp_path / "none.txt"}'])
+        export.main([*flags, f'--sentences={tmp_path / "none.txt"}'])
     assert 'none.txt cannot be read' in capsys.readouterr().err
     (tmp_path / 'some.txt').write_text('the ship\nthe moon and the star\n\n')
-    export.main([*flags, f'--texts={tmp_path / "some.txt"}'])
+    export.main([*flags, f'--sentences={tmp_path / "some.txt"}'])
     assert '% of the texts of 2 texts' in capsys.readouterr().out
 
 
