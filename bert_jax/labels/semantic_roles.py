@@ -9,7 +9,7 @@ from bert_jax.labels.builder import ExampleBuilder, parse_int
 from bert_jax.labels.conll import Sentence
 from bert_jax.labels.examples import TaggedExample
 from bert_jax.labels.records import InvalidRecord, Row
-from bert_jax.labels.tag_schemes import WordSpan, spans_to_tags
+from bert_jax.labels.tag_schemes import WordSpan, convert_tags, spans_to_tags
 
 PREDICATE = 'V'  # the role of the predicate itself, which is given
 _NO_PREDICATE = '-'
@@ -144,4 +144,7 @@ def build_rows(row: Row, example_id: str, builder: ExampleBuilder) -> list[Tagge
         raise InvalidRecord(
             f'column {name!r} is {place}; it must be the index of one of {number} words'
         )
-    return [example._replace(predicate=place)]
+    tags = example.tags
+    if tags is not None:  # in BIO, whatever tags are converted to for other problems
+        tags, _ = convert_tags(tags, builder.data.tags_as, 'bio')
+    return [example._replace(tags=tags, predicate=place)]

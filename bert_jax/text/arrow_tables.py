@@ -105,6 +105,8 @@ class _Parquet:
             if columns is None or any(f'{column.path}.'.startswith(f'{one}.') for one in columns)
         ]
         self._longest = max((stored[index].length or 0 for index in self._columns), default=0)
+        self._stored = stored
+        self._groups = parquet_pages.read_footer(file)
         self.schema = self._table.schema_arrow
 
     def batches(self, choose: Callable[[int], Sequence[int]], expansion: _Expansion) -> Batches:
@@ -119,16 +121,18 @@ class _Parquet:
         """Compare what a row group becomes with the limits; return how many rows to read."""
         import pyarrow
 
-        chunks = [self._metadata.row_group(group).column(index) for index in self._columns]
-        num_bytes = sum(chunk.total_compressed_size for chunk in chunks)
+        try:
+            chunks = {index: self._groups[group][index] for index in self._columns}
+        except IndexError:
+            raise OSError(f'row group {group} lacks a column') from None
+        num_bytes = sum(chunk.compressed for chunk in chunks.values())
         is_walked = isinstance(self._file, pyarrow.OSFile) or num_bytes <= _WALKED_BYTES
+        number = None if is_walked else 1
         claims = [
-            parquet_pages.read_claims(
-                self._file, self._metadata, group, index, None if is_walked else 1
-            )
-            for index in self._columns
+            parquet_pages.read_claims(self._file, chunk, self._stored[index], number)
+            for index, chunk in chunks.items()
         ]
-        declared = sum(chunk.total_uncompressed_size for chunk in chunks)
+        declared = sum(chunk.uncompressed for chunk in chunks.values())
         expansion.check(max(declared, sum(claim.total for claim in claims)))
         expansion.check_at_once(sum(claim.at_once for claim in claims))
         longest = max((claim.shared for claim in claims), default=0)

@@ -1,7 +1,8 @@
 """Sizes that the pages of a Parquet file claim, checked before pyarrow allocates them.
 
-A page is compressed, and its header says how long it becomes and how many values it has; the file's
-metadata says so too, but nothing makes the two agree.
+A page is compressed, and its header says how long it becomes and how many values it has; the footer
+says so too, but nothing makes the two agree. The footer is read here, because pyarrow 26 ends the
+process when it is asked for the metadata of some damaged columns.
 
 Source: https://github.com/apache/parquet-format, parquet.thrift; Thrift's compact protocol.
 """
@@ -21,7 +22,9 @@ _HEAD_BYTES = 2**14  # read at a page; headers with long statistics are longer
 _DEPTH = 8  # structs inside each other
 _VALUE_BYTES = 8  # of memory for a value that takes no bytes in a page
 _BOOLEANS, _INTEGERS = (1, 2), (4, 5, 6)
-_BYTE, _DOUBLE, _BINARY, _STRUCT = 3, 7, 8, 12
+_BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 3, 7, 8, 9, 10, 12
+_ROW_GROUPS = 4  # field of the footer
+_MAGIC = b'PAR1'
 
 
 class Claims(NamedTuple):
@@ -39,43 +42,89 @@ class Claims(NamedTuple):
     shared: int
 
 
+class Chunk(NamedTuple):
+    """Where a column of a row group is, by the footer.
+
+    Attributes:
+        start: Place of its first page.
+        compressed: Bytes in the file.
+        uncompressed: Bytes of its pages.
+    """
+
+    start: int
+    compressed: int
+    uncompressed: int
+
+
+def read_footer(file: Arrow) -> list[list[Chunk]]:
+    """Return the columns of each row group.
+
+    Raises:
+        OSError: The footer is damaged or encrypted.
+    """
+    size = file.size()
+    tail = file.read_at(8, max(0, size - 8))
+    length = int.from_bytes(tail[:4], 'little')
+    if tail[4:] != _MAGIC or length > size - 8:
+        raise OSError('the file does not end with a footer of Parquet')
+    data = file.read_at(length, size - 8 - length)
+    try:
+        return _row_groups(data)
+    except (IndexError, struct.error, AttributeError, KeyError, TypeError):
+        raise OSError('the footer of the file is damaged or encrypted') from None
+
+
+def _row_groups(data: bytes) -> list[list[Chunk]]:
+    groups: list[list[Chunk]] = []
+    place = number = 0
+    while head := data[place]:
+        number, place = _field_number(data, place, number)
+        if number == _ROW_GROUPS and head & 15 == _LIST:
+            _, size, place = _list_head(data, place)
+            for _ in range(size):  # one group at a time, because a footer may have thousands
+                fields, place = _read_struct(data, place, _DEPTH)
+                groups.append([_chunk(column[3]) for column in fields[1]])
+        else:
+            _, place = _read_value(data, place, head & 15, _DEPTH)
+    return groups
+
+
+def _chunk(fields: Fields) -> Chunk:
+    pages, dictionary = fields[9], fields.get(11) or fields[9]
+    return Chunk(max(0, min(pages, dictionary)), fields[7], fields[6])
+
+
 class _Page(NamedTuple):
     num_bytes: int
     num_values: int
     is_shared: bool
 
 
-def read_claims(
-    file: Arrow, metadata: Arrow, group: int, column: int, number: int | None = None
-) -> Claims:
+def read_claims(file: Arrow, chunk: Chunk, column: Arrow, number: int | None = None) -> Claims:
     """Read the headers of the pages of a column of a row group.
 
     Args:
         file: The open file.
-        metadata: Its metadata.
-        group: Index of the row group.
-        column: Index of the column.
+        chunk: Where the column is.
+        column: Its schema, of pyarrow.
         number: Read only so many pages; the first is the dictionary.
 
     Raises:
         OSError: A header is damaged.
     """
-    chunk = metadata.row_group(group).column(column)
     pages = list(itertools.islice(_pages(file, chunk), number))
     # One row can have all values of a column of lists.
-    is_list = metadata.schema.column(column).max_repetition_level > 0
+    is_list = column.max_repetition_level > 0
     sizes = [page.num_bytes + is_list * _VALUE_BYTES * page.num_values for page in pages]
-    is_text = metadata.schema.column(column).physical_type == 'BYTE_ARRAY'
+    is_text = column.physical_type == 'BYTE_ARRAY'
     shared = max((page.num_bytes for page in pages if page.is_shared and is_text), default=0)
     return Claims(sum(sizes), sum(sorted(sizes)[-2:]), shared)
 
 
-def _pages(file: Arrow, column: Arrow) -> Iterator[_Page]:
+def _pages(file: Arrow, chunk: Chunk) -> Iterator[_Page]:
     """Yield what the header of each page of a column chunk says."""
-    place = column.data_page_offset
-    if column.has_dictionary_page and column.dictionary_page_offset:
-        place = min(place, column.dictionary_page_offset)
-    end = min(place + column.total_compressed_size, file.size())
+    place = chunk.start
+    end = min(place + chunk.compressed, file.size())
     while 0 <= place < end:
         header, length = _read_header(file, place, end)
         kind = next((number for number in _PAGES if isinstance(header.get(number), dict)), 0)
@@ -108,17 +157,19 @@ def _read_header(file: Arrow, place: int, end: int) -> tuple[Fields, int]:
 def _read_struct(data: bytes, place: int, depth: int) -> tuple[Fields, int]:
     """Read the fields of a struct that begins at a place, and where it ends."""
     if not depth:
-        raise OSError('the header of a page is nested too deeply')
+        raise OSError('the metadata of the file is nested too deeply')
     fields: Fields = {}
     number = 0
     while head := data[place]:
-        place += 1
-        if head >> 4:
-            number += head >> 4
-        else:
-            number, place = _read_integer(data, place)
+        number, place = _field_number(data, place, number)
         fields[number], place = _read_value(data, place, head & 15, depth)
     return fields, place + 1
+
+
+def _field_number(data: bytes, place: int, before: int) -> tuple[int, int]:
+    """Read the number of the field at a place, after the field `before`."""
+    step = data[place] >> 4
+    return (before + step, place + 1) if step else _read_integer(data, place + 1)
 
 
 def _read_value(data: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
@@ -137,7 +188,27 @@ def _read_value(data: bytes, place: int, kind: int, depth: int) -> tuple[Any, in
         return data[place : place + size], place + size
     if kind == _STRUCT:
         return _read_struct(data, place, depth - 1)
-    raise OSError(f'the header of a page has a field of type {kind}')  # none has a list
+    if kind in (_LIST, _SET):
+        return _read_list(data, place, depth)
+    raise OSError(f'the metadata of the file has a field of type {kind}')  # none has a map
+
+
+def _read_list(data: bytes, place: int, depth: int) -> tuple[list[Any], int]:
+    kind, size, place = _list_head(data, place)
+    values: list[Any] = []
+    for _ in range(size):
+        value, place = _read_value(data, place, _BYTE if kind in _BOOLEANS else kind, depth - 1)
+        values.append(value)
+    return values, place
+
+
+def _list_head(data: bytes, place: int) -> tuple[int, int, int]:
+    """Return the type and the number of the elements of a list, and the place of the first."""
+    head, place = data[place], place + 1
+    if head >> 4 < 15:
+        return head & 15, head >> 4, place
+    size, place = _read_varint(data, place)
+    return head & 15, size, place
 
 
 def _read_integer(data: bytes, place: int) -> tuple[int, int]:
@@ -154,4 +225,4 @@ def _read_varint(data: bytes, place: int) -> tuple[int, int]:
         if byte < 128:
             return value, place
         if shift > 63:
-            raise OSError('the header of a page has a number of more than 64 bits')
+            raise OSError('the metadata of the file has a number of more than 64 bits')

@@ -27,6 +27,7 @@ ROW = {
     'context': TEXT,
     'answers': 'Anné',
     'answer_starts': 0,
+    'predicate': 1,
 }
 LISTS = {
     'tokens': TEXT.split(),
@@ -53,6 +54,8 @@ CONLLU = '\n'.join(
     f'{number}\t{word}\t_\tNOUN\t_\t_\t{number - 1}\tdep\t_\t_'
     for number, word in enumerate(TEXT.split(), 1)
 )
+ROLES = 'Anné\t-\t(A0*)\nsaw\tsee\t(V*)\nBen\t-\t(A1*)\n.\t-\t*'
+TREE = '(S (NP (NNP Anné)) (VP (VBD saw) (NP (NNP Ben))) (. .))'
 WORDS = '\n'.join(map('\t'.join, zip(TEXT.split(), LISTS['tags'], strict=True)))
 
 PAIR = {'text2': 'text2'}
@@ -89,6 +92,7 @@ VARIANTS = {
     'sparse_embedding': [{'scores': ('start',)}],
     'late_interaction': [{'scores': ('start',)}],
     'tagging': [{}, {'tokens': 'objects'}],
+    'semantic_roles': [{}, {'tokens': 'objects'}, {'predicate': '1', 'roles': '2'}],
     'spans': [{}, {'tokens': 'absent'}],
 }
 MARKED = [
@@ -103,7 +107,15 @@ OTHER = {
     'data.contexts': 'other',
     'data.encoding': 'latin-1',
     'data.inline_marks': ('Anné', 'Ben'),
-    'data.rename_labels': ('yes=new', '0=1', '1.5=2', 'B-PER=B-NEW', 'PER=NEW', 'NOUN=NEW'),
+    'data.rename_labels': (
+        'yes=new',
+        '0=1',
+        '1.5=2',
+        'B-PER=B-NEW',
+        'PER=NEW',
+        'NOUN=NEW',
+        'A0=NEW',
+    ),
     'data.separator': 's',
     'data.skip_labels': ('yes', '0', '1.5', 'PER'),
 }
@@ -132,7 +144,7 @@ def write(folder, kind, file_format):
     separator = {'csv': ',', 'tsv': '\t'}.get(file_format)
     if separator:
         lists = {name: json.dumps(value) for name, value in LISTS.items()}
-        row |= lists if kind in ('tagging', 'spans') else {}
+        row |= lists if kind in ('tagging', 'semantic_roles', 'spans') else {}
         cells = ['"' + str(cell).replace('"', '""') + '"' for cell in row.values()]
         lines = [separator.join(row), separator.join(cells)]
         path.write_text('\n'.join(lines), 'utf-8')
@@ -164,7 +176,8 @@ def write(folder, kind, file_format):
             'json': json.dumps([row | LISTS], ensure_ascii=False),
             'squad': json.dumps(SQUAD, ensure_ascii=False),
             'labeled_lines': f'{row["label"]} {TEXT}',
-            'conll': f'{WORDS}\n\n{WORDS}\n',
+            'conll': '{0}\n\n{0}\n'.format(ROLES if kind == 'semantic_roles' else WORDS),
+            'brackets': TREE,
             'webanno': WEBANNO,
             'conllu': f'{CONLLU}\n\n{CONLLU}\n',
         }

@@ -115,17 +115,24 @@ def test_headers_of_pages_agree_with_the_metadata(options, tmp_path):
     assert list(map(decoded, rows(read(path)))) == table.to_pylist()
     metadata = parquet.read_metadata(path)
     with pyarrow.OSFile(path) as file:
-        for group in range(2):
-            chunks = [metadata.row_group(group).column(index) for index in range(2)]
+        for group, chunks in enumerate(parquet_pages.read_footer(file)):
             for index, chunk in enumerate(chunks):
-                claims = parquet_pages.read_claims(file, metadata, group, index)
-                declared = chunk.total_uncompressed_size  # counts headers as well
+                column, schema = (
+                    metadata.row_group(group).column(index),
+                    metadata.schema.column(index),
+                )
+                starts = {column.data_page_offset, column.dictionary_page_offset or 2**63}
+                assert chunk.start == min(starts)
+                assert chunk.compressed == column.total_compressed_size
+                claims = parquet_pages.read_claims(file, chunk, schema)
+                declared = chunk.uncompressed  # counts headers as well
+                assert declared == column.total_uncompressed_size
                 pages = len(list(parquet_pages._pages(file, chunk)))
                 assert declared - 100 * pages < claims.total < declared
                 assert 0 < claims.at_once <= claims.total
                 is_shared = 'use_dictionary' not in options or 'column_encoding' in options
                 assert bool(claims.shared) == (is_shared and index == 0)
-                first = parquet_pages.read_claims(file, metadata, group, index, 1)
+                first = parquet_pages.read_claims(file, chunk, schema, 1)
                 assert 0 < first.total <= claims.total
 
 

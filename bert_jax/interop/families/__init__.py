@@ -114,7 +114,7 @@ def by_model_type(model_type: str | None) -> Family:
     if near := _NEAREST.get(model_type):
         known = ', '.join((*FAMILIES, *_OTHER_NAMES))
         raise UserError(
-            f'model_type {model_type!r} is not supported; the nearest that is: {near}. known: '
+            f'model_type {model_type!r} is not supported; the nearest that is: {near}; known: '
             f'{known}'
         )
     return look_up('model_type', model_type, {**FAMILIES, **_OTHER_NAMES, **pairs})
