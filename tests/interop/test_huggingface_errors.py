@@ -87,7 +87,10 @@ def test_truncated_and_missing_weight_files_are_reported(copy):
 
 # Kind of change → (changes to config.json, part of the message).
 CONFIGS = {
-    'model_type': ({'model_type': 'llama'}, "unknown model_type 'llama'; known: .*bert"),
+    'model_type': (
+        {'model_type': 'llama'},
+        "model_type 'llama' is not supported; the nearest that is: modernbert-decoder, .*known: .*bert",
+    ),
     'activation': ({'hidden_act': 'quick_gelu'}, "hidden_act is 'quick_gelu'; known: gelu"),
     'positions': ({'position_embedding_type': 'relative_key'}, "'relative_key'; only 'absolute'"),
     'encoder with decoder': ({'is_encoder_decoder': True}, 'is_encoder_decoder is True; only'),

@@ -129,9 +129,10 @@ def of_config(config: JsonView) -> Family:
     if config.get('model_type') == encoder_pairs.MODEL_TYPE:
         return encoder_pairs.of_encoder(config)
     if config.get('model_type') == 'bert':
-        for key, family in remote.NAMED_BERT.items():
-            if config.get(key) not in (None, 'absolute'):
-                return family
+        if config.get('position_embedding_type') == 'alibi':
+            return remote.JINA_V2
+        if config.get('alibi_starting_size') is not None:
+            return remote.MOSAIC
     if isinstance(config.get('model_type'), str):
         return _as_configured(by_model_type(config['model_type']), config)
     published = published_class(config)

@@ -109,5 +109,3 @@ MOSAIC = dataclasses.replace(
     read_by_complete={'alibi_starting_size': int},
     remote_code=r'(mosaicml/mosaic-bert-base\S*--)?(bert_layers|configuration_bert)\.\w+',
 )
-# Key that config.json of a model_type bert has, besides BERT's own → the family.
-NAMED_BERT = {'position_embedding_type': JINA_V2, 'alibi_starting_size': MOSAIC}
