@@ -89,7 +89,7 @@ def test_truncated_and_missing_weight_files_are_reported(copy):
 CONFIGS = {
     'model_type': (
         {'model_type': 'llama'},
-        "model_type 'llama' is not supported; the nearest that is: modernbert-decoder, .*known: .*bert",
+        "'llama' is not supported; the nearest that is: modernbert-decoder, .*known: .*bert",
     ),
     'activation': ({'hidden_act': 'quick_gelu'}, "hidden_act is 'quick_gelu'; known: gelu"),
     'positions': ({'position_embedding_type': 'relative_key'}, "'relative_key'; only 'absolute'"),
