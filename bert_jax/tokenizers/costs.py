@@ -9,7 +9,6 @@ from typing import Any
 
 from bert_jax import limits
 from bert_jax.errors import UserError
-from bert_jax.tokenizers import patterns
 from bert_jax.types import JsonObject, JsonView
 
 PARTS = ('normalizer', 'pre_tokenizer', 'decoder')
@@ -64,6 +63,10 @@ def _steps(part: object, name: str) -> Iterator[JsonObject]:
 
 def _check_pattern(step: JsonView, name: str) -> None:
     pattern = _regex(step)
+    if not pattern:
+        return
+    from bert_jax.tokenizers import patterns  # few tokenizers have any
+
     if len(pattern) > limits.PATTERN_CHARACTERS:
         raise UserError(
             f'{name}: a pattern has {len(pattern):,} characters; the limit is '
@@ -112,9 +115,16 @@ def _growth(step: JsonView) -> float:
     if 'pattern' in step and 'content' in step:
         new, pattern = len(str(step['content'])), step['pattern']
         text = pattern.get('String') if isinstance(pattern, dict) else None
-        least = len(text) if isinstance(text, str) else patterns.shape(_regex(step)).least
+        least = len(text) if isinstance(text, str) else _least_match(_regex(step))
         return max(1.0, new / least) if least else 1.0 + new
     return _GROWTH.get(step['type'], 1)
+
+
+def _least_match(pattern: str) -> int:
+    """Characters of the shortest text that a pattern matches."""
+    from bert_jax.tokenizers import patterns  # few tokenizers have any
+
+    return patterns.shape(pattern).least
 
 
 def _longest_rule(rules: Any) -> int:

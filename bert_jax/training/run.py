@@ -27,9 +27,8 @@ from bert_jax.training import (
     transfer,
 )
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.clock import RunningClock
 from bert_jax.training.early_stopping import EarlyStopping
-from bert_jax.training.interruption import StopSignal
+from bert_jax.training.interruption import RunningClock, StopSignal
 from bert_jax.training.logging import Log
 from bert_jax.training.schedules import Schedule
 from bert_jax.training.state import TrainState, abstract_state, initial_state

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from bert_jax.training.clock import RunningClock
+from bert_jax.training.interruption import RunningClock
 
 
 class Times:
@@ -40,7 +40,7 @@ def test_time_without_a_tick_counts_only_if_the_process_was_busy(capsys):
 def test_a_stopped_process_does_not_age():
     code = """
 import time
-from bert_jax.training.clock import RunningClock
+from bert_jax.training.interruption import RunningClock
 with RunningClock() as clock:
     print('started', flush=True)
     input()
