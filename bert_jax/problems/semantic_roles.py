@@ -68,6 +68,16 @@ class RoleEncoding(TagEncoding):
         aligned = align(self.tokenizer, text, words)
         return aligned, _around(aligned, example.predicate, self.room)
 
+    def _stored_labels(self, example: TaggedExample) -> np.ndarray:
+        """Return `TagEncoding._stored_labels`; roles that were not trained are no arguments."""
+        if example.tags is not None:
+            known = self.setup.label_numbers
+            tags = tuple(tag if tag in known else _OUTSIDE for tag in example.tags)
+            unknown = sum(a != b for a, b in zip(tags, example.tags, strict=True))
+            self.setup.counts['tags that no training example has'] += unknown
+            example = example._replace(tags=tags)
+        return super()._stored_labels(example)
+
     @property
     def _has_types(self) -> bool:
         """Whether the predicate is marked by its token type: by default if the model has types."""

@@ -125,7 +125,7 @@ def test_names_of_strangers_do_not_rewrite_a_terminal(capsys):
 
     with pytest.raises(SystemExit):
         main()
-    assert capsys.readouterr().err == 'error: no file \\x1b[2J\\x9b1A\\u202etxt.exe\\r\n'
+    assert capsys.readouterr().err == 'error: no file \\x1b[2J\\x9b1A\\u202etxt.exe\n'
 
 
 def test_a_closed_output_is_no_traceback(monkeypatch, capsys):

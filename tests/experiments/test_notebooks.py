@@ -16,6 +16,7 @@ import nbclient
 import nbformat
 import pytest
 
+from bert_jax import figures
 from experiments.colab.execute import FIRST_CELL, NAMES, badge, digest, write_headings
 from tests.end_to_end import small
 
@@ -50,7 +51,9 @@ def execute(notebook: nbformat.NotebookNode, folder: pathlib.Path, **parameters)
     client = nbclient.NotebookClient(
         notebook, timeout=300, resources={'metadata': {'path': folder}}
     )
-    client.execute()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(figures.VARIABLE, '1')  # the notebooks show them
+        client.execute()
     return json.dumps([cell.get('outputs', []) for cell in notebook.cells])
 
 

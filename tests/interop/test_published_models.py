@@ -381,11 +381,11 @@ def test_outputs_and_ids_equal_those_of_transformers(name, tmp_path):
 @pytest.mark.parametrize(
     ('config', 'message'),
     [
-        ({'model_type': 'mpnet'}, "unknown model_type 'mpnet'"),
-        ({'model_type': 'xlm-roberta-xl'}, "unknown model_type 'xlm-roberta-xl'"),
+        ({'model_type': 'longformer'}, "model_type 'longformer' is not supported; the nearest"),
+        ({'model_type': 'big_bird'}, "model_type 'big_bird' is not supported; the nearest"),
         (_BERT | {'model_type': 'ernie', 'use_task_id': True}, 'use_task_id is True'),
         ({'model_type': 'bert', 'auto_map': {'AutoModel': 'm.X'}}, 'auto_map is'),
-        ({'architectures': ['MPNetModel']}, 'no model_type, and architectures names no known'),
+        ({'architectures': ['BigBirdModel']}, 'no model_type, and architectures names no known'),
     ],
 )  # fmt: skip
 def test_models_of_other_families_are_refused_in_one_line(config, message, tmp_path):

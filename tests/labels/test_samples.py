@@ -54,7 +54,8 @@ def test_samples_are_read_without_repair_and_have_all_labels(name):
     everything = splits.train + splits.dev
     assert {type(one) for one in everything} <= {*example_types(task['kind'])}
     assert len({one.id for one in everything}) == len(everything)
-    for one in everything:
+    learned = [] if task['kind'] in ('semantic_roles', 'constituency') else everything
+    for one in learned:  # of these two, labels that no training example has are counted and missed
         assert not set(_labels(one)) - {label for other in splits.train for label in _labels(other)}
     others = ('question_answering', 'embedding', 'generation', 'instructions')
     if task['kind'] not in ('regression', *others):

@@ -284,8 +284,8 @@ class Family:
 
     @property
     def bare_class(self) -> str:
-        """The class without heads."""
-        return next(name for name, heads in self.classes.items() if not heads)
+        """The class without heads; '' if there is none."""
+        return next((name for name, heads in self.classes.items() if not heads), '')
 
     def has_pooler(self, published: str) -> bool:
         """Whether a class of the family has a pooler."""

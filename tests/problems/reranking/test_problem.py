@@ -176,7 +176,7 @@ def test_an_input_without_documents_is_one_line(run, tmp_path, capsys):
 
 
 def test_other_formats_have_samples_of_pairs(run):
-    found = samples.rows_of_problem(bert_jax.load(run).problem, None)
+    found = samples.rows_of_problem(bert_jax.load(run).problem, None, 24)
     assert np.max(found.batch['token_type_ids']) == 1  # a query and a document
 
 
