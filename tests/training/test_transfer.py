@@ -190,7 +190,14 @@ def test_frozen_layers_have_no_backward_pass():
 
 @pytest.mark.parametrize('name', sorted(architectures.BUILDERS))
 def test_every_parameter_of_every_architecture_has_a_distance(name):
-    sizes = dict(hidden_size=64, num_heads=2, num_layers=2, intermediate_size=64, vocab_size=50)
+    sizes = dict(
+        hidden_size=64,
+        num_heads=2,
+        kv_heads=None,
+        num_layers=2,
+        intermediate_size=64,
+        vocab_size=50,
+    )
     free = architectures.find(name).free_fields
     sizes = {size: sizes[size] for size in sizes if size in free}
     encoder = build_encoder(architectures.build(name, **sizes), Compute())
