@@ -10,7 +10,7 @@ import types
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / 'docs/extending.md'
-_COPIED = ('bert_jax', 'configs', 'docs', 'experiments', 'tests')
+_COPIED = ('findings', 'bert_jax', 'configs', 'docs', 'experiments', 'tests')
 
 
 def blocks() -> dict[str, str]:

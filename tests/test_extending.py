@@ -92,5 +92,7 @@ def test_a_new_task_of_predict_reads_a_table_and_has_its_flag(copy, tmp_path):
 
 @pytest.mark.slow
 def test_the_tests_of_the_tables_pass_in_the_copy(copy):
-    done = run(copy, '-m', 'pytest', '-n', '0', '-q', '-m', 'not slow', *REGISTRIES)
+    counts = 'few_modules or without_the_other_families'  # the copy has more modules
+    options = ('-n', '0', '-q', '-m', 'not slow', '-k', f'not ({counts})')
+    done = run(copy, '-m', 'pytest', *options, *REGISTRIES)
     assert done.returncode == 0, done.stdout[-3000:]

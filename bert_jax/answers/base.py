@@ -136,7 +136,7 @@ class Question(abc.ABC):
             raise UserError(f'{row.place} {error.problem}') from None
 
     def origin(self, models: Models) -> JsonObject:
-        """Return what the records depend on besides the rows, JSON values by name."""
+        """Return all that records depend on except the rows, JSON values by name."""
         flags = {
             f'--{field.name}': getattr(self, field.name)
             for field in dataclasses.fields(self)

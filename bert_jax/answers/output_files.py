@@ -35,7 +35,7 @@ class OutputFile(Protocol):
 
 
 class TextFile:
-    """A text for each record."""
+    """A file of text, to which each record adds one or more lines."""
 
     def __init__(self, to_text: Callable[[Any], str]) -> None:
         """Take a function that returns the text of a record with its line ends."""

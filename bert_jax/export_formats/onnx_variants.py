@@ -1,4 +1,4 @@
-"""ONNX files with smaller weights, beside the float32 file, and what they change.
+"""Writes ONNX files with int8 or float16 weights, and measures how their answers differ.
 
 Clients choose them by these names: transformers.js with dtype 'q8' and 'fp16'.
 """

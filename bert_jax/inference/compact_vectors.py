@@ -67,6 +67,11 @@ def _convert(vectors_ND: np.ndarray, precision: str) -> tuple[np.ndarray, np.nda
     """Return the codes and the scales of a block."""
     if precision == 'binary':
         return np.packbits(vectors_ND > 0, axis=1), np.zeros(0, np.float32)
+    return to_int8(vectors_ND)
+
+
+def to_int8(vectors_ND: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Round vectors to int8 [N, D], and return the factor of each, float32 [N]."""
     largest_N = np.abs(vectors_ND).max(axis=1, initial=0)
     scales_N = np.maximum(largest_N, np.float32(1e-12)) / np.float32(127)
     return np.rint(vectors_ND / scales_N[:, None]).astype(np.int8), scales_N

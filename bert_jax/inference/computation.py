@@ -90,7 +90,7 @@ _top_k = jax.jit(jax.lax.top_k, static_argnums=1)
 def late(model: Model, params: Params, batch: Batch) -> jax.Array:
     """States of all positions, float32 [B, T, D], of rows whose first `attended` are attended to.
 
-    The states of the others, which fill up queries, are computed all the same.
+    The other tokens, which pad queries, have states too.
     """
     number_T = jnp.arange(batch['input_ids'].shape[1])
     is_attended_BT = number_T < batch['attended'][:, :1]

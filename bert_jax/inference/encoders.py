@@ -1,4 +1,4 @@
-"""What makes the vectors of the texts that are compared, for every kind of model."""
+"""Encoders, which turn texts into vectors, for every kind of model that compares texts."""
 
 import itertools
 import pathlib
@@ -102,11 +102,14 @@ def rerank(
     texts = dict.fromkeys(itertools.chain.from_iterable(documents))
     numbers = {text: number for number, text in enumerate(texts)}
     index = encoder.index(encoder.encode_documents([*numbers]))
+    # Rows of equal length: the scores of what fills up the shorter ones are not read.
+    places_QC = np.zeros((len(queries), max(map(len, documents), default=0)), np.int64)
+    for row_C, own in zip(places_QC, documents, strict=True):
+        row_C[: len(own)] = [numbers[text] for text in own]
+    scores_QC = index.score_candidates(queries, places_QC) if texts else places_QC
     records = []
-    for query, own in zip(queries, documents, strict=True):
-        place_1C = np.array([[numbers[text] for text in own]], np.int64)
-        scores_C = index.score_candidates([query], place_1C)[0] if own else np.zeros(0)
-        order_C = np.argsort(-scores_C, kind='stable')
+    for query, own, scores_C in zip(queries, documents, scores_QC, strict=True):
+        order_C = np.argsort(-scores_C[: len(own)], kind='stable')
         results = [
             {'document': int(n), 'score': float(scores_C[n]), 'text': own[n]} for n in order_C
         ]

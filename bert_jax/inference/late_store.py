@@ -18,7 +18,7 @@ import numpy as np
 
 from bert_jax import files
 from bert_jax.errors import UserError
-from bert_jax.inference import vector_store
+from bert_jax.inference import compact_vectors, vector_store
 from bert_jax.metrics import late_scores
 from bert_jax.storage.locks import Lock
 from bert_jax.types import JsonObject
@@ -47,9 +47,7 @@ class Part(NamedTuple):
         tokens_YE, scales_Y = np.concatenate(documents), np.zeros(0, np.float32)
         offsets_N = np.cumsum([0, *map(len, documents)]).astype(np.int64)
         if precision == 'int8':
-            largest_Y = np.abs(tokens_YE).max(axis=1, initial=0)
-            scales_Y = np.maximum(largest_Y, np.float32(1e-12)) / np.float32(127)
-            tokens_YE = np.rint(tokens_YE / scales_Y[:, None])
+            tokens_YE, scales_Y = compact_vectors.to_int8(tokens_YE)
         return cls(tokens_YE.astype(precision), scales_Y, offsets_N)
 
     def __len__(self) -> int:

@@ -92,7 +92,7 @@ class ProblemWriter:
         *options: object,
         rows: Iterable[Iterable[TokenizedText]],
     ) -> list[list[tuple[TokenizedText, Tree]]]:
-        """Run a function of the model, options, parameters and a batch on the rows of texts."""
+        """Apply a function of (model, *options, params, batch) to the rows of texts, in batches."""
         rows_of_texts = [list(rows_of_text) for rows_of_text in rows]
         function = functools.partial(function, self.model, *options, self.params)
         with self.bars(sum(map(len, rows_of_texts)), ' texts') as advance:

@@ -65,27 +65,17 @@ def load(
     published = family.current_class(families.published_class(config) or '')
     state, modules = weights.read(folder), read.modules
     if modules and read.has_inline_projection:
-        layers = late_folder.take_projection(modules, state := dict(state))
+        layers = late_folder.take_projection(state := dict(state))
         modules = dataclasses.replace(modules, layers=layers)
     state = _with_decoder(state, family, architecture, published, folder)
     if leave_out:
         state = _without(state, leave_out, folder)
-    try:
-        architecture = family.fit(architecture, state)
-    except UserError as error:
-        raise UserError(f'{folder}: {error}') from None
-    if not architecture.pooler and conversion.has_weight(family, state, 'encoder/pooler'):
-        architecture = dataclasses.replace(architecture, pooler=True)
-    position = 'encoder/embeddings/position'
-    if architecture.positions.kind == 'none' and conversion.has_weight(family, state, position):
-        architecture = architecture.changed({'positions': 'mask_decoder'})
+    architecture = _with_stored_parts(architecture, family, state, folder)
     tokenizer = load_tokenizer(folder, architecture)
     if tokenizer:
         _check_start(architecture, tokenizer, config, folder)
-    if tokenizer and read.is_lowercased:
-        tokenizer = tokenizer.with_lowercase()
-    if tokenizer and read.markers:
-        tokenizer = tokenizer.with_markers(read.markers)
+        tokenizer = tokenizer.with_lowercase() if read.is_lowercased else tokenizer
+        tokenizer = tokenizer.with_markers(read.markers) if read.markers else tokenizer
     if (published or family.bare_class) in family.without_pooler:
         allow_missing = (*allow_missing, '^encoder/pooler/')
     declared = family.classes.get(published, ())
@@ -119,6 +109,22 @@ def load(
         sentence_modules=modules,
         other_parts=sentence_modules.parts(modules) if modules else {},
     )
+
+
+def _with_stored_parts(
+    architecture: Architecture, family: Family, state: weights.Weights, folder: pathlib.Path
+) -> Architecture:
+    """Return the architecture with what only the names and shapes of the weights tell."""
+    try:
+        architecture = family.fit(architecture, state)
+    except UserError as error:
+        raise UserError(f'{folder}: {error}') from None
+    if not architecture.pooler and conversion.has_weight(family, state, 'encoder/pooler'):
+        architecture = dataclasses.replace(architecture, pooler=True)
+    position = 'encoder/embeddings/position'
+    if architecture.positions.kind == 'none' and conversion.has_weight(family, state, position):
+        architecture = architecture.changed({'positions': 'mask_decoder'})
+    return architecture
 
 
 def _with_decoder(

@@ -185,11 +185,11 @@ def read_stanford(folder: pathlib.Path) -> SentenceModules:
     )
 
 
-def take_projection(modules: SentenceModules, state: dict[str, np.ndarray]) -> tuple[Any, ...]:
+def take_projection(state: dict[str, np.ndarray]) -> tuple[Dense, Normalize]:
     """Take the projection of Stanford's ColBERT out of the weights; return the layers.
 
     Raises:
-        UserError: there is no matrix of this name.
+        UserError: the weights have no matrix `linear.weight`.
     """
     weight = state.pop(PROJECTION, None)
     if weight is None or weight.ndim != 2:

@@ -82,12 +82,7 @@ def read(folder: pathlib.Path) -> FolderModules:
     modules = _modules(folder)
     config = files.read_json(folder / 'config_sentence_transformers.json', default={})
     if config.get('model_type', 'SentenceTransformer') == 'CrossEncoder':
-        others = [module['type'] for module in modules[1:] if _kind(module) != 'Dropout']
-        if others:
-            raise UserError(
-                f'{folder / "modules.json"}: a CrossEncoder with the module {others[0]}, which is '
-                'not supported'
-            )
+        _check_cross_encoder(folder, modules)
         return FolderModules()
     if not modules:
         if not late_folder.is_stanford(folder):
@@ -97,30 +92,15 @@ def read(folder: pathlib.Path) -> FolderModules:
     settings: JsonObject = {}
     for path in sorted((folder / modules[0]['path']).glob('sentence_*_config.json')):
         settings |= files.read_json(path)
-    path = folder / modules[0]['path'] / 'tokenizer_config.json'
-    tokenizer = files.read_json(path, default={})
-    length = settings.get('max_seq_length') or tokenizer.get('model_max_length')
-    if length is not None and not (isinstance(length, int | float) and length >= 3):
-        raise UserError(f'{folder}: max_seq_length is {length!r}, must be a number of at least 3')
-    is_late = bool(late_folder.kind_of_folder(config))
-    prompts, name = config.get('prompts') or {}, config.get('default_prompt_name')
-    if is_late:
-        prompts = late_folder.pylate_prompts(config)
-    if not isinstance(prompts, dict):
-        raise UserError(f'{folder}: prompts is {prompts!r:.40}, not an object')
-    for given, prompt in prompts.items():
-        if not isinstance(prompt, str):
-            raise UserError(f'{folder}: the prompt {given} is {prompt!r:.40}, not a string')
-    if name is not None and not (isinstance(name, str) and name in prompts):
-        raise UserError(f'{folder}: default_prompt_name is {name!r:.40}, which is not in prompts')
-    length = length and int(min(length, 2**31))
-    fields: JsonObject = {'max_length': length, 'prompts': prompts, 'default_prompt': name}
+    fields = _read_prompts(folder, config)
+    fields['max_length'] = _max_length(folder, modules, settings)
     try:
-        if is_late:
+        if late_folder.kind_of_folder(config):
             fields |= _read_late(folder, modules, config, settings)
         else:
             fields['similarity'] = _similarity(folder, config)
-            fields |= _read_layers(folder, modules, has_prompts=any(prompts.values()))
+            has_prompts = any(fields['prompts'].values())
+            fields |= _read_layers(folder, modules, has_prompts=has_prompts)
     except _Unsupported as error:
         fields['unsupported'] = str(error)
     for module in modules[1:]:
@@ -130,6 +110,44 @@ def read(folder: pathlib.Path) -> FolderModules:
     markers = tuple(late_folder.markers(config).values())
     lowercased = settings.get('do_lower_case') is True
     return FolderModules(SentenceModules(**fields), lowercased, markers)
+
+
+def _check_cross_encoder(folder: pathlib.Path, modules: Sequence[JsonView]) -> None:
+    others = [module['type'] for module in modules[1:] if _kind(module) != 'Dropout']
+    if others:
+        raise UserError(
+            f'{folder / "modules.json"}: a CrossEncoder with the module {others[0]}, which is not '
+            'supported'
+        )
+
+
+def _max_length(
+    folder: pathlib.Path, modules: Sequence[JsonView], settings: JsonView
+) -> int | None:
+    """Return to how many tokens texts are truncated; None: to the length of the model."""
+    path = folder / modules[0]['path'] / 'tokenizer_config.json'
+    tokenizer = files.read_json(path, default={})
+    length = settings.get('max_seq_length') or tokenizer.get('model_max_length')
+    if length is None:
+        return None
+    if not (isinstance(length, int | float) and length >= 3):
+        raise UserError(f'{folder}: max_seq_length is {length!r}, must be a number of at least 3')
+    return int(min(length, 2**31))
+
+
+def _read_prompts(folder: pathlib.Path, config: JsonView) -> JsonObject:
+    """Return the fields `prompts` and `default_prompt` of the modules."""
+    prompts, name = config.get('prompts') or {}, config.get('default_prompt_name')
+    if late_folder.kind_of_folder(config):
+        prompts = late_folder.pylate_prompts(config)
+    if not isinstance(prompts, dict):
+        raise UserError(f'{folder}: prompts is {prompts!r:.40}, not an object')
+    for given, prompt in prompts.items():
+        if not isinstance(prompt, str):
+            raise UserError(f'{folder}: the prompt {given} is {prompt!r:.40}, not a string')
+    if name is not None and not (isinstance(name, str) and name in prompts):
+        raise UserError(f'{folder}: default_prompt_name is {name!r:.40}, which is not in prompts')
+    return {'prompts': prompts, 'default_prompt': name}
 
 
 def _similarity(folder: pathlib.Path, config: JsonView) -> str:

@@ -219,6 +219,24 @@ def count_errors(
     return dict(sorted(counts.items()))
 
 
+def score_exact(counts_N3: np.ndarray) -> dict[str, float]:
+    """Score numbers of correct, gold and predicted items of each text, int64 [N, 3].
+
+    Returns:
+        'f1', 'precision' and 'recall' over all items, and 'exact_match', the share of texts whose
+        items are all right.
+    """
+    overall = score_of_counts(*counts_N3.sum(0).tolist())
+    is_exact_N = (counts_N3 == counts_N3[:, :1]).all(1)
+    exact_match = float(is_exact_N.mean()) if len(counts_N3) else 0.0
+    return {
+        'f1': overall.f1,
+        'precision': overall.precision,
+        'recall': overall.recall,
+        'exact_match': exact_match,
+    }
+
+
 def score_of_counts(correct: int, gold: int, predicted: int) -> SpanScore:
     """Return the scores of numbers of spans; ratios with denominator 0 are 0."""
     precision, recall = correct / max(predicted, 1), correct / max(gold, 1)

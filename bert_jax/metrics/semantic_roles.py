@@ -79,19 +79,7 @@ def score_rows(
 ) -> RowScore:
     """Return a function that computes the metrics of `score` of some of the predicates."""
     counts_N3 = _count(gold, guesses).counts_N3
-
-    def score_some(rows_M: np.ndarray) -> dict[str, float]:
-        counts_M3 = counts_N3[rows_M]
-        is_exact_M = (counts_M3 == counts_M3[:, :1]).all(1)
-        overall = entities.score_of_counts(*counts_M3.sum(0).tolist())
-        return {
-            'f1': overall.f1,
-            'precision': overall.precision,
-            'recall': overall.recall,
-            'exact_match': float(is_exact_M.mean()) if len(rows_M) else 0.0,
-        }
-
-    return score_some
+    return lambda rows_M: entities.score_exact(counts_N3[rows_M])
 
 
 def score(gold: Sequence[Collection[Argument]], guesses: Sequence[Collection[Argument]]) -> Scores:

@@ -1,4 +1,4 @@
-"""Rotary positions in a config.json: their base, and the factor by which they are stretched."""
+"""Rotary positions in a config.json: base wavelength and scaling factor."""
 
 import math
 from typing import Any

@@ -8,8 +8,8 @@ import dataclasses
 from bert_jax.interop.families import bert, roberta
 from bert_jax.interop.families.family import with_defaults
 
-# Dense passage retrieval (Karpukhin et al. 2020, arXiv 2004.04906): encoders of questions and of
-# passages, compared by products of the states of [CLS] (modeling_dpr.py of transformers).
+# Dense passage retrieval (Karpukhin et al. 2020, arXiv 2004.04906): encoders for questions and for
+# passages; the similarity is the dot product of the states of [CLS] (modeling_dpr.py).
 DPR = dataclasses.replace(
     bert.FAMILY,
     old_prefixes=('question_encoder.bert_model.', 'ctx_encoder.bert_model.'),
