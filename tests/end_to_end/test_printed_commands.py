@@ -25,14 +25,13 @@ from tests.inference import small_gpt2
 SMALL = (
     '--config.training.steps=(3,2) --config.training.sequence_length=(32,64) '
     '--config.training.batch_size=(4,4) --config.training.max_predictions=(5,10) '
-    '--config.evaluation.examples=16 --config.evaluation.cloze_examples=2'
+    '--config.evaluation.examples=16'
 )
 SMALL_TUNING = (
     '--config.training.epochs=0 --config.training.steps=2 --config.training.batch_size=16 '
     '--config.evaluation.every_steps=0'
 )
 ALL_POSITIONS = ('bart',)  # predict every position
-WITHOUT_CLOZE = ('bart', 'mntp')
 ELSEWHERE = (
     'gs://',
     'ORG/NAME',
@@ -67,8 +66,6 @@ def shrunk(text: str) -> str:
     flags = SMALL.split()
     if 'max_predictions' in text:
         flags = [flag for flag in flags if 'max_predictions' not in flag]
-    if any(mark in text for mark in WITHOUT_CLOZE):
-        flags = [flag for flag in flags if 'cloze' not in flag]
     more = ' '.join(map(shlex.quote, flags))
     if any(mark in text for mark in ALL_POSITIONS):
         more = more.replace('max_predictions=(5,10)', 'max_predictions=(32,64)')
@@ -107,11 +104,11 @@ class Folder:
             'XLA_FLAGS': known_flags('--xla_backend_optimization_level=0'),
         }
 
-    def run(self, text: str) -> None:
-        """Run a command; `MODEL=…` holds for all later ones."""
+    def run(self, text: str) -> str:
+        """Run a command, `MODEL=…` for all later ones; return its output if it fails, else ''."""
         if text.startswith('MODEL='):
             self.variables = f'{text}\n'
-            return
+            return ''
         done = subprocess.run(
             ['bash', '-c', self.variables + text],
             cwd=self.root,
@@ -120,11 +117,13 @@ class Folder:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f'{text}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}'
+        output = f'{text}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}'
+        return output if done.returncode else ''
 
     def make_weights(self) -> None:
         """Make the published models that the pages call FOLDER, WEIGHTS and CAUSAL."""
-        self.run('python -m bert_jax.export --model=runs/tiny --output=FOLDER')
+        failure = self.run('python -m bert_jax.export --model=runs/tiny --output=FOLDER')
+        assert not failure, failure
         shutil.copytree(self.root / 'FOLDER', self.root / 'WEIGHTS')
         with tempfile.TemporaryDirectory() as folder:
             gpt2 = small_gpt2.folder(pathlib.Path(folder))
@@ -141,7 +140,7 @@ class Folder:
 
 @pytest.mark.slow
 def test_every_printed_command_runs_in_order(tmp_path):
-    folder, page = Folder(tmp_path), ''
+    folder, page, failures = Folder(tmp_path), '', []
     for printed in printed_commands.commands():
         if printed.page != page and page:
             folder.clean()
@@ -150,6 +149,8 @@ def test_every_printed_command_runs_in_order(tmp_path):
             print(f'not run: {printed.text}', flush=True)
             continue
         print(f'{page}: {printed.text}', flush=True)
-        folder.run(shrunk(printed.text))
+        if failure := folder.run(shrunk(printed.text)):
+            failures.append(f'{page}: {failure}')
         if not (folder.root / 'FOLDER').exists():
             folder.make_weights()
+    assert not failures, '\n'.join(failures)
